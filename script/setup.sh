@@ -1,0 +1,18 @@
+# Creates .venv and installs the checkout into it, once for each state of pyproject.toml.
+# Source it, then call `set_up <extra>`.
+
+set_up() {
+    local extra=$1 python=${PYTHON:-python3} stamp
+    stamp=".venv/.installed-$extra-$(sha256sum pyproject.toml | cut -c1-16)"
+    if [ ! -e "$stamp" ]; then
+        if ! "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "Drumlin needs Python 3.11 or later with venv; '$python' is not. Set PYTHON." >&2
+            exit 1
+        fi
+        [ -x .venv/bin/python ] || { echo "Creating .venv ..."; "$python" -m venv .venv; }
+        echo "Installing drumlin[$extra] into .venv (a few minutes the first time) ..."
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extra]"
+        touch "$stamp"
+    fi
+    export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+}

@@ -1,0 +1,1 @@
+"""Kafka record batches: bytes <-> headers, records and columns. Pure: no file, no socket."""

@@ -1,0 +1,187 @@
+"""The v2 record batch: its 61-byte header, and what may be patched in it.
+
+    offset size field
+     0     8    base_offset             patched by the broker, outside the CRC
+     8     4    batch_length            bytes that follow this field
+    12     4    partition_leader_epoch  patched by the broker, outside the CRC
+    16     1    magic                   2
+    17     4    crc                     CRC32C of everything from 21 on
+    21     2    attributes              see the masks below
+    23     4    last_offset_delta
+    27     8    base_timestamp          the delete horizon where attribute bit 6 is set
+    35     8    max_timestamp
+    43     8    producer_id             -1: none
+    51     2    producer_epoch
+    53     4    base_sequence
+    57     4    record_count
+    61          records, compressed or not
+
+Producer, log, follower, consumer and Spark share these bytes unchanged. Nothing here reads a
+record; that is `record.py` (plain) and `kernels/` (fast).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12  # base_offset and batch_length
+MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+SEQUENCE_MODULO: Final = 2**31
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_CRC_POSITION: Final = 17
+_CRC_START: Final = 21
+_MAX_TIMESTAMP_POSITION: Final = 35
+
+
+class BatchHeader(NamedTuple):
+    """The fields of one header, in their order on disk and on the wire."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Codec number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 do not exist."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & TIMESTAMP_TYPE_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON_MASK)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; sequences wrap from 2^31 - 1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULO
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, unchecked.
+
+    Raises:
+        struct.error: fewer than 61 bytes are left.
+    """
+    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+
+
+def parse_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """Base offset and size in bytes (whole batch) from the first 12 bytes at `position`."""
+    base_offset, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
+    return base_offset, length + LOG_OVERHEAD
+
+
+def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch, up to the first one that is cut off.
+
+    Stops in front of bytes that cannot be a batch: callers compare the end of the last batch
+    with the end of the buffer where a rest means something.
+    """
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = parse_header(buffer, position)
+        if header.size < HEADER_SIZE or position + header.size > end:
+            return
+        yield position, header
+        position += header.size
+
+
+def compute_crc(buffer: Buffer, position: int, size: int) -> int:
+    """CRC32C over the part of the batch that it covers. `size` is that of the whole batch."""
+    covered = memoryview(buffer)[position + _CRC_START : position + size]
+    return crc32c(covered)
+
+
+def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    return compute_crc(buffer, position, header.size) == header.crc
+
+
+def assign_offsets(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Write base offset and leader epoch in place; the CRC does not cover them."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
+
+
+def stamp_log_append_time(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> None:
+    """Mark the batch as stamped by the broker, and seal it again."""
+    attributes = header.attributes | TIMESTAMP_TYPE_MASK
+    _ATTRIBUTES.pack_into(buffer, position + _CRC_START, attributes)
+    _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    seal(buffer, position, header.size)
+
+
+def seal(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    """Compute the CRC and write it. `size` is that of the whole batch."""
+    _CRC.pack_into(buffer, position + _CRC_POSITION, compute_crc(buffer, position, size))
+
+
+def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Write all fields as they are; `seal` afterwards, once the records are in place."""
+    _HEADER.pack_into(buffer, position, *header)

@@ -1,0 +1,1 @@
+"""Bytes <-> protocol messages. Pure: no file, no socket, no clock."""

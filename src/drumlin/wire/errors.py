@@ -1,0 +1,25 @@
+"""Kafka's error codes, and the exceptions that carry them up to a handler.
+
+`ErrorCode` is the one list of codes in the code base. Anything that must be answered to a
+client with a code raises `KafkaError`; bytes that are no message at all raise
+`MalformedMessage`, which closes the connection, as Apache Kafka does.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["ErrorCode", "KafkaError", "MalformedMessage"]
+
+
+class KafkaError(Exception):
+    """An answer to a client: a code and, where the protocol has room for one, a sentence."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message
+
+
+class MalformedMessage(ValueError):
+    """The peer sent bytes that do not parse; nothing can be answered to them."""

@@ -1,0 +1,106 @@
+"""Length-prefixed frames out of a stream of bytes. Pure: it is given bytes and gives frames.
+
+Made for `asyncio.BufferedProtocol`: the transport receives straight into our memory. Small
+frames share one buffer and are copied out of it; a frame that does not fit gets memory of its
+own, into which the rest is received without a copy. That memory grows with what has really
+arrived, so a peer that announces 100 MB and sends nothing costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drumlin.wire.errors import MalformedMessage
+
+_SHARED_SIZE: Final = 64 * 1024
+_FIRST_STEP: Final = 1 << 20
+_PREFIX: Final = 4
+
+
+class FrameReader:
+    """Cuts one connection's stream into frames of at most `max_frame_bytes`.
+
+    Call `writable()` for the memory to receive into, then `received(n)`; it returns the frames
+    that are complete. A large frame is a memoryview of memory that belongs to its holder.
+    """
+
+    __slots__ = ("_end", "_large", "_large_filled", "_large_size", "_max", "_shared", "_start")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max = max_frame_bytes
+        self._shared = bytearray(_SHARED_SIZE)
+        self._start = 0  # first byte not yet given out
+        self._end = 0  # first byte not yet received
+        self._large: bytearray | None = None
+        self._large_size = 0
+        self._large_filled = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received that belong to a frame which is not complete."""
+        return self._end - self._start + self._large_filled
+
+    def writable(self) -> memoryview:
+        """Memory for the next bytes of the stream; never empty."""
+        if self._large is not None:
+            if self._large_filled == len(self._large):
+                grown = min(self._large_size, len(self._large) * 4)
+                larger = bytearray(grown)
+                larger[: self._large_filled] = self._large
+                self._large = larger
+            return memoryview(self._large)[self._large_filled :]
+        return memoryview(self._shared)[self._end :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames completed by the `count` bytes just received, without their prefixes.
+
+        Raises:
+            MalformedMessage: a length below zero or above the maximum.
+        """
+        if self._large is not None:
+            self._large_filled += count
+            if self._large_filled < self._large_size:
+                return []
+            frame = memoryview(self._large)
+            self._large = None
+            self._large_filled = 0
+            return [frame]
+        self._end += count
+        return self._cut()
+
+    def _cut(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        shared = self._shared
+        while self._end - self._start >= _PREFIX:
+            body = self._start + _PREFIX
+            size = int.from_bytes(shared[self._start : body], "big", signed=True)
+            if size < 0 or size > self._max:
+                raise MalformedMessage(
+                    f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
+                )
+            if self._end - body >= size:
+                frames.append(memoryview(bytearray(shared[body : body + size])))
+                self._start = body + size
+            elif size > _SHARED_SIZE - _PREFIX:
+                self._begin_large(size, body)
+                break
+            else:
+                break
+        self._compact()
+        return frames
+
+    def _begin_large(self, size: int, body: int) -> None:
+        held = self._end - body
+        self._large = bytearray(min(size, max(_FIRST_STEP, held)))
+        self._large[:held] = self._shared[body : self._end]
+        self._large_size = size
+        self._large_filled = held
+        self._start = self._end = 0
+
+    def _compact(self) -> None:
+        held = self._end - self._start
+        if held == 0:
+            self._start = self._end = 0
+        elif self._start:
+            self._shared[:held] = self._shared[self._start : self._end]
+            self._start, self._end = 0, held

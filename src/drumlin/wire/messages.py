@@ -1,0 +1,277 @@
+"""Protocol messages, version by version, on top of kio's generated schemas.
+
+kio has one class per message and version. Handlers want to be written once, so a `Shape`
+builds the classes of one version by name and drops the fields that this version lacks.
+Classes are imported when first used: start-up pays for no API that nobody calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import io
+from collections.abc import Callable
+from datetime import timedelta
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+
+from drumlin.wire.errors import MalformedMessage
+
+ZERO: Final = timedelta(0)
+_API_VERSIONS_KEY: Final = 18
+
+#: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
+API_KEYS: Final[dict[str, int]] = {name: key for key, name in api_key_map.items()}
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request, whatever its header version."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    size: int  # bytes of the header: where the body starts
+
+
+class Shape:
+    """Builds one version of one message; fields that the version does not have are dropped."""
+
+    __slots__ = ("_builders", "_module", "version")
+
+    def __init__(self, module: ModuleType, version: int) -> None:
+        self._module = module
+        self._builders: dict[str, Callable[..., Any]] = {}
+        self.version = version
+
+    def __call__(self, class_name: str, /, **fields: Any) -> Any:
+        """An instance of this version's class `class_name`.
+
+        Raises:
+            AttributeError: this version has no such class; see `has`.
+        """
+        builder = self._builders.get(class_name)
+        if builder is None:
+            builder = self._builders[class_name] = _builder(getattr(self._module, class_name))
+        return builder(fields)
+
+    def has(self, class_name: str) -> bool:
+        """Whether this version has the class at all."""
+        return hasattr(self._module, class_name)
+
+    def knows(self, class_name: str, field: str) -> bool:
+        """Whether this version's class has the field."""
+        if not self.has(class_name):
+            return False
+        known = dataclasses.fields(getattr(self._module, class_name))
+        return any(each.name == field for each in known)
+
+
+def _builder(entity: Any) -> Callable[[dict[str, Any]], Any]:
+    known = frozenset(field.name for field in dataclasses.fields(entity))
+
+    def build(fields: dict[str, Any]) -> Any:
+        if fields.keys() <= known:
+            return entity(**fields)
+        return entity(**{name: fields[name] for name in fields if name in known})
+
+    return build
+
+
+def schema_versions(api_name: str) -> tuple[int, int]:
+    """The lowest and highest version of an API that the schemas know."""
+    versions = schema_name_map[api_name].keys()
+    return min(versions), max(versions)
+
+
+@functools.cache
+def _module(api_name: str, version: int, kind: str) -> ModuleType:
+    return importlib.import_module(f"kio.schema.{api_name}.v{version}.{kind}")
+
+
+@functools.cache
+def _payload_class(api_name: str, version: int, kind: str) -> Any:
+    camel = "".join(part.capitalize() for part in api_name.split("_"))
+    return getattr(_module(api_name, version, kind), camel + kind.capitalize())
+
+
+@functools.cache
+def request_shape(api_name: str, version: int) -> Shape:
+    """Builds requests of one version, for code that acts as a client."""
+    return Shape(_module(api_name, version, "request"), version)
+
+
+@functools.cache
+def response_shape(api_name: str, version: int) -> Shape:
+    """Builds responses of one version."""
+    return Shape(_module(api_name, version, "response"), version)
+
+
+@functools.cache
+def _flexible_header(api_name: str, version: int) -> bool:
+    header = _payload_class(api_name, version, "request").__header_schema__
+    return bool(header.__flexible__)
+
+
+@functools.cache
+def _reader(api_name: str, version: int, kind: str) -> Callable[..., Any]:
+    return entity_reader(_payload_class(api_name, version, kind))
+
+
+@functools.cache
+def _response_header_is_flexible(api_name: str, version: int) -> bool:
+    # KIP-511: an ApiVersions response always has the old header, so that a client that
+    # guessed a version too high can still read it.
+    if API_KEYS[api_name] == _API_VERSIONS_KEY:
+        return False
+    return bool(_payload_class(api_name, version, "response").__header_schema__.__flexible__)
+
+
+def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
+    """The header of a request frame (without its length prefix).
+
+    A version that the schemas do not know is read with the oldest header layout that fits:
+    only ApiVersions may be answered then.
+
+    Raises:
+        MalformedMessage: too short, or an API key that does not exist.
+    """
+    if len(frame) < 10:
+        raise MalformedMessage(f"a request of {len(frame)} bytes has no header")
+    api_key = int.from_bytes(frame[0:2], "big", signed=True)
+    api_version = int.from_bytes(frame[2:4], "big", signed=True)
+    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+    length = int.from_bytes(frame[8:10], "big", signed=True)
+    end = 10 + max(length, 0)
+    if length < -1 or end > len(frame):
+        raise MalformedMessage(f"client id of {length} bytes in a frame of {len(frame)}")
+    try:
+        client_id = None if length < 0 else bytes(frame[10:end]).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"client id is not UTF-8: {error}") from None
+    api_name = api_key_map.get(api_key)
+    if api_name is None:
+        raise MalformedMessage(f"unknown API key {api_key}")
+    if api_version in schema_name_map[api_name] and _flexible_header(api_name, api_version):
+        end = _skip_tagged_fields(frame, end)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+
+
+def _skip_tagged_fields(frame: memoryview | bytes, position: int) -> int:
+    count, position = _read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = _read_uvarint(frame, position)
+        size, position = _read_uvarint(frame, position)
+        position += size
+        if position > len(frame):
+            raise MalformedMessage("a tagged field ends behind the frame")
+    return position
+
+
+def _read_uvarint(frame: memoryview | bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= len(frame):
+            raise MalformedMessage("the frame ends within a varint")
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise MalformedMessage("a varint of more than 5 bytes")
+
+
+def parse_request(api_name: str, version: int, frame: memoryview | bytes, position: int) -> Any:
+    """The body of a request, from `position` (behind its header) to the end of the frame.
+
+    Raises:
+        MalformedMessage: whatever is wrong with it.
+    """
+    return _parse(api_name, version, "request", frame, position)
+
+
+def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tuple[int, Any]:
+    """Correlation id and body of a response frame (without its length prefix).
+
+    Raises:
+        MalformedMessage: whatever is wrong with it.
+    """
+    if len(frame) < 4:
+        raise MalformedMessage(f"a response of {len(frame)} bytes has no header")
+    position = 4
+    if _response_header_is_flexible(api_name, version):
+        position = _skip_tagged_fields(frame, position)
+    correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    return correlation_id, _parse(api_name, version, "response", frame, position)
+
+
+def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, position: int) -> Any:
+    try:
+        message, _ = _reader(api_name, version, kind)(frame, position)
+    except Exception as error:  # noqa: BLE001  the decoder's errors have no common ancestor
+        what = f"{api_name} {kind} v{version}"
+        raise MalformedMessage(f"{what}: {type(error).__name__}: {error}") from error
+    return message
+
+
+class _Parts:
+    """Collects what an encoder writes. Record slices are kept as they are, not copied."""
+
+    __slots__ = ("_small", "parts", "size")
+
+    def __init__(self) -> None:
+        self._small = bytearray()
+        self.parts: list[Any] = []
+        self.size = 0
+
+    def write(self, data: Any) -> None:
+        self.size += len(data)
+        if type(data) is bytes and len(data) < 4096:
+            self._small += data
+            return
+        self.flush()
+        self.parts.append(data)
+
+    def flush(self) -> None:
+        if self._small:
+            self.parts.append(bytes(self._small))
+            self._small = bytearray()
+
+
+def encode_response(api_name: str, version: int, correlation_id: int, message: Any) -> list[Any]:
+    """A response frame with its length prefix, as parts to send one after the other.
+
+    A part is `bytes` or whatever object with a length stood in a `records` field: a slice of
+    a file passes through untouched, so that it can go out by `sendfile`.
+    """
+    parts = _Parts()
+    parts.write(correlation_id.to_bytes(4, "big", signed=True))
+    if _response_header_is_flexible(api_name, version):
+        parts.write(b"\x00")
+    entity_writer(type(message))(parts, message)  # type: ignore[arg-type]
+    parts.flush()
+    return [parts.size.to_bytes(4, "big"), *parts.parts]
+
+
+def encode_request(
+    api_name: str, version: int, correlation_id: int, client_id: str | None, message: Any
+) -> list[Any]:
+    """A request frame with its length prefix, as parts to send one after the other."""
+    parts = _Parts()
+    header = io.BytesIO()
+    header.write(API_KEYS[api_name].to_bytes(2, "big"))
+    header.write(version.to_bytes(2, "big"))
+    header.write(correlation_id.to_bytes(4, "big", signed=True))
+    encoded = None if client_id is None else client_id.encode()
+    header.write((-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True))
+    header.write(encoded or b"")
+    if _flexible_header(api_name, version):
+        header.write(b"\x00")
+    parts.write(header.getvalue())
+    entity_writer(type(message))(parts, message)  # type: ignore[arg-type]
+    parts.flush()
+    return [parts.size.to_bytes(4, "big"), *parts.parts]
