@@ -212,7 +212,7 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
 def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, position: int) -> Any:
     try:
         message, _ = _reader(api_name, version, kind)(frame, position)
-    except Exception as error:  # noqa: BLE001  the decoder's errors have no common ancestor
+    except Exception as error:
         what = f"{api_name} {kind} v{version}"
         raise MalformedMessage(f"{what}: {type(error).__name__}: {error}") from error
     return message
