@@ -1,0 +1,156 @@
+"""The four codecs of record batches, in the framings that Kafka uses. Pure and thread-safe.
+
+gzip is a plain gzip stream, lz4 and zstd are frames. Snappy is cut into blocks behind a header
+that the Java library xerial/snappy-java invented; librdkafka writes one raw block instead, and
+both are read.
+
+Decompression is bounded by the caller: whoever sends 300 bytes that unfold to gigabytes gets
+an error, not the memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import Any, Final
+
+import cramjam
+
+from drumlin.records.batch import Buffer
+from drumlin.records.errors import CorruptRecord
+
+#: Codec numbers, as in the attributes of a batch, by their names in Kafka's configuration.
+CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+#: What Kafka's configuration means by no level, or by its default one.
+_DEFAULT_LEVELS: Final = {GZIP: 6, LZ4: 9, ZSTD: 3}
+# Kafka's lz4 level 9, its default, stands for the fast compressor; any other for the "high" one.
+_LZ4_FAST: Final = 1
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, compatible version
+_XERIAL_BLOCK_SIZE: Final = 32 * 1024
+_BLOCK_LENGTH: Final = struct.Struct(">i")
+
+_FRAMED: Final[dict[int, Any]] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
+
+
+class DecompressedTooLarge(CorruptRecord):
+    """The data unfolds to more than the caller allows."""
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as the records part of a batch; `level` as in Kafka's `compression.<codec>.level`."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == SNAPPY:
+        return _compress_snappy(data)
+    if level is None or level == -1:
+        level = _DEFAULT_LEVELS[codec]
+    if codec == LZ4:
+        return _compress_lz4(data, level)
+    return bytes(_FRAMED[codec].compress(data, level=level))
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """The records in `data`; `data` itself where nothing is compressed.
+
+    Raises:
+        CorruptRecord: not what this codec writes, or no such codec.
+        DecompressedTooLarge: there is more than `limit_bytes` in it.
+    """
+    if codec == NONE:
+        return data
+    try:
+        if codec == SNAPPY:
+            return _decompress_snappy(memoryview(data), limit_bytes)
+        if codec in _FRAMED:
+            return _decompress_frames(codec, data, limit_bytes)
+    except cramjam.DecompressionError as error:
+        raise CorruptRecord(f"{CODEC_NAMES[codec]}: {error}") from None
+    raise CorruptRecord(f"unknown compression codec {codec}")
+
+
+def _decompress_frames(codec: int, data: Buffer, limit_bytes: int) -> memoryview:
+    # An anonymous mapping costs nothing but address space until it is written to, so it can be
+    # as large as the limit. One byte more tells "exactly the limit" from "more than that".
+    target = mmap.mmap(-1, limit_bytes + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        size = _FRAMED[codec].decompress_into(data, target)
+    except cramjam.DecompressionError as error:
+        if "write whole buffer" in str(error):
+            raise _too_large(codec, limit_bytes) from None
+        raise
+    if size > limit_bytes:
+        raise _too_large(codec, limit_bytes)
+    return memoryview(target)[:size]
+
+
+def _too_large(codec: int, limit_bytes: int) -> DecompressedTooLarge:
+    name = CODEC_NAMES[codec]
+    return DecompressedTooLarge(f"{name}: more than {limit_bytes} bytes when decompressed")
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    # Kafka's own reader refuses blocks that depend on each other.
+    compressor = cramjam.lz4.Compressor(
+        level=_LZ4_FAST if level == _DEFAULT_LEVELS[LZ4] else level,
+        content_checksum=False,
+        block_linked=False,
+    )
+    compressor.compress(bytes(data))
+    return bytes(compressor.finish())
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    view = memoryview(data)
+    framed = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE])
+        framed += _BLOCK_LENGTH.pack(len(block))
+        framed += memoryview(block)
+    return bytes(framed)
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytearray:
+    is_framed = bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+    blocks = _xerial_blocks(data) if is_framed else [data]
+    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    if sum(sizes) > limit_bytes:
+        raise _too_large(SNAPPY, limit_bytes)
+    # A block states its size: a lie about that is found before anything is allocated for it.
+    if any(size > _snappy_size_max(len(block)) for block, size in zip(blocks, sizes, strict=True)):
+        raise CorruptRecord("snappy: a block states a size that it cannot have")
+    target = bytearray(sum(sizes))
+    position = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        cramjam.snappy.decompress_raw_into(block, memoryview(target)[position : position + size])
+        position += size
+    return target
+
+
+def _snappy_size_max(compressed_size: int) -> int:
+    # The densest element of the format copies 64 bytes and takes 3 (64 in 2 is not possible).
+    return compressed_size * 32
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    blocks = []
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        start = position + _BLOCK_LENGTH.size
+        if start > len(data):
+            raise CorruptRecord("snappy: the data ends within a block's length")
+        (length,) = _BLOCK_LENGTH.unpack_from(data, position)
+        position = start + length
+        if length <= 0 or position > len(data):
+            raise CorruptRecord(f"snappy: a block of {length} bytes in {len(data) - start}")
+        blocks.append(data[start:position])
+    return blocks

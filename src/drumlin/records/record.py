@@ -1,0 +1,239 @@
+"""Records one by one, in plain Python: for few records, and as the twin of the kernels.
+
+    size             varint, of all that follows
+    attributes       int8, unused
+    timestamp delta  varlong, against the batch's base timestamp field
+    offset delta     varint, against the batch's base offset
+    key              varint length (-1: null) and bytes
+    value            likewise
+    headers          varint count; each a key (never null) and a value, lengths as above
+
+Where many records are wanted, `columns.py` is the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from drumlin.records.batch import (
+    CONTROL_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    iterate_headers,
+    parse_header,
+    seal,
+    write_header,
+)
+from drumlin.records.compression import CODECS, compress, decompress
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.varint import read_varint, read_varlong, write_varint
+
+__all__ = [
+    "CorruptRecord",
+    "Record",
+    "decode_batch",
+    "decode_records",
+    "encode_batch",
+    "records_body",
+]
+
+#: How far one batch may unfold when it is decompressed for reading.
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as its reader sees it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    compression: str = "none",
+    compression_level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: str = "CreateTime",
+) -> bytearray:
+    """A sealed batch of at least one record, offsets ascending.
+
+    `base_offset` is the first record's, unless a cleaned batch keeps an earlier one. With
+    "LogAppendTime" the largest timestamp is the one that every record is read with.
+    """
+    if not records:
+        raise ValueError("a batch needs a record")
+    base_offset = records[0].offset if base_offset is None else base_offset
+    base_timestamp = records[0].timestamp
+    body = bytearray()
+    for record in records:
+        _write_record(body, record, base_offset, base_timestamp)
+    codec = CODECS[compression]
+    data = body if codec == 0 else compress(codec, body, compression_level)
+    attributes = codec
+    attributes |= TRANSACTIONAL_MASK if is_transactional else 0
+    attributes |= CONTROL_MASK if is_control else 0
+    attributes |= TIMESTAMP_TYPE_MASK if timestamp_type == "LogAppendTime" else 0
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_SIZE - LOG_OVERHEAD + len(data),
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=records[-1].offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    batch = bytearray(HEADER_SIZE)
+    batch += data
+    write_header(batch, 0, header)
+    seal(batch, 0, header.size)
+    return batch
+
+
+def _write_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+    encoded = bytearray(b"\x00")  # attributes
+    write_varint(encoded, record.timestamp - base_timestamp)
+    write_varint(encoded, record.offset - base_offset)
+    _write_bytes(encoded, record.key)
+    _write_bytes(encoded, record.value)
+    write_varint(encoded, len(record.headers))
+    for key, value in record.headers:
+        _write_bytes(encoded, key.encode())
+        _write_bytes(encoded, value)
+    write_varint(body, len(encoded))
+    body += encoded
+
+
+def _write_bytes(encoded: bytearray, value: bytes | None) -> None:
+    if value is None:
+        write_varint(encoded, -1)
+    else:
+        write_varint(encoded, len(value))
+        encoded += value
+
+
+def decode_records(buffer: Buffer) -> Iterator[Record]:
+    """The records of every whole batch in `buffer`, control batches left out.
+
+    Raises:
+        CorruptRecord: a batch is not what its header promises.
+    """
+    for position, header in iterate_headers(buffer):
+        if not header.is_control:
+            yield from decode_batch(buffer, position)
+
+
+def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
+    """All records of the batch at `position`, those of a control batch too.
+
+    Raises:
+        CorruptRecord: the batch is cut off, or not what its header promises.
+    """
+    if len(buffer) - position < HEADER_SIZE:
+        raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header")
+    header = parse_header(buffer, position)
+    body = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+    records = []
+    place, end = 0, len(body)
+    for _ in range(header.record_count):
+        record, place = _read_record(body, place, end, header)
+        records.append(record)
+    if place != end:
+        raise CorruptRecord(f"{end - place} bytes behind the last of {len(records)} records")
+    return records
+
+
+def records_body(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> Buffer:
+    """The records part of the batch at `position`, decompressed.
+
+    Raises:
+        CorruptRecord: another magic, a size that the buffer does not have, or bad compression.
+    """
+    if header.magic != MAGIC:
+        raise CorruptRecord(f"record batch of magic {header.magic}: only {MAGIC} is read")
+    end = position + header.size
+    if header.size < HEADER_SIZE or end > len(buffer):
+        raise CorruptRecord(f"a batch of {header.size} bytes where {len(buffer) - position} are")
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise CorruptRecord(
+            f"{header.record_count} records up to offset delta {header.last_offset_delta}"
+        )
+    return decompress(
+        header.compression, memoryview(buffer)[position + HEADER_SIZE : end], limit_bytes
+    )
+
+
+def _read_record(body: Buffer, position: int, end: int, header: BatchHeader) -> tuple[Record, int]:
+    size, position = read_varint(body, position, end)
+    record_end = position + size
+    if size < 1 or record_end > end:
+        raise CorruptRecord(f"a record of {size} bytes where {end - position} are")
+    position += 1  # attributes
+    timestamp_delta, position = read_varlong(body, position, record_end)
+    offset_delta, position = read_varint(body, position, record_end)
+    key, position = _read_bytes(body, position, record_end)
+    value, position = _read_bytes(body, position, record_end)
+    count, position = read_varint(body, position, record_end)
+    if not 0 <= count <= record_end - position:
+        raise CorruptRecord(f"{count} headers in {record_end - position} bytes")
+    headers = []
+    for _ in range(count):
+        header_key, position = _read_bytes(body, position, record_end)
+        header_value, position = _read_bytes(body, position, record_end)
+        headers.append((_header_key(header_key), header_value))
+    if position != record_end:
+        raise CorruptRecord(f"{record_end - position} bytes behind a record's last field")
+    timestamp = (
+        header.max_timestamp
+        if header.is_log_append_time
+        else header.base_timestamp + timestamp_delta
+    )
+    offset = header.base_offset + offset_delta
+    return Record(offset, timestamp, key, value, tuple(headers)), position
+
+
+def _read_bytes(body: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(body, position, end)
+    if length < 0:
+        if length != -1:
+            raise CorruptRecord(f"a field of {length} bytes")
+        return None, position
+    field_end = position + length
+    if field_end > end:
+        raise CorruptRecord(f"a field of {length} bytes where {end - position} are")
+    return bytes(body[position:field_end]), field_end
+
+
+def _header_key(key: bytes | None) -> str:
+    if key is None:
+        raise CorruptRecord("a header without a key")
+    # Kafka's own reader replaces what is no UTF-8, too.
+    return key.decode(errors="replace")

@@ -1,0 +1,60 @@
+"""Zigzag varints, in plain Python: the integers inside a record.
+
+Reading is bounded by `end` and by the width of the type: a varint that runs out of its
+buffer, or that does not fit, is refused. The kernels have the same rules in `kernels/`.
+"""
+
+from __future__ import annotations
+
+from drumlin.records.batch import Buffer
+from drumlin.records.errors import CorruptRecord
+
+INT32_BITS = 32
+INT64_BITS = 64
+
+
+def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A 32-bit integer at `position`, and the position behind it.
+
+    Raises:
+        CorruptRecord: it reaches `end`, or needs more than 32 bits.
+    """
+    if position < end and (byte := buffer[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return _read_long(buffer, position, end, INT32_BITS)
+
+
+def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A 64-bit integer at `position`, and the position behind it.
+
+    Raises:
+        CorruptRecord: it reaches `end`, or needs more than 64 bits.
+    """
+    if position < end and (byte := buffer[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return _read_long(buffer, position, end, INT64_BITS)
+
+
+def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> bits:
+                raise CorruptRecord(f"a varint of more than {bits} bits")
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift >= bits:
+            raise CorruptRecord(f"a varint of more than {bits} bits")
+    raise CorruptRecord("the data ends within a varint")
+
+
+def write_varint(buffer: bytearray, value: int) -> None:
+    """Append an integer of up to 64 bits."""
+    zigzag = (value << 1) ^ (value >> 63)
+    while zigzag > 0x7F:
+        buffer.append((zigzag & 0x7F) | 0x80)
+        zigzag >>= 7
+    buffer.append(zigzag)
