@@ -36,7 +36,7 @@ from drumlin.records.batch import (
 )
 from drumlin.records.compression import CODECS, compress, decompress
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.varint import read_varint, read_varlong, write_varint
+from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, write_varint
 
 __all__ = [
     "CorruptRecord",
@@ -45,6 +45,7 @@ __all__ = [
     "decode_records",
     "encode_batch",
     "records_body",
+    "renumber",
 ]
 
 #: How far one batch may unfold when it is decompressed for reading.
@@ -191,6 +192,23 @@ def records_body(buffer: Buffer, position: int, header: BatchHeader, limit_bytes
     )
 
 
+def renumber(body: Buffer, record_count: int) -> bytearray:
+    """The same well-formed, uncompressed records with the offset deltas 0, 1, 2, ..."""
+    renumbered = bytearray()
+    position, end = 0, len(body)
+    for index in range(record_count):
+        size, start = read_varint(body, position, end)
+        _, delta_start = read_varlong(body, start + 1, end)
+        _, delta_end = read_varint(body, delta_start, end)
+        record = bytearray(body[start:delta_start])
+        write_varint(record, index)
+        record += body[delta_end : start + size]
+        write_varint(renumbered, len(record))
+        renumbered += record
+        position = start + size
+    return renumbered
+
+
 def _read_record(body: Buffer, position: int, end: int, header: BatchHeader) -> tuple[Record, int]:
     size, position = read_varint(body, position, end)
     record_end = position + size
@@ -211,13 +229,14 @@ def _read_record(body: Buffer, position: int, end: int, header: BatchHeader) -> 
         headers.append((_header_key(header_key), header_value))
     if position != record_end:
         raise CorruptRecord(f"{record_end - position} bytes behind a record's last field")
-    timestamp = (
-        header.max_timestamp
-        if header.is_log_append_time
-        else header.base_timestamp + timestamp_delta
-    )
-    offset = header.base_offset + offset_delta
-    return Record(offset, timestamp, key, value, tuple(headers)), position
+    timestamp = header.base_timestamp + timestamp_delta
+    if not INT64_MIN <= timestamp <= INT64_MAX:
+        raise CorruptRecord(f"timestamp delta {timestamp_delta} overflows")
+    if header.is_log_append_time:
+        timestamp = header.max_timestamp
+    return Record(
+        header.base_offset + offset_delta, timestamp, key, value, tuple(headers)
+    ), position
 
 
 def _read_bytes(body: Buffer, position: int, end: int) -> tuple[bytes | None, int]:

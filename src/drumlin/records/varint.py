@@ -6,11 +6,15 @@ buffer, or that does not fit, is refused. The kernels have the same rules in `ke
 
 from __future__ import annotations
 
+from typing import Final
+
 from drumlin.records.batch import Buffer
 from drumlin.records.errors import CorruptRecord
 
-INT32_BITS = 32
-INT64_BITS = 64
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+_INT32_BITS: Final = 32
+_INT64_BITS: Final = 64
 
 
 def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
@@ -21,7 +25,7 @@ def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """
     if position < end and (byte := buffer[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    return _read_long(buffer, position, end, INT32_BITS)
+    return _read_long(buffer, position, end, _INT32_BITS)
 
 
 def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
@@ -32,7 +36,7 @@ def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """
     if position < end and (byte := buffer[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    return _read_long(buffer, position, end, INT64_BITS)
+    return _read_long(buffer, position, end, _INT64_BITS)
 
 
 def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int, int]:

@@ -1,0 +1,88 @@
+"""What the broker must know of the records in a produced batch, without copying any of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drumlin.records.batch import NO_TIMESTAMP, Buffer
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
+
+
+class Survey(NamedTuple):
+    """Facts about all records of one batch. Records without a timestamp (-1) have no say."""
+
+    min_timestamp: int  # INT64_MAX if no record has one
+    max_timestamp: int  # NO_TIMESTAMP if no record has a larger one
+    has_null_key: bool
+    is_consecutive: bool  # the offset deltas are 0, 1, 2, ...
+
+
+class Glance(NamedTuple):
+    """One record, seen in passing."""
+
+    timestamp: int
+    offset_delta: int
+    key_length: int
+    value_length: int
+    end: int  # position behind the record
+
+
+def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
+    """Walk over the uncompressed records of a batch.
+
+    Raises:
+        CorruptRecord: they are not `record_count` well-formed records and nothing else.
+    """
+    min_timestamp, max_timestamp = INT64_MAX, NO_TIMESTAMP
+    has_null_key, is_consecutive = False, True
+    position, end = 0, len(body)
+    for index in range(record_count):
+        record = glance(body, position, end, base_timestamp)
+        if record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+        if record.timestamp < min_timestamp and record.timestamp != NO_TIMESTAMP:
+            min_timestamp = record.timestamp
+        has_null_key = has_null_key or record.key_length < 0
+        is_consecutive = is_consecutive and record.offset_delta == index
+        position = record.end
+    if position != end:
+        raise CorruptRecord(f"{end - position} bytes behind the last of {record_count} records")
+    return Survey(min_timestamp, max_timestamp, has_null_key, is_consecutive)
+
+
+def glance(body: Buffer, position: int, end: int, base_timestamp: int) -> Glance:
+    """Check the structure of the record at `position`.
+
+    Raises:
+        CorruptRecord: there is no whole and well-formed record.
+    """
+    size, position = read_varint(body, position, end)
+    record_end = position + size
+    if size < 1 or record_end > end:
+        raise CorruptRecord(f"a record of {size} bytes where {end - position} are")
+    timestamp_delta, position = read_varlong(body, position + 1, record_end)
+    offset_delta, position = read_varint(body, position, record_end)
+    timestamp = base_timestamp + timestamp_delta
+    if not INT64_MIN <= timestamp <= INT64_MAX:
+        raise CorruptRecord(f"timestamp delta {timestamp_delta} overflows")
+    key_length, position = _skip_field(body, position, record_end)
+    value_length, position = _skip_field(body, position, record_end)
+    count, position = read_varint(body, position, record_end)
+    if not 0 <= count <= record_end - position:
+        raise CorruptRecord(f"{count} headers in {record_end - position} bytes")
+    for _ in range(count):
+        header_key_length, position = _skip_field(body, position, record_end)
+        if header_key_length < 0:
+            raise CorruptRecord("a header without a key")
+        _, position = _skip_field(body, position, record_end)
+    if position != record_end:
+        raise CorruptRecord(f"{record_end - position} bytes behind a record's last field")
+    return Glance(timestamp, offset_delta, key_length, value_length, record_end)
+
+
+def _skip_field(body: Buffer, position: int, end: int) -> tuple[int, int]:
+    length, position = read_varint(body, position, end)
+    if length < -1 or position + length > end:
+        raise CorruptRecord(f"a field of {length} bytes where {end - position} are")
+    return length, position + max(length, 0)

@@ -1,0 +1,233 @@
+"""What a client's produce for one partition must satisfy, and what is changed in it.
+
+The rules and their order are Apache Kafka's (its LogValidator), found by asking one. Where an
+answer differs, it is because Kafka's would leave a batch in the log that readers trip over:
+
+- Offset deltas that are not 0, 1, 2, ... are renumbered. Kafka stores them as they are where
+  nothing else is rewritten, and fails with UNKNOWN_SERVER_ERROR where the batch is compressed.
+- Lengths below -1, varints wider than their type, and timestamps that overflow are refused.
+- A batch that unfolds to more than `decompressed_bytes_max` is refused as too large.
+
+Pure and thread-safe. Base offset and leader epoch are assigned later, by the partition's log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from drumlin.records.append_rules import AppendRules
+from drumlin.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    crc_matches,
+    parse_header,
+    parse_offset_and_length,
+    seal,
+    write_header,
+)
+from drumlin.records.compression import (
+    CODECS,
+    NONE,
+    ZSTD,
+    DecompressedTooLarge,
+    compress,
+    decompress,
+)
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.record import renumber
+from drumlin.records.rejection import InvalidBatch, reject_records
+from drumlin.records.survey import Survey, survey
+from drumlin.wire.errors import ErrorCode
+
+__all__ = ["AppendRules", "InvalidBatch", "PreparedBatch", "prepare_produce"]
+
+_MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
+_MAGIC_POSITION: Final = 16
+_KNOWN_ATTRIBUTES: Final = (
+    COMPRESSION_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """One batch, valid and as it goes into the log, save for base offset and leader epoch."""
+
+    buffer: memoryview
+    header: BatchHeader
+    log_append_time_ms: int = -1  # -1: the records keep their producer's timestamps
+
+
+def prepare_produce(
+    buffer: bytearray | memoryview,
+    rules: AppendRules,
+    now_ms: int,
+    *,
+    log_name: str = "",
+    allows_zstd: bool = True,
+) -> PreparedBatch:
+    """Check the batch in `buffer` (writable) and make it what the topic wants.
+
+    It is changed in place, or replaced where the records must be written anew. `log_name`
+    (topic-partition) is for messages; `allows_zstd` is what the version of Produce says.
+
+    Raises:
+        InvalidBatch: with the code and texts that Kafka answers.
+    """
+    header = _only_batch(buffer, allows_zstd)
+    batch = memoryview(buffer)[: header.size]
+    _check_header(batch, header, rules)
+    try:
+        body = decompress(header.compression, batch[HEADER_SIZE:], rules.decompressed_bytes_max)
+    except DecompressedTooLarge as error:
+        raise InvalidBatch(ErrorCode.message_too_large, str(error)) from None
+    except CorruptRecord as error:
+        # Kafka's readers of compressed streams fail outside of its validation.
+        raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from None
+    try:
+        facts = survey(body, header.record_count, header.base_timestamp)
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from None
+    if header.is_log_append_time:
+        only = max(header.max_timestamp, NO_TIMESTAMP)
+        facts = facts._replace(min_timestamp=only, max_timestamp=only)
+    if _has_bad_records(header, facts, rules, now_ms):
+        raise reject_records(header, body, rules, now_ms, log_name)
+    return _as_stored(batch, header, body, facts, rules, now_ms)
+
+
+def _invalid(reason: str) -> InvalidBatch:
+    return InvalidBatch(ErrorCode.invalid_record, reason)
+
+
+def _corrupt(reason: str, message: str | None = None) -> InvalidBatch:
+    return InvalidBatch(ErrorCode.corrupt_message, reason, message=message)
+
+
+def _only_batch(buffer: Buffer, allows_zstd: bool) -> BatchHeader:
+    """The header of the one batch; what is cut off behind it is ignored."""
+    try:
+        size = _whole_batch_size(buffer, 0)
+    except CorruptRecord as error:
+        raise _corrupt(str(error), message=str(error)) from None
+    if size is None:
+        raise _invalid("there is no whole record batch")
+    if buffer[_MAGIC_POSITION] != MAGIC:
+        raise _invalid(f"record batch of magic {buffer[_MAGIC_POSITION]}: only {MAGIC} is accepted")
+    try:
+        if size != len(buffer) and _whole_batch_size(buffer, size) is not None:
+            raise _invalid("there is more than one record batch")
+    except CorruptRecord as error:
+        raise _corrupt(f"behind the first batch: {error}") from None
+    if size < HEADER_SIZE:
+        raise _corrupt(f"a batch of {size} bytes has no header")
+    header = parse_header(buffer)
+    if header.compression == ZSTD and not allows_zstd:
+        raise InvalidBatch(
+            ErrorCode.unsupported_compression_type, "zstd needs version 7 of Produce"
+        )
+    return header
+
+
+def _whole_batch_size(buffer: Buffer, position: int) -> int | None:
+    remaining = len(buffer) - position
+    if remaining < LOG_OVERHEAD:
+        return None
+    _, size = parse_offset_and_length(buffer, position)
+    length = size - LOG_OVERHEAD
+    if length < _MIN_BATCH_LENGTH:
+        raise CorruptRecord(
+            f"Record size {length} is less than the minimum record overhead ({_MIN_BATCH_LENGTH})"
+        )
+    if remaining <= _MAGIC_POSITION:
+        return None
+    magic = buffer[position + _MAGIC_POSITION]
+    if magic > MAGIC:
+        signed = magic - 256 if magic > 127 else magic
+        raise CorruptRecord(f"Invalid magic found in record: {signed}")
+    return size if size <= remaining else None
+
+
+def _check_header(batch: memoryview, header: BatchHeader, rules: AppendRules) -> None:
+    if header.base_offset != 0:
+        raise _invalid(f"base offset {header.base_offset} where a client must send 0")
+    if header.size > rules.max_message_bytes:
+        raise _too_large(header.size, rules)
+    if not crc_matches(batch, 0, header):
+        raise _corrupt(f"the CRC {header.crc:#010x} does not match")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise _invalid(
+            f"{header.record_count} records up to offset delta {header.last_offset_delta}"
+        )
+    if header.is_control:
+        raise _invalid("clients may not write control records")
+    if header.has_producer_id and header.base_sequence < 0:
+        raise _invalid(f"producer {header.producer_id} sent sequence {header.base_sequence}")
+
+
+def _too_large(size: int, rules: AppendRules) -> InvalidBatch:
+    reason = f"a batch of {size} bytes; max.message.bytes is {rules.max_message_bytes}"
+    return InvalidBatch(ErrorCode.message_too_large, reason)
+
+
+def _has_bad_records(header: BatchHeader, facts: Survey, rules: AppendRules, now_ms: int) -> bool:
+    if rules.is_compacted and facts.has_null_key:
+        return True
+    if rules.timestamp_type == "LogAppendTime":
+        return header.is_log_append_time
+    if header.is_log_append_time and header.max_timestamp == NO_TIMESTAMP:
+        return True
+    # Without a single timestamp min is INT64_MAX and max is -1: neither is out of range.
+    return (
+        now_ms - facts.min_timestamp > rules.timestamp_before_max_ms
+        or facts.max_timestamp - now_ms > rules.timestamp_after_max_ms
+    )
+
+
+def _as_stored(
+    batch: memoryview,
+    header: BatchHeader,
+    body: Buffer,
+    facts: Survey,
+    rules: AppendRules,
+    now_ms: int,
+) -> PreparedBatch:
+    stamps = rules.timestamp_type == "LogAppendTime"
+    codec = _target_codec(header, rules)
+    stored = header._replace(
+        attributes=codec
+        | (TIMESTAMP_TYPE_MASK if stamps else 0)
+        | (header.attributes & _KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)),
+        max_timestamp=now_ms if stamps else facts.max_timestamp,
+    )
+    if not facts.is_consecutive or codec != header.compression:
+        data = body if facts.is_consecutive else renumber(body, header.record_count)
+        data = compress(codec, data, rules.compression_level)
+        stored = stored._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(data))
+        if stored.size > rules.max_message_bytes:
+            raise _too_large(stored.size, rules)
+        batch = memoryview(bytearray(stored.size))
+        batch[HEADER_SIZE:] = data
+    elif (
+        stored.max_timestamp == header.max_timestamp
+        and not (stored.attributes ^ header.attributes) & TIMESTAMP_TYPE_MASK
+    ):
+        return PreparedBatch(batch, header)
+    write_header(batch, 0, stored)
+    seal(batch, 0, stored.size)
+    return PreparedBatch(batch, parse_header(batch), now_ms if stamps else -1)
+
+
+def _target_codec(header: BatchHeader, rules: AppendRules) -> int:
+    if rules.compression_type == "producer":
+        return header.compression
+    return CODECS.get(rules.compression_type, NONE)
