@@ -1,0 +1,1 @@
+"""Shared by all tests; helpers that need no fixture live in `rig`."""

@@ -1,0 +1,45 @@
+"""One Apache Kafka and one Drumlin for all differential tests.
+
+With `DIFFERENTIAL_SUBJECT=kafka` a second Apache Kafka stands in for Drumlin: every difference
+is then a fault of the tests themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from differential.scripts import Brokers
+from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.drumlin_server import DrumlinServer
+
+#: The same for both brokers: small, and nothing that only takes time.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "3",
+    "num.partitions": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), SETTINGS)
+    subject: ApacheKafka | DrumlinServer
+    if os.environ.get("DIFFERENTIAL_SUBJECT") == "kafka":
+        subject = ApacheKafka(tmp_path_factory.mktemp("second-kafka"), SETTINGS)
+    else:
+        subject = DrumlinServer(tmp_path_factory.mktemp("drumlin"), SETTINGS)
+    try:
+        kafka.start()
+        subject.start()
+        yield Brokers(kafka.port, subject.port)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        kafka.close()
+        subject.close()
+    if isinstance(subject, DrumlinServer):
+        subject.check_output()

@@ -1,0 +1,97 @@
+"""What two brokers may freely choose is replaced by names, so that the rest compares exactly.
+
+Ids become `<producer_id 1>`, `<uuid 2>` in the order in which they first appear: two brokers that
+give the same id twice, or two different ones, still have to agree about that.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any
+
+from rig.batches import describe_batches
+
+#: Chosen by the broker; the listed values mean "none" and are compared as they are.
+_CHOSEN = {
+    "cluster_id": (None, ""),
+    "leader": (None, ""),
+    "log_dir": (None, ""),
+    "member_id": (None, ""),
+    "ongoing_txn_producer_id": (-1,),
+    "producer_id": (-1,),
+    "session_id": (0,),
+}
+_MOMENTS = frozenset({"log_append_time"})
+_SENTENCES = frozenset({"error_message", "batch_index_error_message"})
+_SIZES = frozenset({"total_bytes", "usable_bytes"})
+_TIMESTAMP_TYPE_MASK = 0x08
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{22}$")
+
+
+class Normaliser:
+    """One per script and broker: it remembers which id it has given which name."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._names: dict[Any, str] = {}
+        self._counts: dict[str, int] = {}
+        self._own: set[Any] = set()
+
+    def know(self, value: Any, name: str) -> None:
+        """Give an id that the broker has chosen its name beforehand."""
+        self._names[value] = f"<{name}>"
+
+    def keep(self, value: Any) -> None:
+        """The script has chosen this value itself: it is compared as it is."""
+        self._own.add(value)
+
+    def __call__(self, tree: Any, field: str = "") -> Any:
+        if isinstance(tree, dict):
+            return self._structure(tree)
+        if isinstance(tree, list):
+            return [self(each, field) for each in tree]
+        if field == "records":
+            return tree if tree is None else self._batches(tree)
+        if isinstance(tree, uuid.UUID):
+            return self._name("uuid", tree)
+        return self._scalar(tree, field)
+
+    def _structure(self, tree: dict[str, Any]) -> dict[str, Any]:
+        return {key: self(value, key) for key, value in tree.items()}
+
+    def _scalar(self, value: Any, field: str) -> Any:
+        if field in _CHOSEN and value not in _CHOSEN[field] and value not in self._own:
+            return self._name(field, value)
+        if field in _SENTENCES:
+            return "<a sentence>" if value else value
+        if field in _MOMENTS and value is not None:
+            return _moment(value)
+        if field in _SIZES:
+            return "<some bytes>" if value > 0 else value
+        if field == "port" and value == self._port:
+            return "<its port>"
+        return value
+
+    def _batches(self, data: bytes) -> list[dict[str, Any]]:
+        batches = describe_batches(data)
+        for each in batches:
+            if each.get("attributes", 0) & _TIMESTAMP_TYPE_MASK:
+                each["max_timestamp"] = _moment(each["max_timestamp"])
+            if each.get("producer_id", -1) != -1:
+                each["producer_id"] = self._scalar(each["producer_id"], "producer_id")
+        return batches
+
+    def _name(self, kind: str, value: Any) -> str:
+        if value not in self._names:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            shape = _UUID.sub("uuid", value) if isinstance(value, str) else ""
+            shape = "" if kind in ("cluster_id", "log_dir") else shape
+            self._names[value] = f"<{kind} {self._counts[kind]}{shape and ' like '}{shape}>"
+        return self._names[value]
+
+
+def _moment(timestamp_ms: int) -> Any:
+    """A broker's own reading of the clock is as good as another's."""
+    return "<now>" if abs(timestamp_ms - time.time() * 1000) < 600_000 else timestamp_ms

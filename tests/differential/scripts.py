@@ -1,0 +1,72 @@
+"""`@differential`: runs a test's body against both brokers and fails where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pytest
+
+from differential.allowed import is_allowed
+from differential.compare import differences
+from differential.peer import Peer
+from drumlin.wire.messages import schema_versions
+
+Script = Callable[[Peer], None]
+
+#: Where Kafka 4.3 serves less than the schemas know.
+_KAFKA_MAXIMUM = {"init_producer_id": 5}
+
+
+class Brokers(NamedTuple):
+    """The two that are compared, by port."""
+
+    kafka_port: int
+    drumlin_port: int
+
+
+def all_versions(api: str) -> range:
+    """The versions of an API that Apache Kafka 4.3 serves and the schemas know."""
+    low, high = schema_versions(api)
+    return range(low, _KAFKA_MAXIMUM.get(api, high) + 1)
+
+
+def newest(api: str) -> int:
+    """The newest of `all_versions`."""
+    return all_versions(api)[-1]
+
+
+def differential(
+    api: str, versions: Iterable[int] | None = None
+) -> Callable[[Script], Callable[..., None]]:
+    """Makes a script of requests a test of one API, for every version unless some are named."""
+
+    def decorate(script: Script) -> Callable[..., None]:
+        name = script.__name__
+
+        def test(brokers: Brokers, version: int) -> None:
+            kafka = _run(script, "Kafka", brokers.kafka_port, api, version)
+            drumlin = _run(script, "Drumlin", brokers.drumlin_port, api, version)
+            found = [each for each in differences(kafka, drumlin) if not is_allowed(each)]
+            if found:
+                head = f"{len(found)} differences in {api} v{version}, {name}:"
+                pytest.fail("\n".join([head, *map(str, found)]), pytrace=False)
+
+        test.__name__ = test.__qualname__ = name
+        test.__doc__ = script.__doc__
+        test.__module__ = script.__module__
+        marked: Any = pytest.mark.parametrize("version", list(versions or all_versions(api)))(test)
+        return pytest.mark.kafka(marked)  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _run(script: Script, name: str, port: int, api: str, version: int) -> list[Any]:
+    peer = Peer(name, port, script.__name__, api, version)
+    try:
+        script(peer)
+    except OSError as error:
+        raise AssertionError(f"the script broke off on {name}: {error!r}") from error
+    finally:
+        peer.close()
+    return peer.steps

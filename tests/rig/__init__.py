@@ -1,0 +1,1 @@
+"""Real brokers as subprocesses, and a raw client: what tests from outside are made of."""

@@ -1,0 +1,102 @@
+"""A single-node Apache Kafka (KRaft) from Maven Central, to be compared with.
+
+Nothing happens on import. `Unavailable` says why a machine cannot have one; tests skip with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from rig.ports import free_ports
+from rig.process import BrokerProcess
+from rig.raw import Closed, RawClient
+from rig.waiting import wait_until
+
+_SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
+_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+NODE_ID = 1
+
+
+class Unavailable(Exception):
+    """This machine lacks something that Apache Kafka needs."""
+
+
+@functools.cache
+def java() -> str:
+    """The Java launcher."""
+    home = os.environ.get("JAVA_HOME")
+    found = f"{home}/bin/java" if home else shutil.which("java")
+    if not found or not Path(found).exists():
+        raise Unavailable("Java is not installed")
+    return found
+
+
+@functools.cache
+def kafka_classpath() -> str:
+    """Class path of the server and the tools; fetched with Maven the first time."""
+    java()
+    done = subprocess.run([_SCRIPT], capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines() or ["script/kafka-jars failed"]
+        raise Unavailable(reason[-1])
+    return f"{done.stdout.strip()}/*"
+
+
+def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
+    """What a command of Kafka's own prints; fails with its output when it fails."""
+    command = [java(), *_JVM, "-cp", kafka_classpath(), main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+class ApacheKafka(BrokerProcess):
+    """One broker, which is its own controller."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(directory / "kafka.out")
+        self.directory = directory
+        self.port, self._controller_port = free_ports(2)
+        self._settings = dict(settings)
+
+    def start(self, timeout_s: float = 90.0) -> None:
+        """Format the storage, start, and wait until topics can be created."""
+        properties = self._write_properties()
+        run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+        command = [java(), *_JVM, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
+        self.launch(command, cwd=self.directory)
+        wait_until(self._is_ready, "Apache Kafka to be ready", timeout_s)
+
+    def _is_ready(self) -> bool:
+        self.fail_if_ended()
+        try:
+            with RawClient(self.port, timeout_s=5) as client:
+                return bool(client.ask("metadata", 12, topics=[]).brokers)
+        except (OSError, Closed):
+            return False
+
+    def _write_properties(self) -> Path:
+        broker = f"PLAINTEXT://127.0.0.1:{self.port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._controller_port}",
+            "listeners": f"{broker},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": broker,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.directory / "data"),
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "offsets.topic.replication.factor": "1",
+            **self._settings,
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path

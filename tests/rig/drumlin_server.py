@@ -1,0 +1,65 @@
+"""`drumlin server` as a subprocess: what a user starts, started as a user does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rig.ports import free_ports
+from rig.process import BrokerProcess
+from rig.raw import RawClient
+from rig.waiting import wait_until
+
+
+def server_command(data: Path, port: int, settings: Mapping[str, str] | None = None) -> list[str]:
+    """The command line of one server."""
+    command = [sys.executable, "-m", "drumlin", "server"]
+    command += ["--data", str(data), "--listen", f"127.0.0.1:{port}"]
+    for key, value in (settings or {}).items():
+        command += ["--set", f"{key}={value}"]
+    return command
+
+
+class DrumlinServer(BrokerProcess):
+    """One server on one data directory; it keeps its port when it is started again."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory / "drumlin.out")
+        self.data = directory / "data"
+        self.port = free_ports(1)[0]
+        self.settings = dict(settings or {})
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, timeout_s: float = 30.0) -> None:
+        """Start, and wait for the line that says it is ready."""
+        said_before = len(self.said())
+        self.launch(server_command(self.data, self.port, self.settings))
+
+        def is_ready() -> bool:
+            self.fail_if_ended()
+            new_lines = self.said()[said_before:].splitlines()
+            return any("ready" in line and self.address in line for line in new_lines)
+
+        wait_until(is_ready, "drumlin server to be ready", timeout_s)
+
+    def stop(self) -> None:
+        """SIGTERM, and a clean end."""
+        code = self.terminate()
+        assert code == 0, f"SIGTERM ended with {code}:\n{self.said()[-4000:]}"
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def connect(self, client_id: str = "raw", timeout_s: float = 20.0) -> RawClient:
+        return RawClient(self.port, client_id, timeout_s)
+
+    def check_output(self) -> None:
+        """Nothing that a client does may show as a traceback."""
+        said = self.said()
+        position = said.find("Traceback (most recent call last)")
+        assert position < 0, f"a traceback in the server's output:\n{said[position:][:6000]}"

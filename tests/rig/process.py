@@ -1,0 +1,71 @@
+"""A broker as a subprocess: its output in a file, and an end that is always reached."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from rig.waiting import wait_until
+
+
+class BrokerProcess:
+    """Starts and stops one program; whoever subclasses it knows when it is ready."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, command: Sequence[str], cwd: Path | None = None) -> None:
+        assert self.process is None, "already running"
+        with self.output.open("ab") as sink:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd=cwd
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "not running"
+        return self.process.pid
+
+    def said(self) -> str:
+        """Everything the program has written so far."""
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
+
+    def fail_if_ended(self) -> None:
+        if self.process is not None and self.process.poll() is not None:
+            code = self.process.returncode
+            raise AssertionError(f"the broker ended with {code}:\n{self.said()[-4000:]}")
+
+    def wait_until_ended(self, timeout_s: float = 30.0) -> int:
+        """The exit code, once there is one."""
+        process = self.process
+        assert process is not None, "not running"
+        wait_until(lambda: process.poll() is not None, f"the end of {self.pid}", timeout_s)
+        self.process = None
+        return process.returncode
+
+    def terminate(self, timeout_s: float = 30.0) -> int:
+        """Ask it to end, and wait; the exit code."""
+        return self._signal(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """`kill -9`: nothing is flushed, nothing is said."""
+        self._signal(signal.SIGKILL, 10.0)
+
+    def close(self) -> None:
+        """Leave nothing running, whatever happened before."""
+        if self.process is not None:
+            self.kill()
+
+    def _signal(self, number: signal.Signals, timeout_s: float) -> int:
+        assert self.process is not None, "not running"
+        self.process.send_signal(number)
+        try:
+            return self.wait_until_ended(timeout_s)
+        except AssertionError:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            raise
