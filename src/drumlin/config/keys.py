@@ -1,0 +1,197 @@
+"""Every configuration key that Apache Kafka 4.3 knows, and those that Kafka 3 knew besides.
+
+The facts stand in three tables beside this file, one row a key: name, type, default (`-`: none,
+`""`: empty), limits (see `values.rule`), update mode, origin, and a sentence of documentation
+where the key has an effect here. That last column is the one place that says so: a broker key
+without documentation is accepted and does nothing.
+
+Origins: `kafka-4`; `kafka-3` (gone in 4, accepted so that an old server.properties starts);
+`internal` (not listed by Kafka); `dynamic` (only ever set at run time); `plugin` (read by
+Kafka's stock plugins).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from drumlin.config.errors import ConfigError, UnknownKey
+from drumlin.config.values import Refused, Rule, Value, ValueType, parse, rule
+
+READ_ONLY: Final = "read-only"
+PER_BROKER: Final = "per-broker"
+CLUSTER_WIDE: Final = "cluster-wide"
+
+#: What begins like this belongs to a listener or a plugin; Kafka takes any such key.
+FREE_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key."""
+
+    name: str
+    value_type: ValueType
+    default: str | None
+    rule: Rule | None
+    update: str
+    origin: str
+    documentation: str
+
+    @property
+    def has_effect(self) -> bool:
+        return bool(self.documentation)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.origin == "internal"
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.value_type is ValueType.PASSWORD
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it may change while the broker runs."""
+        return self.update != READ_ONLY
+
+    def parse(self, text: str) -> Value:
+        """The value of `text` for this key.
+
+        Raises:
+            ConfigError: it is not allowed.
+        """
+        shown = text
+        try:
+            value = parse(self.value_type, text)
+            if self.value_type is not ValueType.PASSWORD:
+                shown = text if isinstance(value, str | bool | tuple) else str(value)
+            if self.rule is not None:
+                self.rule.check(self.name, value)
+        except Refused as refused:
+            if refused.whole_sentence:
+                message = refused.reason
+            else:
+                shown = refused.shown if refused.shown is not None else shown
+                message = f"Invalid value {shown} for configuration {self.name}: {refused.reason}"
+            raise ConfigError(self.name, text, self.allowed, message) from None
+        if isinstance(value, tuple):
+            return tuple(dict.fromkeys(value))
+        return value
+
+    @property
+    def allowed(self) -> str:
+        """What the value must be, for people."""
+        noun = _NOUNS[self.value_type]
+        limits = self.rule.allowed if self.rule else ""
+        if limits.startswith("one of"):
+            return f"must be {limits}"
+        return f"must be {noun} {limits}".rstrip()
+
+
+_NOUNS: Final = {
+    ValueType.BOOLEAN: "true or false",
+    ValueType.STRING: "text",
+    ValueType.INT: "a whole number (32 bits)",
+    ValueType.SHORT: "a whole number (16 bits)",
+    ValueType.LONG: "a whole number (64 bits)",
+    ValueType.DOUBLE: "a number",
+    ValueType.LIST: "a list",
+    ValueType.CLASS: "a class name",
+    ValueType.PASSWORD: "text",
+}
+
+
+def _load(file_name: str) -> dict[str, Key]:
+    lines = Path(__file__).with_name(file_name).read_text(encoding="utf-8").splitlines()
+    keys = {}
+    for line in lines[1:]:
+        fields = line.split("\t")
+        fields += [""] * (7 - len(fields))
+        name, type_name, default, allowed, update, origin, documentation = fields
+        value_type = ValueType[type_name.upper()]
+        keys[name] = Key(
+            name,
+            value_type,
+            _default_text(default),
+            rule(allowed, value_type) if allowed or value_type is ValueType.LIST else None,
+            update,
+            origin,
+            documentation,
+        )
+    return keys
+
+
+def _default_text(field: str) -> str | None:
+    if field == "-":
+        return None
+    return "" if field == '""' else field
+
+
+@functools.cache
+def broker_keys() -> dict[str, Key]:
+    return _load("broker_keys.tsv")
+
+
+@functools.cache
+def topic_keys() -> dict[str, Key]:
+    return _load("topic_keys.tsv")
+
+
+@functools.cache
+def group_keys() -> dict[str, Key]:
+    return _load("group_keys.tsv")
+
+
+def known_broker_key(name: str, value: str | None) -> Key | None:
+    """The broker key `name`; None for one of a listener or plugin, which may be anything.
+
+    Raises:
+        UnknownKey: neither.
+    """
+    key = broker_keys().get(name)
+    if key is None and not name.startswith(FREE_PREFIXES):
+        similar = difflib.get_close_matches(name, broker_keys(), n=1)
+        raise UnknownKey(name, value, similar[0] if similar else None)
+    return key
+
+
+#: Topic key -> the broker keys that give its default, by precedence, each with the factor
+#: from its unit to the topic key's.
+BROKER_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", 3_600_000),
+    ),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}

@@ -1,0 +1,119 @@
+"""The addresses of a broker, as the keys `listeners` and `advertised.listeners` give them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from drumlin.config.errors import ConfigError
+
+_LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_META_ADDRESS: Final = "0.0.0.0"  # noqa: S104  what nobody can connect to, not an address to bind
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address; an empty host means every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+def parse_listeners(key: str, entries: tuple[str, ...]) -> tuple[Listener, ...]:
+    """The listeners of a configuration value.
+
+    Raises:
+        ConfigError: one does not parse, or a name or port stands twice.
+    """
+    listeners = []
+    for entry in entries:
+        match = _LISTENER.fullmatch(entry)
+        port = int(match[3]) if match else -1
+        if match is None or not match[1] or not 0 <= port <= 65535:
+            raise _refused(key, entries, f"must be NAME://HOST:PORT, which {entry} is not")
+        listeners.append(Listener(match[1].upper(), match[2], port))
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise _refused(key, entries, "each listener must have a different name")
+    return tuple(listeners)
+
+
+def parse_protocol_map(key: str, text: str) -> dict[str, str]:
+    """Listener name -> security protocol.
+
+    Raises:
+        ConfigError: an entry is not NAME:PROTOCOL.
+    """
+    protocols = {}
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        name, colon, protocol = entry.rpartition(":")
+        if not colon or protocol.upper() not in _PROTOCOLS:
+            raise ConfigError(key, text, f"must be a list of NAME:PROTOCOL with {_NAMES}", text)
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_NAMES: Final = ", ".join(_PROTOCOLS)
+
+
+def broker_listeners(
+    entries: tuple[str, ...], protocols: dict[str, str], controller_names: tuple[str, ...]
+) -> tuple[Listener, ...]:
+    """What a broker listens on: all but the listeners of a KRaft controller.
+
+    Raises:
+        ConfigError: none is left, ports clash, or a listener is not plain text.
+    """
+    key = "listeners"
+    controllers = {name.upper() for name in controller_names}
+    found = parse_listeners(key, entries)
+    listeners = tuple(each for each in found if each.name not in controllers)
+    if not listeners:
+        raise _refused(key, entries, "needs a listener that is not the controller's")
+    addresses = [(each.host, each.port) for each in listeners if each.port]
+    if len(set(addresses)) != len(addresses):
+        raise _refused(key, entries, "each listener must have a different port")
+    for listener in listeners:
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            allowed = f"listener.security.protocol.map has no protocol for {listener.name}"
+            raise _refused(key, entries, allowed)
+        if protocol != "PLAINTEXT":
+            allowed = f"{listener.name} is {protocol}, but only PLAINTEXT is served"
+            raise _refused(key, entries, allowed)
+    return listeners
+
+
+def advertised_listeners(
+    entries: tuple[str, ...] | None,
+    listeners: tuple[Listener, ...],
+    controller_names: tuple[str, ...],
+) -> tuple[Listener, ...]:
+    """What clients are told, one for each listener; those of `listeners` where none is given.
+
+    Raises:
+        ConfigError: one cannot be connected to, or belongs to no listener.
+    """
+    key = "advertised.listeners"
+    controllers = {name.upper() for name in controller_names}
+    if entries is None:
+        advertised = listeners
+    else:
+        found = parse_listeners(key, entries)
+        advertised = tuple(each for each in found if each.name not in controllers)
+    names = {listener.name for listener in listeners}
+    for each in advertised:
+        if each.host == _META_ADDRESS:
+            allowed = f"{_META_ADDRESS} is no address that a client can connect to; give a real one"
+            raise ConfigError(key, ",".join(entries or ()), allowed, allowed)
+        if each.name not in names:
+            allowed = f"{each.name} is not in listeners"
+            raise ConfigError(key, ",".join(entries or ()), allowed, allowed)
+    return advertised
+
+
+def _refused(key: str, entries: tuple[str, ...], allowed: str) -> ConfigError:
+    return ConfigError(key, ",".join(entries), allowed, allowed)

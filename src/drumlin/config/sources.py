@@ -1,0 +1,80 @@
+"""Where a broker's properties come from, and which of them wins.
+
+    command line (`--set key=value`)  >  environment  >  properties file  >  default
+
+In the environment a key is written `DRUMLIN_` and its name in capitals, each dot an
+underscore: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`. The keys of listeners and plugins, which no
+table knows, are written as in Kafka's container image: `_` for a dot, `__` for an underscore,
+`___` for a dash. A variable `DRUMLIN_...` that names no key is left alone (the environment is
+not ours only) but returned, so that the broker can say so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from drumlin.config.errors import ConfigError
+from drumlin.config.keys import FREE_PREFIXES, broker_keys
+from drumlin.config.properties import parse_properties
+
+ENVIRONMENT_PREFIX: Final = "DRUMLIN_"
+
+
+def read_properties_file(path: Path) -> dict[str, str]:
+    """The properties of a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(str(path), None, f"cannot be read: {reason}", str(error)) from None
+
+
+def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The properties in an environment, and the `DRUMLIN_...` variables that are none."""
+    properties: dict[str, str] = {}
+    unknown: list[str] = []
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        key = _key_of_variable(variable.removeprefix(ENVIRONMENT_PREFIX))
+        if key is None:
+            unknown.append(variable)
+        else:
+            properties[key] = value
+    return properties, unknown
+
+
+@functools.cache
+def _variables() -> dict[str, str]:
+    return {name.replace(".", "_").upper(): name for name in broker_keys()}
+
+
+def _key_of_variable(name: str) -> str | None:
+    known = _variables().get(name.upper())
+    if known is not None:
+        return known
+    dashed = name.lower().replace("___", "-").replace("__", "\0").replace("_", ".")
+    free = dashed.replace("\0", "_")
+    return free if free.startswith(FREE_PREFIXES) else None
+
+
+def read_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """Properties from the command line, each as `key=value`.
+
+    Raises:
+        ConfigError: one without `=`.
+    """
+    properties: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(assignment, None, "must be written key=value", assignment)
+        properties[key.strip()] = value.strip()
+    return properties
