@@ -1,0 +1,1 @@
+"""The state of replicas: leadership, in-sync replicas, high watermark."""

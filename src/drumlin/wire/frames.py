@@ -21,7 +21,8 @@ class FrameReader:
     """Cuts one connection's stream into frames of at most `max_frame_bytes`.
 
     Call `writable()` for the memory to receive into, then `received(n)`; it returns the frames
-    that are complete. A large frame is a memoryview of memory that belongs to its holder.
+    that are complete. Small frames are read-only copies; a large one is writable memory that
+    belongs to whoever holds it.
     """
 
     __slots__ = ("_end", "_large", "_large_filled", "_large_size", "_max", "_shared", "_start")
@@ -70,21 +71,20 @@ class FrameReader:
 
     def _cut(self) -> list[memoryview]:
         frames: list[memoryview] = []
-        shared = self._shared
+        memory = memoryview(self._shared)
         while self._end - self._start >= _PREFIX:
             body = self._start + _PREFIX
-            size = int.from_bytes(shared[self._start : body], "big", signed=True)
+            size = int.from_bytes(memory[self._start : body], "big", signed=True)
             if size < 0 or size > self._max:
                 raise MalformedMessage(
                     f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
                 )
             if self._end - body >= size:
-                frames.append(memoryview(bytearray(shared[body : body + size])))
+                frames.append(memoryview(bytes(memory[body : body + size])))
                 self._start = body + size
-            elif size > _SHARED_SIZE - _PREFIX:
-                self._begin_large(size, body)
-                break
             else:
+                if size > _SHARED_SIZE - _PREFIX:
+                    self._begin_large(size, body)
                 break
         self._compact()
         return frames

@@ -10,16 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import io
 from collections.abc import Callable
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.encoder import Parts, encoder
+from drumlin.wire.errors import ErrorCode, MalformedMessage
 
 ZERO: Final = timedelta(0)
 _API_VERSIONS_KEY: Final = 18
@@ -69,6 +69,32 @@ class Shape:
             return False
         known = dataclasses.fields(getattr(self._module, class_name))
         return any(each.name == field for each in known)
+
+
+def error_response(api_name: str, version: int, code: ErrorCode) -> Any | None:
+    """A response that says nothing but `code`; None where the API has no place for it on top."""
+    entity = _payload_class(api_name, version, "response")
+    known = {field.name: field for field in dataclasses.fields(entity)}
+    if "error_code" not in known:
+        return None
+    blank = {
+        name: _BLANKS.get(field.metadata.get("kafka_type", ""), ())
+        for name, field in known.items()
+        if field.default is dataclasses.MISSING
+    }
+    return entity(**{**blank, "error_code": code})
+
+
+_BLANKS: Final = {
+    "int8": 0,
+    "int16": 0,
+    "int32": -1,
+    "int64": -1,
+    "bool": False,
+    "string": "",
+    "bytes": b"",
+    "timedelta_i32": ZERO,
+}
 
 
 def _builder(entity: Any) -> Callable[[dict[str, Any]], Any]:
@@ -210,6 +236,8 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
 
 
 def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, position: int) -> Any:
+    if isinstance(frame, memoryview):
+        frame = frame.toreadonly()  # the native reader takes no other
     try:
         message, _ = _reader(api_name, version, kind)(frame, position)
     except Exception as error:
@@ -218,60 +246,36 @@ def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, po
     return message
 
 
-class _Parts:
-    """Collects what an encoder writes. Record slices are kept as they are, not copied."""
-
-    __slots__ = ("_small", "parts", "size")
-
-    def __init__(self) -> None:
-        self._small = bytearray()
-        self.parts: list[Any] = []
-        self.size = 0
-
-    def write(self, data: Any) -> None:
-        self.size += len(data)
-        if type(data) is bytes and len(data) < 4096:
-            self._small += data
-            return
-        self.flush()
-        self.parts.append(data)
-
-    def flush(self) -> None:
-        if self._small:
-            self.parts.append(bytes(self._small))
-            self._small = bytearray()
-
-
 def encode_response(api_name: str, version: int, correlation_id: int, message: Any) -> list[Any]:
     """A response frame with its length prefix, as parts to send one after the other.
 
     A part is `bytes` or whatever object with a length stood in a `records` field: a slice of
     a file passes through untouched, so that it can go out by `sendfile`.
     """
-    parts = _Parts()
-    parts.write(correlation_id.to_bytes(4, "big", signed=True))
+    parts = Parts()
+    parts.put(correlation_id.to_bytes(4, "big", signed=True))
     if _response_header_is_flexible(api_name, version):
-        parts.write(b"\x00")
-    entity_writer(type(message))(parts, message)  # type: ignore[arg-type]
-    parts.flush()
-    return [parts.size.to_bytes(4, "big"), *parts.parts]
+        parts.put(b"\x00")
+    return _frame(parts, message)
 
 
 def encode_request(
     api_name: str, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Any]:
     """A request frame with its length prefix, as parts to send one after the other."""
-    parts = _Parts()
-    header = io.BytesIO()
-    header.write(API_KEYS[api_name].to_bytes(2, "big"))
-    header.write(version.to_bytes(2, "big"))
-    header.write(correlation_id.to_bytes(4, "big", signed=True))
+    parts = Parts()
+    parts.put(API_KEYS[api_name].to_bytes(2, "big"))
+    parts.put(version.to_bytes(2, "big"))
+    parts.put(correlation_id.to_bytes(4, "big", signed=True))
     encoded = None if client_id is None else client_id.encode()
-    header.write((-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True))
-    header.write(encoded or b"")
+    parts.put((-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True))
+    parts.put(encoded or b"")
     if _flexible_header(api_name, version):
-        header.write(b"\x00")
-    parts.write(header.getvalue())
-    entity_writer(type(message))(parts, message)  # type: ignore[arg-type]
-    parts.flush()
-    return [parts.size.to_bytes(4, "big"), *parts.parts]
+        parts.put(b"\x00")
+    return _frame(parts, message)
+
+
+def _frame(parts: Parts, message: Any) -> list[Any]:
+    encoder(type(message))(message, parts)
+    finished = parts.finish()
+    return [parts.size.to_bytes(4, "big"), *finished]

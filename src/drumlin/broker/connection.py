@@ -1,0 +1,217 @@
+"""One client's connection: frames in, responses out, in the order of the requests.
+
+Works on the socket itself with the loop's readiness callbacks, not on an asyncio transport:
+requests are received into their final memory, and slices of log files go out by `sendfile`
+as soon as the socket takes them.
+
+What bounds it:
+- at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
+  nothing more is read, and TCP makes the client wait;
+- a request that still changes something holds the next ones back until it is answered,
+  as every request does in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.outbox import Outbox
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.frames import FrameReader
+
+if TYPE_CHECKING:
+    from drumlin.broker.router import Dispatched, Router
+
+_log = logging.getLogger(__name__)
+_IN_FLIGHT_MAX: Final = 64
+_READS_PER_TURN: Final = 8
+
+
+class _Slot:
+    """The place of one answer in the order of answers."""
+
+    __slots__ = ("done", "lets_pass", "parts", "task")
+
+    def __init__(self, lets_pass: bool) -> None:
+        self.lets_pass = lets_pass
+        self.done = False
+        self.parts: list[Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Connection:
+    """Reads requests, has them started, sends the answers. Lives until `close`."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        router: Router,
+        *,
+        max_frame_bytes: int,
+        listener_name: str,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._socket = sock
+        self._router = router
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(max_frame_bytes)
+        self._outbox = Outbox(sock)
+        self._backlog: deque[memoryview] = deque()  # frames received and not yet started
+        self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
+        self._on_close = on_close
+        self._reading = False
+        self._writing = False
+        self.listener_name = listener_name
+        self.closed = False
+        self.last_active = self._loop.time()
+        peer = sock.getpeername()
+        self.peer_host: str = peer[0]
+        self.peer_port: int = peer[1]
+        #: State that handlers keep for a connection, by their own keys (client software, ...).
+        self.attributes: dict[str, Any] = {}
+        self._resume_reading()
+
+    # -- receiving ---------------------------------------------------------------------
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self.closed:
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+            self._reading = True
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._socket.fileno())
+            self._reading = False
+
+    def _on_readable(self) -> None:
+        self.last_active = self._loop.time()
+        try:
+            for _ in range(_READS_PER_TURN):
+                memory = self._reader.writable()
+                count = self._socket.recv_into(memory)
+                if count == 0:
+                    self.close(None)
+                    return
+                self._backlog.extend(self._reader.received(count))
+                if count < len(memory) or self._backlog:
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except (MalformedMessage, OSError) as error:
+            self.close(error)
+            return
+        if self._backlog:
+            self._start_requests()
+
+    # -- requests ----------------------------------------------------------------------
+
+    def _start_requests(self) -> None:
+        """Start what may start, then send what is ready."""
+        try:
+            while self._backlog and self._may_start():
+                self._take(self._router.dispatch(self, self._backlog.popleft()))
+        except MalformedMessage as error:
+            self.close(error)
+            return
+        self._send()
+        if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX:
+            self._pause_reading()
+        else:
+            self._resume_reading()
+
+    def _may_start(self) -> bool:
+        if len(self._slots) >= _IN_FLIGHT_MAX or self._outbox.is_full:
+            return False
+        return not self._slots or self._slots[-1].lets_pass or self._slots[-1].done
+
+    def _take(self, dispatched: Dispatched) -> None:
+        slot = _Slot(dispatched.lets_pass)
+        self._slots.append(slot)
+        if dispatched.waiting is None:
+            slot.parts = dispatched.parts
+            slot.done = True
+        else:
+            slot.task = self._loop.create_task(self._await_answer(slot, dispatched))
+
+    async def _await_answer(self, slot: _Slot, dispatched: Dispatched) -> None:
+        assert dispatched.waiting is not None
+        try:
+            slot.parts = await dispatched.waiting
+        except MalformedMessage as error:
+            self.close(error)
+            return
+        slot.done = True
+        if not self.closed:
+            self._start_requests()
+        else:
+            _release(slot.parts)
+
+    # -- sending -----------------------------------------------------------------------
+
+    def _send(self) -> None:
+        slots = self._slots
+        while slots and slots[0].done:
+            parts = slots.popleft().parts
+            if parts:
+                self._outbox.put(parts)
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            drained = self._outbox.flush()
+        except OSError as error:
+            self.close(error)
+            return
+        if not drained and not self._writing:
+            self._loop.add_writer(self._socket.fileno(), self._on_writable)
+            self._writing = True
+        elif drained and self._writing:
+            self._loop.remove_writer(self._socket.fileno())
+            self._writing = False
+
+    def _on_writable(self) -> None:
+        self.last_active = self._loop.time()
+        self._flush()
+        if not self.closed and self._backlog:
+            self._start_requests()
+
+    # -- the end -----------------------------------------------------------------------
+
+    @property
+    def awaits_us(self) -> bool:
+        """The peer waits for an answer that is not ready yet, so silence is no idling."""
+        return bool(self._slots)
+
+    def close(self, reason: Exception | str | None) -> None:
+        """Close at once; `reason` is logged unless the peer just went away."""
+        if self.closed:
+            return
+        self.closed = True
+        if reason is not None and not isinstance(reason, ConnectionError):
+            _log.warning("closed %s:%d: %s", self.peer_host, self.peer_port, reason)
+        self._pause_reading()
+        if self._writing:
+            self._loop.remove_writer(self._socket.fileno())
+            self._writing = False
+        for slot in self._slots:
+            # A waiting fetch or produce has done all it does; anything else runs to its end.
+            if slot.task is not None and slot.lets_pass and not slot.done:
+                slot.task.cancel()
+            _release(slot.parts)
+        self._slots.clear()
+        self._backlog.clear()
+        self._outbox.close()
+        self._socket.close()
+        self._on_close(self)
+
+
+def _release(parts: list[Any] | None) -> None:
+    for part in parts or ():
+        release = getattr(part, "release", None)
+        if release is not None and not isinstance(part, memoryview):
+            release()

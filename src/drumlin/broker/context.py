@@ -1,0 +1,41 @@
+"""What a handler is given beside the request: who asks, and the broker to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.broker.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One request's surroundings; immutable, so that a waiting handler can keep it."""
+
+    broker: Broker
+    connection: Connection
+    version: int
+    client_id: str | None
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka writes it: a slash before the number."""
+        return f"/{self.connection.peer_host}"
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener_name
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a handler returns when all it changes is changed and only an answer is awaited.
+
+    The connection may start its next request meanwhile, and may cancel the waiting when the
+    peer is gone. A handler that returns a plain awaitable holds the next request back.
+    """
+
+    awaitable: Awaitable[Any]

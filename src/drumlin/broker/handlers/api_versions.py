@@ -1,0 +1,55 @@
+"""ApiVersions (key 18), versions 0-4: what this broker serves.
+
+- An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole list, so
+  that the client can ask again (KIP-511).
+- From version 3 the client names its software; a malformed name is INVALID_REQUEST.
+- Produce is advertised from version 0, though served from 3 only: librdkafka before 2.x
+  concludes from a higher minimum that it may not compress (KAFKA-18659). Apache Kafka does
+  the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.served import SERVED
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import API_KEYS, ZERO, Shape
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_PRODUCE_ADVERTISED_FROM: Final = 0
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if context.version >= 3:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(part) for part in software):
+            return _response(shape, ErrorCode.invalid_request, advertise=False)
+        context.connection.attributes["client_software"] = software
+    return _response(shape, ErrorCode.none)
+
+
+def unsupported_version(shape: Shape) -> Any:
+    """The answer, in version 0, to a version of ApiVersions that does not exist here."""
+    return _response(shape, ErrorCode.unsupported_version)
+
+
+def _response(shape: Shape, error_code: ErrorCode, advertise: bool = True) -> Any:
+    served = sorted((API_KEYS[name], *versions) for name, versions in SERVED.items())
+    api_keys = tuple(
+        shape(
+            "ApiVersion",
+            api_key=key,
+            min_version=_PRODUCE_ADVERTISED_FROM if key == API_KEYS["produce"] else lowest,
+            max_version=highest,
+        )
+        for key, lowest, highest in served
+    )
+    return shape(
+        "ApiVersionsResponse",
+        error_code=error_code,
+        api_keys=api_keys if advertise else (),
+        throttle_time=ZERO,
+    )

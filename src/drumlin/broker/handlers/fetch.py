@@ -1,0 +1,286 @@
+"""Fetch (key 1), versions 4-18: slices of logs, for consumers.
+
+- Nothing is copied: an answer names slices of segment files, which the connection sends.
+- `max_bytes` bounds the response and `partition_max_bytes` each partition, but the first
+  partition that has anything gives a whole batch at least (KIP-74).
+- While fewer than `min_bytes` can be read and nothing is wrong, the request waits.
+- Pages that are not in memory are read in a thread first, so a cold read stalls nobody.
+- Incremental sessions: `fetch_sessions.py` (KIP-227).
+
+Version notes: 7 sessions; 9 leader epochs (KIP-320); 12 diverging epochs (KIP-595);
+13 topic ids; 16 current leaders (KIP-951).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchKey,
+    Wanted,
+)
+from drumlin.replication.partition import Partition
+from drumlin.replication.waiting import Waiter, wait_in
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_TOPIC_IDS_FROM: Final = 13
+_SESSIONS_FROM: Final = 7
+_READ_COMMITTED: Final = 1
+_CONSUMER: Final = -1
+_NOTHING: Final = b""
+_UNKNOWN_OFFSET: Final = -1
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if _replica_id(context, request) != _CONSUMER:
+        # Followers come with replication; no other broker is assigned a replica here.
+        return _error_response(shape, ErrorCode.not_leader_or_follower)
+    try:
+        fetch = _Fetch(context, request, shape)
+    except KafkaError as error:
+        return _error_response(shape, error.code)
+    fetch.read()
+    if fetch.is_complete:
+        if fetch.is_resident():
+            return fetch.respond()
+        return fetch.respond_cold()
+    return Waiting(fetch.wait_and_respond())
+
+
+def _replica_id(context: RequestContext, request: Any) -> int:
+    if context.version >= 15:
+        return int(request.replica_state.replica_id)
+    return int(request.replica_id)
+
+
+def _error_response(shape: Shape, code: ErrorCode) -> Any:
+    return shape(
+        "FetchResponse", throttle_time=ZERO, error_code=code, session_id=NO_SESSION, responses=()
+    )
+
+
+class _Fetch:
+    """One fetch request on its way: what it wants, what has been read for it so far."""
+
+    def __init__(self, context: RequestContext, request: Any, shape: Shape) -> None:
+        self._context = context
+        self._shape = shape
+        self._isolation_level = request.isolation_level
+        broker = context.broker
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._max_wait_s = request.max_wait.total_seconds()
+        self._session = self._open_session(request)
+        self._answers: dict[FetchKey, Any] = {}
+        self._read_bytes = 0
+        self._must_answer = False
+
+    def _open_session(self, request: Any) -> FetchContext:
+        by_id = self._context.version >= _TOPIC_IDS_FROM
+        wanted = {
+            FetchKey(
+                None if by_id else topic.topic,
+                topic.topic_id if by_id else None,
+                part.partition,
+            ): Wanted(
+                part.fetch_offset,
+                part.partition_max_bytes,
+                getattr(part, "current_leader_epoch", -1),
+                getattr(part, "last_fetched_epoch", -1),
+                getattr(part, "log_start_offset", -1),
+            )
+            for topic in request.topics
+            for part in topic.partitions
+        }
+        sessions = self._context.broker.fetch_sessions
+        if self._context.version < _SESSIONS_FROM:
+            return sessions.open(NO_SESSION, FINAL_EPOCH, wanted, (), by_id)
+        forgotten = (
+            FetchKey(None if by_id else topic.topic, topic.topic_id if by_id else None, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        )
+        return sessions.open(request.session_id, request.session_epoch, wanted, forgotten, by_id)
+
+    # -- reading -----------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read all partitions, in order, within the bounds."""
+        self.release()
+        budget = self._max_bytes
+        for key, wanted in self._session.wanted.items():
+            answer = self._read_partition(key, wanted, budget)
+            self._answers[key] = answer
+            size = len(answer.records)
+            self._read_bytes += size
+            budget = max(0, budget - size)
+            if answer.error_code is not ErrorCode.none or _diverges(answer):
+                self._must_answer = True
+
+    def _read_partition(self, key: FetchKey, wanted: Wanted, budget: int) -> Any:
+        try:
+            partition = self._find(key)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            diverging = self._diverging_epoch(partition, wanted)
+            if diverging is not None:
+                return self._answer(key.partition, partition, diverging_epoch=diverging)
+            result = partition.read(
+                wanted.fetch_offset,
+                min(wanted.max_bytes, budget),
+                self._isolation_level,
+                minimum_one_batch=self._read_bytes == 0,
+            )
+        except KafkaError as error:
+            return self._failed(key.partition, error.code)
+        aborted = None
+        if self._isolation_level == _READ_COMMITTED:
+            aborted = tuple(
+                self._shape(
+                    "AbortedTransaction",
+                    producer_id=each.producer_id,
+                    first_offset=each.first_offset,
+                )
+                for each in partition.aborted_transactions(wanted.fetch_offset, result)
+            )
+        return self._answer(
+            key.partition, partition, records=result.slice or _NOTHING, aborted=aborted
+        )
+
+    def _find(self, key: FetchKey) -> Partition:
+        broker = self._context.broker
+        if key.name is not None:
+            return broker.partitions.get(key.name, key.partition)
+        name = broker.metadata.image.topic_name(key.topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.unknown_topic_id)
+        return broker.partitions.get(name, key.partition)
+
+    def _diverging_epoch(self, partition: Partition, wanted: Wanted) -> Any | None:
+        """Where our log parts from that of a reader who has `last_fetched_epoch` (KIP-595)."""
+        if wanted.last_fetched_epoch < 0:
+            return None
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if epoch < 0:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+            return None
+        return self._shape("EpochEndOffset", epoch=epoch, end_offset=end_offset)
+
+    def _answer(
+        self,
+        index: int,
+        partition: Partition,
+        *,
+        records: Any = _NOTHING,
+        aborted: tuple[Any, ...] | None = None,
+        **more: Any,
+    ) -> Any:
+        return self._shape(
+            "PartitionData",
+            partition_index=index,
+            error_code=ErrorCode.none,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            aborted_transactions=aborted,
+            records=records,
+            **more,
+        )
+
+    def _failed(self, index: int, code: ErrorCode) -> Any:
+        return self._shape(
+            "PartitionData",
+            partition_index=index,
+            error_code=code,
+            high_watermark=_UNKNOWN_OFFSET,
+            last_stable_offset=_UNKNOWN_OFFSET,
+            log_start_offset=_UNKNOWN_OFFSET,
+            aborted_transactions=None,
+            records=_NOTHING,
+        )
+
+    # -- answering ---------------------------------------------------------------------
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether to answer now: enough is there, or something is wrong, or waiting is futile."""
+        return (
+            self._read_bytes >= self._min_bytes
+            or self._must_answer
+            or self._max_wait_s <= 0
+            or not self._answers
+        )
+
+    async def wait_and_respond(self) -> Any:
+        waiter = Waiter(self._min_bytes - self._read_bytes)
+        rooms = [partition.waiting for partition in self._partitions()]
+        await wait_in(rooms, waiter, self._max_wait_s)
+        self.read()
+        return await self.respond_cold()
+
+    def _partitions(self) -> Iterator[Partition]:
+        for key in self._session.wanted:
+            try:
+                yield self._find(key)
+            except KafkaError:
+                continue
+
+    def is_resident(self) -> bool:
+        """Whether all that was read can be sent without waiting for a disk."""
+        return all(
+            answer.records.is_resident() for answer in self._answers.values() if answer.records
+        )
+
+    async def respond_cold(self) -> Any:
+        for answer in self._answers.values():
+            if answer.records and not answer.records.is_resident():
+                try:
+                    await self._context.broker.blocking(answer.records.prefetch)
+                except BaseException:
+                    self.release()
+                    raise
+        return self.respond()
+
+    def respond(self) -> Any:
+        topics: list[tuple[FetchKey, list[Any]]] = []
+        for key, answer in self._session.select(self._answers):
+            if topics and topics[-1][0][:2] == key[:2]:
+                topics[-1][1].append(answer)
+            else:
+                topics.append((key, [answer]))
+        responses = tuple(
+            self._shape(
+                "FetchableTopicResponse",
+                topic=key.name,
+                topic_id=key.topic_id,
+                partitions=tuple(partitions),
+            )
+            for key, partitions in topics
+        )
+        return self._shape(
+            "FetchResponse",
+            throttle_time=ZERO,
+            error_code=ErrorCode.none,
+            session_id=self._session.session_id,
+            responses=responses,
+        )
+
+    def release(self) -> None:
+        """Let go of what was read and will not be sent."""
+        for answer in self._answers.values():
+            if answer.records:
+                answer.records.release()
+        self._answers.clear()
+        self._read_bytes = 0
+        self._must_answer = False
+
+
+def _diverges(answer: Any) -> bool:
+    diverging = getattr(answer, "diverging_epoch", None)
+    return diverging is not None and diverging.epoch != -1

@@ -1,0 +1,110 @@
+"""ListOffsets (key 2), versions 1-11: offsets by time, and the special ones.
+
+    -1 latest (the last stable offset for READ_COMMITTED)   -2 earliest
+    -3 the offset of the largest timestamp (7+, KIP-734)
+    -4 earliest local (8+, KIP-405)  -5 latest tiered (9+, KIP-1005)
+    -6 earliest pending upload (11+, KIP-1023)
+
+Nothing is tiered here yet: the earliest local offset is the earliest, the others are unknown.
+A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+from drumlin.broker.context import RequestContext
+from drumlin.replication.partition import Partition
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+_SINCE_VERSION: Final = {
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+class _Found(NamedTuple):
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    named = Counter(
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
+    )
+    topics = tuple(
+        shape(
+            "ListOffsetsTopicResponse",
+            name=topic.name,
+            partitions=tuple(
+                _answer(context, request, shape, topic.name, part, named)
+                for part in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+    return shape("ListOffsetsResponse", throttle_time=ZERO, topics=topics)
+
+
+def _answer(
+    context: RequestContext,
+    request: Any,
+    shape: Shape,
+    topic: str,
+    part: Any,
+    named: Counter[tuple[str, int]],
+) -> Any:
+    code = ErrorCode.none
+    found = _Found()
+    try:
+        if named[topic, part.partition_index] > 1:
+            raise KafkaError(ErrorCode.invalid_request)
+        partition = context.broker.partitions.get(topic, part.partition_index)
+        partition.check_leader_epoch(getattr(part, "current_leader_epoch", -1))
+        isolation_level = getattr(request, "isolation_level", 0)
+        found = _find(context.version, partition, part.timestamp, isolation_level)
+    except KafkaError as error:
+        code = error.code
+    return shape(
+        "ListOffsetsPartitionResponse",
+        partition_index=part.partition_index,
+        error_code=code,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _find(version: int, partition: Partition, timestamp: int, isolation_level: int) -> _Found:
+    if timestamp < _LATEST - 1 and version < _SINCE_VERSION.get(timestamp, 2**15):
+        raise KafkaError(ErrorCode.unsupported_version)
+    log = partition.log
+    end_offset = partition.readable_end_offset(isolation_level)
+    if timestamp == _LATEST:
+        return _Found(end_offset, -1, partition.leader_epoch)
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        offset = partition.log_start_offset
+        epoch = log.leader_epochs.epoch_for_offset(offset)
+        return _Found(offset, -1, -1 if epoch is None else epoch)
+    if timestamp == _LATEST_TIERED:
+        return _Found()
+    if timestamp == _EARLIEST_PENDING_UPLOAD:
+        return _Found()
+    if timestamp == _MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return _Found()
+    return _Found(found.offset, found.timestamp, found.leader_epoch)

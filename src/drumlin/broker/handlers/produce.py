@@ -1,0 +1,261 @@
+"""Produce (key 0), versions 3-13: append one record batch to each of some partitions.
+
+- Answered once the leader has it (acks=1), or all in-sync replicas (acks=-1), or never
+  (acks=0; an error then closes the connection, which is all that can be said).
+- Every partition succeeds or fails by itself; a batch that fails leaves nothing behind.
+- A topic with `flush.messages` is answered after the fsync that its batch made due.
+
+Version notes: 7 allows zstd; 8 adds `record_errors` and `error_message` (KIP-467); 10 adds
+the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951); 13 names topics by id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.records.batch import COMPRESSION_MASK, HEADER_SIZE
+from drumlin.records.validation import InvalidBatch, PreparedBatch, prepare_produce
+from drumlin.replication.partition import Partition
+from drumlin.storage.partition_log import AppendResult
+from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.produce_request import (
+    PartitionProduce,
+    ProduceRequest,
+    TopicProduce,
+    parse_produce_request,
+)
+
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ZSTD: Final = 4
+_ZSTD_FROM_VERSION: Final = 7
+#: Compressed batches from this size on are unpacked and checked in a thread.
+_OFF_LOOP_BYTES: Final = 32 * 1024
+
+parse = parse_produce_request
+
+
+class _Appended(NamedTuple):
+    """What became of one partition's batch."""
+
+    partition: int
+    result: AppendResult | None = None
+    error: KafkaError | None = None
+    must_flush: Partition | None = None
+
+
+def handle(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
+    if request.acks not in (-1, 0, 1):
+        return _refuse_all(request, shape, KafkaError(ErrorCode.invalid_required_acks))
+    if any(_is_heavy(part) for topic in request.topics for part in topic.partitions):
+        return _handle_heavy(context, request, shape)
+    appended = [
+        (topic, [_append(context, request, topic, part) for part in topic.partitions])
+        for topic in request.topics
+    ]
+    return _answer(context, request, shape, appended)
+
+
+async def _handle_heavy(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
+    """As `handle`, with the unpacking of large compressed batches in threads."""
+    appended = []
+    for topic in request.topics:
+        results = [await _append_heavy(context, request, topic, p) for p in topic.partitions]
+        appended.append((topic, results))
+    answer = _answer(context, request, shape, appended)
+    return await answer.awaitable if isinstance(answer, Waiting) else answer
+
+
+def _is_heavy(part: PartitionProduce) -> bool:
+    records = part.records
+    if records is None or len(records) < _OFF_LOOP_BYTES:
+        return False
+    return bool(records[22] & COMPRESSION_MASK)
+
+
+def _append(
+    context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
+) -> _Appended:
+    try:
+        partition = _find(context, topic, part.partition)
+        records = _present(part.records, context.version)
+        now_ms = context.broker.clock.wall_ms()
+        batch = prepare_produce(records, partition.log.append_rules, now_ms)
+        return _write(context, request, partition, batch, now_ms)
+    except KafkaError as error:
+        return _Appended(part.partition, error=error)
+
+
+async def _append_heavy(
+    context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
+) -> _Appended:
+    if not _is_heavy(part):
+        return _append(context, request, topic, part)
+    try:
+        partition = _find(context, topic, part.partition)
+        records = _present(part.records, context.version)
+        now_ms = context.broker.clock.wall_ms()
+        rules = partition.log.append_rules
+        batch = await context.broker.blocking(prepare_produce, records, rules, now_ms)
+        # The topic may have gone meanwhile, and come again.
+        partition = _find(context, topic, part.partition)
+        return _write(context, request, partition, batch, now_ms)
+    except KafkaError as error:
+        return _Appended(part.partition, error=error)
+
+
+def _find(context: RequestContext, topic: TopicProduce, partition: int) -> Partition:
+    if context.version >= 13:
+        name = context.broker.metadata.image.topic_name(topic.topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.unknown_topic_id)
+    else:
+        name = topic.name or ""
+    found = context.broker.partitions.get(name, partition)
+    if found.is_internal and context.client_id != _ADMIN_CLIENT_ID:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {name}"
+        )
+    return found
+
+
+def _present(records: memoryview | None, version: int) -> memoryview:
+    if records is None or len(records) < HEADER_SIZE:
+        raise InvalidBatch(
+            ErrorCode.invalid_record,
+            f"Produce requests with version {version} must have at least one record batch per "
+            "partition",
+        )
+    if version < _ZSTD_FROM_VERSION and records[22] & COMPRESSION_MASK == _ZSTD:
+        raise KafkaError(
+            ErrorCode.unsupported_compression_type,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    return records
+
+
+def _write(
+    context: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    batch: PreparedBatch,
+    now_ms: int,
+) -> _Appended:
+    if batch.header.is_transactional:
+        # No transaction can be ongoing here, so the batch belongs to none.
+        raise KafkaError(ErrorCode.invalid_txn_state)
+    result = partition.append_as_leader(batch, request.acks, now_ms)
+    must_flush = partition if partition.log.is_flush_due else None
+    return _Appended(partition.index, result, must_flush=must_flush)
+
+
+def _answer(
+    context: RequestContext,
+    request: ProduceRequest,
+    shape: Shape,
+    appended: list[tuple[TopicProduce, list[_Appended]]],
+) -> Any:
+    to_flush = [each.must_flush for _, parts in appended for each in parts if each.must_flush]
+    if to_flush:
+        return Waiting(_answer_flushed(context, request, shape, appended, to_flush))
+    return _respond(request, shape, appended)
+
+
+async def _answer_flushed(
+    context: RequestContext,
+    request: ProduceRequest,
+    shape: Shape,
+    appended: list[tuple[TopicProduce, list[_Appended]]],
+    to_flush: list[Partition],
+) -> Any:
+    flushes: list[Awaitable[None]] = [context.broker.flushes.flush(each) for each in to_flush]
+    failures = await asyncio.gather(*flushes, return_exceptions=True)
+    failed = {
+        partition: KafkaError(ErrorCode.kafka_storage_error, str(failure))
+        for partition, failure in zip(to_flush, failures, strict=True)
+        if failure is not None
+    }
+    appended = [
+        (
+            topic,
+            [
+                each._replace(result=None, error=failed[each.must_flush])
+                if each.must_flush in failed
+                else each
+                for each in parts
+            ],
+        )
+        for topic, parts in appended
+    ]
+    return _respond(request, shape, appended)
+
+
+def _respond(
+    request: ProduceRequest, shape: Shape, appended: list[tuple[TopicProduce, list[_Appended]]]
+) -> Any:
+    if request.acks == 0:
+        errors = [each.error for _, parts in appended for each in parts if each.error]
+        if errors:
+            raise MalformedMessage(f"produce with acks=0 failed: {errors[0]}")
+        return None
+    responses = tuple(
+        shape(
+            "TopicProduceResponse",
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=tuple(_partition_response(shape, each) for each in parts),
+        )
+        for topic, parts in appended
+    )
+    return shape("ProduceResponse", responses=responses, throttle_time=ZERO)
+
+
+def _partition_response(shape: Shape, appended: _Appended) -> Any:
+    result = appended.result
+    if result is None:
+        return _failed_partition(shape, appended)
+    time_ms = result.log_append_time_ms
+    return shape(
+        "PartitionProduceResponse",
+        index=appended.partition,
+        error_code=ErrorCode.none,
+        base_offset=result.base_offset,
+        log_append_time=None if time_ms < 0 else _EPOCH + timedelta(milliseconds=time_ms),
+        log_start_offset=result.log_start_offset,
+        record_errors=(),
+        error_message=None,
+    )
+
+
+def _failed_partition(shape: Shape, appended: _Appended) -> Any:
+    error = appended.error
+    assert error is not None
+    record_errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+    return shape(
+        "PartitionProduceResponse",
+        index=appended.partition,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time=None,
+        log_start_offset=-1,
+        record_errors=tuple(
+            shape("BatchIndexAndErrorMessage", batch_index=index, batch_index_error_message=why)
+            for index, why in record_errors
+        )
+        if shape.has("BatchIndexAndErrorMessage")
+        else (),
+        error_message=error.message,
+    )
+
+
+def _refuse_all(request: ProduceRequest, shape: Shape, error: KafkaError) -> Any:
+    refused = [
+        (topic, [_Appended(part.partition, error=error) for part in topic.partitions])
+        for topic in request.topics
+    ]
+    return _respond(request._replace(acks=1), shape, refused)

@@ -1,0 +1,146 @@
+"""From a frame to the handler of its API, and from what it returns to a response frame.
+
+Handlers are found by their file, `handlers/<api>.py` with a function `handle`, and imported
+when first called, so that start-up is quick. Which versions are served says `served.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.served import SERVED
+from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.messages import (
+    API_KEYS,
+    RequestHeader,
+    encode_response,
+    error_response,
+    parse_request,
+    parse_request_header,
+    response_shape,
+)
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.broker.connection import Connection
+
+_log = logging.getLogger(__name__)
+_API_VERSIONS: Final = "api_versions"
+_NAMES: Final = {API_KEYS[name]: name for name in SERVED}
+
+Parts = list[Any]
+
+
+@dataclass(slots=True)
+class Dispatched:
+    """A request that has been started: its answer, now or later.
+
+    `parts` is None for a request that is not answered (produce with acks=0).
+    """
+
+    parts: Parts | None = None
+    waiting: Awaitable[Parts | None] | None = None
+    lets_pass: bool = False  # the next request may start while this one waits
+
+
+class Router:
+    """Starts requests and encodes what their handlers return."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._handlers: dict[str, ModuleType] = {}
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Dispatched:
+        """Start one request.
+
+        Raises:
+            MalformedMessage: the connection cannot go on.
+        """
+        header = parse_request_header(frame)
+        api = _NAMES.get(header.api_key)
+        if api is None:
+            raise MalformedMessage(f"API key {header.api_key} is not served")
+        lowest, highest = SERVED[api]
+        if not lowest <= header.api_version <= highest:
+            if api == _API_VERSIONS:
+                return self._refuse_api_versions(header)
+            raise MalformedMessage(f"{api} v{header.api_version} is not served")
+        handler = self._handler(api)
+        parse = getattr(handler, "parse", None)
+        if parse is None:
+            request = parse_request(api, header.api_version, frame, header.size)
+        else:
+            request = parse(header.api_version, frame, header.size)
+        context = RequestContext(self._broker, connection, header.api_version, header.client_id)
+        return self._start(api, handler, header, context, request)
+
+    def _start(
+        self,
+        api: str,
+        handler: ModuleType,
+        header: RequestHeader,
+        context: RequestContext,
+        request: Any,
+    ) -> Dispatched:
+        try:
+            answer = handler.handle(context, request, response_shape(api, header.api_version))
+        except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
+            return Dispatched(self._failed(api, header, error))
+        if isinstance(answer, Waiting):
+            return Dispatched(None, self._finish(api, header, answer.awaitable), True)
+        if inspect.isawaitable(answer):
+            return Dispatched(None, self._finish(api, header, answer))
+        return Dispatched(_encode(api, header, answer))
+
+    async def _finish(
+        self, api: str, header: RequestHeader, answer: Awaitable[Any]
+    ) -> Parts | None:
+        try:
+            return _encode(api, header, await answer)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+
+    def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
+        """The answer to a request whose handler raised: an error code where there is room.
+
+        Raises:
+            MalformedMessage: the response has no place for an error, or the request was
+                wrong in a way that Kafka answers by closing the connection.
+        """
+        if isinstance(error, MalformedMessage):
+            raise error
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
+        if code is ErrorCode.unknown_server_error:
+            _log.error("%s v%d failed", api, header.api_version, exc_info=error)
+        response = error_response(api, header.api_version, code)
+        if response is None:
+            raise MalformedMessage(f"{api} v{header.api_version} failed: {error}") from error
+        return _encode(api, header, response) or []
+
+    def _handler(self, api: str) -> ModuleType:
+        handler = self._handlers.get(api)
+        if handler is None:
+            handler = importlib.import_module(f"drumlin.broker.handlers.{api}")
+            self._handlers[api] = handler
+        return handler
+
+    def _refuse_api_versions(self, header: RequestHeader) -> Dispatched:
+        # KIP-511: an unknown version of ApiVersions is answered in version 0, with the error
+        # and the versions served, so that the client can try again.
+        handler = self._handler(_API_VERSIONS)
+        response = handler.unsupported_version(response_shape(_API_VERSIONS, 0))
+        answered = header._replace(api_version=0)
+        return Dispatched(_encode(_API_VERSIONS, answered, response))
+
+
+def _encode(api: str, header: RequestHeader, response: Any) -> Parts | None:
+    if response is None:
+        return None
+    return encode_response(api, header.api_version, header.correlation_id, response)

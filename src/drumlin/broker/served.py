@@ -1,0 +1,16 @@
+"""Which APIs and versions this broker serves: the one place that says so.
+
+What stands here is advertised in ApiVersions and routed; what does not is refused by closing
+the connection, as Apache Kafka does. The ranges are those of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SERVED: Final[dict[str, tuple[int, int]]] = {
+    "produce": (3, 13),
+    "fetch": (4, 18),
+    "list_offsets": (1, 11),
+    "api_versions": (0, 4),
+}

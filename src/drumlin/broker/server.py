@@ -1,0 +1,182 @@
+"""Listening sockets: accepts connections, limits their number, closes those that idle.
+
+Owns the set of open connections. Knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.connection import Connection
+
+if TYPE_CHECKING:
+    from drumlin.broker.router import Router
+
+_log = logging.getLogger(__name__)
+_ACCEPTS_PER_TURN: Final = 64
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_ACCEPT_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What Kafka's keys of the same names say; 0 idle time means never."""
+
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: dict[str, int]
+    connections_max_idle_ms: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
+
+    def per_ip(self, host: str) -> int:
+        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address to listen on. Port 0 takes a free one."""
+
+    name: str
+    host: str
+    port: int
+
+
+class Server:
+    """Accepts for all listeners."""
+
+    def __init__(self, router: Router, limits: ConnectionLimits) -> None:
+        self._router = router
+        self._limits = limits
+        self._sockets: dict[socket.socket, str] = {}
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
+
+    def listen(self, listener: Listener) -> int:
+        """Bind and start accepting; the port that is listened on.
+
+        Raises:
+            OSError: the address is in use, or not ours.
+        """
+        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._limits.socket_receive_buffer_bytes > 0:
+                # Set before listening, or the window scale is already decided.
+                size = self._limits.socket_receive_buffer_bytes
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+            sock.bind((listener.host, listener.port))
+            sock.listen(self._limits.socket_listen_backlog_size)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        self._sockets[sock] = listener.name
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._accept, sock)
+        return int(sock.getsockname()[1])
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                self._pause_accepting(listening, error)
+                return
+            refusal = self._refusal(address[0])
+            if refusal is None:
+                self._admit(sock, listening, address[0])
+            else:
+                self._log_refusal(address[0], refusal)
+                sock.close()
+
+    def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
+        _log.error("cannot accept connections: %s; trying again in 100 ms", error)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+
+        def resume() -> None:
+            if listening in self._sockets:
+                loop.add_reader(listening.fileno(), self._accept, listening)
+
+        loop.call_later(_ACCEPT_PAUSE_S, resume)
+
+    def _refusal(self, host: str) -> str | None:
+        if len(self._connections) >= self._limits.max_connections:
+            return f"max.connections={self._limits.max_connections} reached"
+        allowed = self._limits.per_ip(host)
+        if self._per_ip[host] >= allowed:
+            return f"max.connections.per.ip={allowed} reached"
+        return None
+
+    def _log_refusal(self, host: str, why: str) -> None:
+        # One line for the first and then for each power of two: a flood must not fill a disk.
+        self._refusals[host] += 1
+        count = self._refusals[host]
+        if count & (count - 1) == 0:
+            _log.warning("refused a connection from %s (%d so far): %s", host, count, why)
+
+    def _admit(self, sock: socket.socket, listening: socket.socket, host: str) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._limits.socket_send_buffer_bytes > 0:
+            size = self._limits.socket_send_buffer_bytes
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        try:
+            connection = Connection(
+                sock,
+                self._router,
+                max_frame_bytes=self._limits.socket_request_max_bytes,
+                listener_name=self._sockets[listening],
+                on_close=self._forget,
+            )
+        except OSError:  # gone before it was accepted
+            sock.close()
+            return
+        self._connections.add(connection)
+        self._per_ip[host] += 1
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._per_ip[connection.peer_host] -= 1
+        if self._per_ip[connection.peer_host] <= 0:
+            del self._per_ip[connection.peer_host]
+
+    def close_idle(self, now: float) -> None:
+        """Close connections on which nothing has moved for `connections.max.idle.ms`."""
+        idle_ms = self._limits.connections_max_idle_ms
+        if idle_ms <= 0:
+            return
+        for connection in list(self._connections):
+            if not connection.awaits_us and (now - connection.last_active) * 1000 > idle_ms:
+                connection.close(f"idle for more than connections.max.idle.ms={idle_ms}")
+
+    def stop_accepting(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.remove_reader(sock.fileno())
+            sock.close()
+        self._sockets.clear()
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.close(None)

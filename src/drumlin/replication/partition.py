@@ -1,0 +1,188 @@
+"""One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
+
+Plain synchronous code on the event loop: nothing here awaits. The log below is told what to
+append; what becomes readable, and to whom, is decided here alone.
+
+Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from drumlin.replication.waiting import WaitingRoom
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.records.validation import PreparedBatch
+    from drumlin.storage.partition_log import AppendResult, PartitionLog, ReadResult
+
+ACKS_ALL = -1
+NO_LEADER_EPOCH = -1
+_READ_COMMITTED = 1
+
+
+class Partition:
+    """The leader's side of one partition. The in-sync replicas are the leader alone so far."""
+
+    def __init__(self, log: PartitionLog, leader_epoch: int, in_sync_replicas: int = 1) -> None:
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.in_sync_replicas = in_sync_replicas
+        self.waiting = WaitingRoom()
+
+    @property
+    def topic(self) -> str:
+        return self.log.topic
+
+    @property
+    def index(self) -> int:
+        return self.log.partition
+
+    @property
+    def topic_id(self) -> UUID:
+        return self.log.topic_id
+
+    # -- offsets -----------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that not all in-sync replicas have."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of an undecided transaction, or the high watermark."""
+        first_undecided = self.log.producer_state.first_undecided_offset
+        if first_undecided is None:
+            return self.high_watermark
+        return min(first_undecided, self.high_watermark)
+
+    def readable_end_offset(self, isolation_level: int) -> int:
+        """Where a consumer's reading ends: READ_COMMITTED stops at the last stable offset."""
+        if isolation_level == _READ_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch that a client believes in with ours (KIP-320).
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
+        if current_leader_epoch == NO_LEADER_EPOCH or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.fenced_leader_epoch)
+        raise KafkaError(ErrorCode.unknown_leader_epoch)
+
+    # -- changes -----------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: PreparedBatch, required_acks: int, now_ms: int
+    ) -> AppendResult:
+        """Append a client's batch and advance the high watermark.
+
+        Raises:
+            KafkaError: NOT_ENOUGH_REPLICAS with acks=all; whatever the log refuses.
+        """
+        if required_acks == ACKS_ALL:
+            self._check_enough_replicas()
+        result = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        if not result.is_duplicate:
+            self.waiting.advanced(len(batch.buffer))
+        return result
+
+    def append_internal(self, batch: bytearray, now_ms: int) -> AppendResult:
+        """Append what a coordinator of this broker has built, as if with acks=all."""
+        self._check_enough_replicas()
+        result = self.log.append_internal(memoryview(batch), self.leader_epoch, now_ms)
+        self.waiting.advanced(len(batch))
+        return result
+
+    def _check_enough_replicas(self) -> None:
+        needed = self.log.config.min_insync_replicas
+        if self.in_sync_replicas < needed:
+            raise KafkaError(
+                ErrorCode.not_enough_replicas,
+                f"The size of the current ISR {self.in_sync_replicas} is insufficient to satisfy "
+                f"the min.isr requirement of {needed} for partition {self.topic}-{self.index}.",
+            )
+
+    def delete_records_before(self, offset: int) -> int:
+        """Advance the log start offset; -1 means the high watermark.
+
+        Returns:
+            The new low watermark.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        """
+        target = self.high_watermark if offset == -1 else offset
+        if target < 0 or target > self.high_watermark:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        self.log.delete_records_before(target)
+        self.waiting.disturb()
+        return self.log_start_offset
+
+    # -- reading -----------------------------------------------------------------------
+
+    def read(
+        self, start_offset: int, max_bytes: int, isolation_level: int, minimum_one_batch: bool
+    ) -> ReadResult:
+        """Slices of log files for a consumer.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        end_offset = self.readable_end_offset(isolation_level)
+        return self.log.read(start_offset, max_bytes, end_offset, minimum_one_batch)
+
+    def close(self) -> None:
+        """The partition goes away: whoever waits looks again and finds it gone."""
+        self.waiting.disturb()
+
+
+class PartitionRegistry:
+    """The partitions that this broker leads, by name and by topic id."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[tuple[str, int], Partition] = {}
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition.topic, partition.index] = partition
+
+    def remove(self, topic: str, index: int) -> None:
+        partition = self._partitions.pop((topic, index), None)
+        if partition is not None:
+            partition.close()
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return partition

@@ -1,0 +1,57 @@
+"""Frames: the same whatever pieces the stream comes in; nothing but MalformedMessage."""
+
+import random
+
+import pytest
+
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.frames import FrameReader
+
+
+def receive(reader: FrameReader, data: bytes, rng: random.Random | None = None) -> list[bytes]:
+    frames: list[bytes] = []
+    position = 0
+    while position < len(data):
+        memory = reader.writable()
+        assert len(memory) > 0
+        limit = len(memory) if rng is None else rng.randrange(1, 70_000)
+        piece = data[position : position + min(len(memory), limit)]
+        memory[: len(piece)] = piece
+        frames += [bytes(frame) for frame in reader.received(len(piece))]
+        position += len(piece)
+    return frames
+
+
+def prefixed(frames: list[bytes]) -> bytes:
+    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_split_gives_the_same_frames(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice([0, 1, 10, 300, 65_531, 65_532, 65_533, 70_000, 3 << 20]) for _ in range(9)]
+    frames = [rng.randbytes(size) for size in sizes]
+    assert receive(FrameReader(100 << 20), prefixed(frames), rng) == frames
+
+
+def test_byte_by_byte() -> None:
+    frames = [b"abc", b"", b"x" * 200]
+    reader = FrameReader(1000)
+    received: list[bytes] = []
+    for byte in prefixed(frames):
+        reader.writable()[0] = byte
+        received += [bytes(frame) for frame in reader.received(1)]
+    assert received == frames
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_length_out_of_bounds_is_malformed(size: int) -> None:
+    with pytest.raises(MalformedMessage, match=r"socket\.request\.max\.bytes"):
+        receive(FrameReader(1000), size.to_bytes(4, "big", signed=True))
+
+
+def test_an_announced_frame_costs_nothing_until_it_arrives() -> None:
+    reader = FrameReader(100 << 20)
+    receive(reader, (100 << 20).to_bytes(4, "big") + b"a" * 100)
+    assert len(reader.writable()) <= 1 << 20
+    assert reader.pending_bytes == 100

@@ -1,0 +1,104 @@
+"""Large produce requests are read in place, small ones by the schemas: both give the same."""
+
+import random
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.messages import (
+    API_KEYS,
+    encode_request,
+    parse_request_header,
+    request_shape,
+)
+from drumlin.wire.produce_request import ProduceRequest, parse_produce_request, read_in_place
+
+
+def read_copied(version: int, frame: memoryview, position: int) -> ProduceRequest:
+    return parse_produce_request(version, frame.toreadonly(), position)
+
+
+def build(version: int, rng: random.Random) -> Any:
+    shape = request_shape("produce", version)
+
+    def records() -> bytes | None:
+        return rng.choice([None, b"", rng.randbytes(rng.randrange(300))])
+
+    def topic() -> Any:
+        partitions = tuple(
+            shape("PartitionProduceData", index=rng.randrange(-1, 9), records=records())
+            for _ in range(rng.randrange(3))
+        )
+        topic_id = rng.choice([None, UUID(int=rng.getrandbits(128) | 1)])
+        name = rng.choice(["", "a", "ö" * 40])
+        return shape("TopicProduceData", name=name, topic_id=topic_id, partition_data=partitions)
+
+    return shape(
+        "ProduceRequest",
+        transactional_id=rng.choice([None, "", "tx"]),
+        acks=rng.choice([-1, 0, 1, 7]),
+        timeout=timedelta(milliseconds=rng.randrange(-5, 2**31 - 1)),
+        topic_data=tuple(topic() for _ in range(rng.randrange(3))),
+    )
+
+
+def frame_of(version: int, rng: random.Random) -> tuple[memoryview, int]:
+    parts = encode_request("produce", version, 7, "client", build(version, rng))
+    frame = memoryview(bytearray(b"".join(parts)[4:]))
+    header = parse_request_header(frame)
+    assert (header.api_key, header.api_version) == (API_KEYS["produce"], version)
+    return frame, header.size
+
+
+def outcome(parse: Any, version: int, frame: memoryview, position: int) -> Any:
+    try:
+        return parse(version, frame, position)
+    except MalformedMessage:
+        return MalformedMessage
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_both_readers_agree(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(60):
+        frame, position = frame_of(version, rng)
+        expected = read_copied(version, frame, position)
+        assert isinstance(expected, ProduceRequest)
+        assert read_in_place(version, frame, position) == expected
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_cut_request_is_malformed_for_both(version: int) -> None:
+    rng = random.Random(version)
+    frame, position = frame_of(version, rng)
+    for end in range(position, len(frame)):
+        cut = frame[:end]
+        assert outcome(read_in_place, version, cut, position) is MalformedMessage
+        assert outcome(read_copied, version, cut, position) is MalformedMessage
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_garbage_raises_nothing_but_malformed(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(300):
+        frame, position = frame_of(version, rng)
+        for _ in range(rng.randrange(1, 6)):
+            frame[rng.randrange(position, len(frame))] = rng.randrange(256)
+        outcome(read_in_place, version, frame, position)
+        outcome(read_copied, version, frame, position)
+
+
+def test_records_in_place_share_the_frames_memory() -> None:
+    shape = request_shape("produce", 9)
+    partition = shape("PartitionProduceData", index=0, records=bytes(20_000))
+    topic = shape("TopicProduceData", name="t", partition_data=(partition,))
+    message = shape("ProduceRequest", acks=1, timeout=timedelta(0), topic_data=(topic,))
+    frame = memoryview(bytearray(b"".join(encode_request("produce", 9, 1, "c", message))[4:]))
+    request = parse_produce_request(9, frame, parse_request_header(frame).size)
+    records = request.topics[0].partitions[0].records
+    assert records is not None
+    records[:4] = b"mark"
+    assert b"mark" in bytes(frame)
