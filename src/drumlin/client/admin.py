@@ -1,0 +1,230 @@
+"""Topics and their configuration, as commands and data frames need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.cluster_view import PartitionView
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.retry import Deadline
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_TOPIC_RESOURCE: Final = 2
+_SET: Final = 0
+_DELETE: Final = 1
+_TOPIC_CONFIG: Final = 1  # where a value comes from: set for this very topic
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What to create; -1 leaves a number to the broker."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the cluster describes it."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+
+
+class ConfigEntry(NamedTuple):
+    """One configuration key of a topic. `value` is None where it is secret."""
+
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+
+
+async def list_topics(connections: BrokerConnections, internal: bool) -> list[str]:
+    """All names, sorted; internal topics only if asked for."""
+    await connections.retrying(lambda: connections.refresh(None))
+    known = connections.view.topics.values()
+    return sorted(each.name for each in known if internal or not each.is_internal)
+
+
+async def describe_topics(
+    connections: BrokerConnections, names: Sequence[str] | None
+) -> dict[str, TopicDescription]:
+    """Fresh descriptions of the named topics, or of all."""
+    await connections.retrying(lambda: connections.refresh(names))
+    topics = connections.view.topics
+    return {
+        name: TopicDescription(
+            name,
+            None if topics[name].topic_id is None else str(topics[name].topic_id),
+            topics[name].is_internal,
+            tuple(topics[name].partitions.values()),
+        )
+        for name in (sorted(topics) if names is None else names)
+    }
+
+
+async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
+    """Create one topic, and wait until every partition has a leader."""
+    deadline = Deadline(connections.options.request_timeout_ms)
+
+    def build(shape: Shape) -> object:
+        configs = [
+            shape("CreatableTopicConfig", name=key, value=value)
+            for key, value in topic.configs.items()
+        ]
+        creatable = shape(
+            "CreatableTopic",
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            assignments=(),
+            configs=tuple(configs),
+        )
+        return shape("CreateTopicsRequest", topics=(creatable,), timeout=_timeout(connections))
+
+    async def leaders() -> None:
+        await connections.refresh((topic.name,))
+        for partition in connections.view.topics[topic.name].partitions:
+            connections.view.leader_of(topic.name, partition)
+
+    response = await _ask_controller(connections, "create_topics", build, deadline)
+    _check(response.topics, topic.name)
+    await connections.retrying(leaders, topics=(topic.name,), deadline=deadline)
+
+
+async def delete_topic(connections: BrokerConnections, topic: str) -> None:
+    """Delete one topic."""
+
+    def build(shape: Shape) -> object:
+        named = shape.has("DeleteTopicState")
+        return shape(
+            "DeleteTopicsRequest",
+            timeout=_timeout(connections),
+            topics=(shape("DeleteTopicState", name=topic, topic_id=None),) if named else (),
+            topic_names=(topic,),
+        )
+
+    response = await _ask_controller(connections, "delete_topics", build)
+    connections.view.topics.pop(topic, None)
+    _check(response.responses, topic)
+
+
+async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
+    """Raise the number of partitions to `count`."""
+
+    def build(shape: Shape) -> object:
+        wanted = shape("CreatePartitionsTopic", name=topic, count=count, assignments=None)
+        return shape(
+            "CreatePartitionsRequest",
+            topics=(wanted,),
+            timeout=_timeout(connections),
+            validate_only=False,
+        )
+
+    response = await _ask_controller(connections, "create_partitions", build)
+    _check(response.results, topic)
+    connections.view.topics.pop(topic, None)
+
+
+async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:
+    """Every key that the broker knows for topics."""
+
+    def build(shape: Shape) -> object:
+        resource = shape(
+            "DescribeConfigsResource",
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=topic,
+            configuration_keys=None,
+        )
+        return shape("DescribeConfigsRequest", resources=(resource,))
+
+    async def attempt() -> Any:
+        connection = await connections.any()
+        response = await connection.request("describe_configs", build)
+        _check(response.results, topic)
+        return response.results[0]
+
+    result = await connections.retrying(attempt)
+    return {
+        each.name: ConfigEntry(
+            each.value,
+            getattr(each, "config_source", None) != _TOPIC_CONFIG,
+            each.read_only,
+        )
+        for each in result.configs
+    }
+
+
+async def set_topic_configs(
+    connections: BrokerConnections, topic: str, changes: Mapping[str, str | None]
+) -> None:
+    """Set keys; None returns one to its default."""
+
+    def build(shape: Shape) -> object:
+        configs = [
+            shape(
+                "AlterableConfig",
+                name=key,
+                config_operation=_DELETE if value is None else _SET,
+                value=value,
+            )
+            for key, value in changes.items()
+        ]
+        resource = shape(
+            "AlterConfigsResource",
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=topic,
+            configs=tuple(configs),
+        )
+        return shape("IncrementalAlterConfigsRequest", resources=(resource,), validate_only=False)
+
+    response = await _ask_controller(connections, "incremental_alter_configs", build)
+    _check(response.responses, topic)
+
+
+def _timeout(connections: BrokerConnections) -> timedelta:
+    return timedelta(milliseconds=connections.options.request_timeout_ms)
+
+
+async def _ask_controller(
+    connections: BrokerConnections,
+    api_name: str,
+    build: RequestBuilder,
+    deadline: Deadline | None = None,
+) -> Any:
+    # A change whose answer was lost is sent again: it may then turn out to be done already.
+
+    async def attempt() -> Any:
+        connection = await connections.controller()
+        response = await connection.request(api_name, build)
+        for result in _results(response):
+            if result.error_code is ErrorCode.not_controller:
+                connections.view.controller_id = -1
+                raise KafkaError(result.error_code, api_name)
+        return response
+
+    return await connections.retrying(attempt, deadline=deadline)
+
+
+def _results(response: Any) -> Sequence[Any]:
+    for name in ("topics", "responses", "results"):
+        if hasattr(response, name):
+            results: Sequence[Any] = getattr(response, name)
+            return results
+    raise AssertionError(f"{type(response).__name__} has no results")
+
+
+def _check(results: Sequence[Any], topic: str) -> None:
+    code = results[0].error_code
+    if code is not ErrorCode.none:
+        message = getattr(results[0], "error_message", None)
+        raise KafkaError(code, f"topic {topic!r}" + (f": {message}" if message else ""))

@@ -1,0 +1,100 @@
+"""What the client raises, in the terms of whoever calls it.
+
+Everything derives from `ClientError`, and from the built-in exception that fits, so that
+`except ConnectionError` and `except TimeoutError` do what one expects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+class ClientError(Exception):
+    """Base of all that this client raises."""
+
+
+class BrokerUnreachable(ClientError, ConnectionError):
+    """No broker could be reached, or the connection broke and could not be had again in time."""
+
+
+class RequestTimedOut(ClientError, TimeoutError):
+    """A broker did not answer in time."""
+
+
+class RequestRefused(ClientError):
+    """A broker answered with an error; `code` is the protocol's."""
+
+    def __init__(self, message: str, code: ErrorCode) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnknownTopic(RequestRefused, LookupError):
+    """There is no such topic, or no such partition of it."""
+
+
+class TopicExists(RequestRefused):
+    """A topic of that name is there already."""
+
+
+class OffsetOutOfRange(ClientError, LookupError):
+    """The log does not hold the offset that reading was to start from."""
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, log_start_offset: int, end_offset: int
+    ) -> None:
+        super().__init__(
+            f"topic {topic!r} partition {partition}: offset {offset} is out of range, "
+            f"the log holds {log_start_offset} to {end_offset} (exclusive)"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.end_offset = end_offset
+
+
+class LogEndsEarly(ClientError):
+    """The log ends before the offset up to which it was to be read."""
+
+
+class DeliveryFailed(ClientError):
+    """Records could not be written. `acknowledged` counts those of the same call that were."""
+
+    def __init__(self, message: str, acknowledged: int = 0) -> None:
+        super().__init__(message)
+        self.acknowledged = acknowledged
+
+
+class BufferFull(ClientError, TimeoutError):
+    """A writer's buffer stayed full for too long."""
+
+
+_REFUSALS: dict[ErrorCode, type[RequestRefused]] = {
+    ErrorCode.unknown_topic_or_partition: UnknownTopic,
+    ErrorCode.topic_already_exists: TopicExists,
+}
+
+
+def as_client_error(error: KafkaError | PeerError) -> ClientError:
+    """The same failure in this module's terms."""
+    if isinstance(error, KafkaError):
+        return _REFUSALS.get(error.code, RequestRefused)(str(error), error.code)
+    if isinstance(error, ConnectionLost):
+        return BrokerUnreachable(str(error))
+    if isinstance(error, RequestTimeout):
+        return RequestTimedOut(str(error))
+    return ClientError(str(error))
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turns errors of the layers below into errors of the client."""
+    try:
+        yield
+    except (KafkaError, PeerError) as error:
+        raise as_client_error(error) from error

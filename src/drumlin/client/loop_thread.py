@@ -1,0 +1,72 @@
+"""An event loop in a thread of its own, for synchronous callers.
+
+Connections, retries and lingering batches go on there while the caller decodes, encodes or
+does something else. Daemonic: a program that forgets to close its client can still end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from drumlin.client.errors import ClientError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Starts at once; `stop` ends it and cancels what still runs in it."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._process_id = os.getpid()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._loop.is_closed() and os.getpid() == self._process_id
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and wait for its result; an interrupt cancels it."""
+        try:
+            self._check()
+        except ClientError:
+            coroutine.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a plain function in the loop, without waiting for it."""
+        self._check()
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    def stop(self) -> None:
+        """Cancel what runs in the loop, and end the thread."""
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _check(self) -> None:
+        if os.getpid() != self._process_id:
+            raise ClientError("this client was opened before a fork: connect anew in the child")
+        if self._loop.is_closed():
+            raise ClientError("this client is closed")
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

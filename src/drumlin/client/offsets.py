@@ -1,0 +1,158 @@
+"""What a place in a log can be called, and how such names become offsets.
+
+An `OffsetSpec` names a place without knowing the log: "earliest", "latest" (the end: one past
+the last readable record), "max_timestamp", or a time, which means the first record at or after
+it: milliseconds since the epoch, or an aware datetime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import ISOLATION_LEVELS, Isolation
+from drumlin.peer.retry import is_retriable
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+OffsetSpec = Literal["earliest", "latest", "max_timestamp"] | int | datetime
+TopicPartition = tuple[str, int]
+
+_NAMED: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
+_VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
+_NOT_A_REPLICA: Final = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset as the broker found it; -1 where no record is that young."""
+
+    offset: int
+    timestamp: int = -1  # of the record found by a time; -1 for "earliest" and "latest"
+    leader_epoch: int = -1
+
+
+def timestamp_of(spec: OffsetSpec) -> int:
+    """The number that stands for `spec` in the protocol.
+
+    Raises:
+        ValueError: no such name, a negative time, or a datetime without a time zone.
+    """
+    if isinstance(spec, str):
+        if spec not in _NAMED:
+            raise ValueError(f"{spec!r} is no place in a log: expected one of {sorted(_NAMED)}")
+        return _NAMED[spec]
+    if isinstance(spec, datetime):
+        if spec.tzinfo is None:
+            raise ValueError(f"{spec!r} has no time zone")
+        return round(spec.timestamp() * 1000)
+    if spec < 0:
+        raise ValueError(f"{spec} is no time: milliseconds since 1970 are not negative")
+    return spec
+
+
+async def list_offsets(
+    connections: BrokerConnections,
+    wanted: Mapping[TopicPartition, OffsetSpec],
+    isolation: Isolation,
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Look up many places at once, with one request to each leader."""
+    missing = {each: timestamp_of(spec) for each, spec in wanted.items()}
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+
+    async def attempt() -> None:
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        await _know(connections, {topic for topic, _ in missing})
+        for topic, partition in missing:
+            by_leader[connections.view.leader_of(topic, partition)].append((topic, partition))
+        answers = await asyncio.gather(
+            *(
+                _ask(connections, leader, {each: missing[each] for each in partitions}, isolation)
+                for leader, partitions in by_leader.items()
+            ),
+            return_exceptions=True,
+        )
+        errors = [each for each in answers if isinstance(each, BaseException)]
+        for answer in answers:
+            if not isinstance(answer, BaseException):
+                errors += _take(answer, missing, found)
+        if errors:
+            raise next((each for each in errors if not is_retriable(each)), errors[0])
+
+    await connections.retrying(attempt, topics={topic for topic, _ in wanted})
+    return {each: found[each] for each in wanted}
+
+
+async def offsets_of_topic(
+    connections: BrokerConnections, topic: str, at: OffsetSpec, isolation: Isolation
+) -> dict[int, int]:
+    """The offset of one place in each partition; the end, where no record is that young."""
+    partitions = await connections.partitions(topic)
+    found = await list_offsets(connections, {(topic, each): at for each in partitions}, isolation)
+    young = [each for each, place in found.items() if place.offset < 0]
+    if young:
+        found |= await list_offsets(connections, dict.fromkeys(young, "latest"), isolation)
+    return {partition: place.offset for (_, partition), place in found.items()}
+
+
+async def _know(connections: BrokerConnections, topics: set[str]) -> None:
+    unknown = topics - connections.view.topics.keys()
+    if unknown:
+        await connections.refresh(unknown)
+
+
+async def _ask(
+    connections: BrokerConnections,
+    leader: int,
+    timestamps: Mapping[TopicPartition, int],
+    isolation: Isolation,
+) -> Any:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in timestamps:
+        by_topic[topic].append(partition)
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "ListOffsetsRequest",
+            replica_id=_NOT_A_REPLICA,
+            isolation_level=ISOLATION_LEVELS[isolation],
+            topics=tuple(
+                shape(
+                    "ListOffsetsTopic",
+                    name=topic,
+                    partitions=tuple(
+                        shape(
+                            "ListOffsetsPartition",
+                            partition_index=each,
+                            timestamp=timestamps[topic, each],
+                        )
+                        for each in partitions
+                    ),
+                )
+                for topic, partitions in by_topic.items()
+            ),
+        )
+
+    connection = await connections.broker(leader)
+    return await connection.request("list_offsets", build, version_max=_VERSION_MAX)
+
+
+def _take(
+    answer: Any,
+    missing: dict[TopicPartition, int],
+    found: dict[TopicPartition, OffsetAndTimestamp],
+) -> Iterable[BaseException]:
+    """Move what was answered from `missing` to `found`; gives the errors of the others."""
+    for topic in answer.topics:
+        for each in topic.partitions:
+            place = (topic.name, each.partition_index)
+            if each.error_code is not ErrorCode.none:
+                where = f"topic {topic.name!r} partition {each.partition_index}"
+                yield KafkaError(each.error_code, f"list_offsets of {where}")
+                continue
+            missing.pop(place, None)
+            epoch = getattr(each, "leader_epoch", -1)
+            found[place] = OffsetAndTimestamp(each.offset, each.timestamp, epoch)

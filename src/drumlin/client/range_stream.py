@@ -1,0 +1,126 @@
+"""Fetching one range of a partition ahead of whoever decodes it. Lives in the loop.
+
+One piece lies ready and one is on the way, so that the network never waits for the decoder and
+memory stays bounded. Where the next fetch starts follows from the batches that came, not from
+the records in them: offsets that hold nothing any more are passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange
+from drumlin.client.offsets import list_offsets
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import InvalidResponse
+from drumlin.peer.fetch import Fetched, end_of_batches, fetch
+from drumlin.peer.options import Isolation
+from drumlin.peer.retry import Deadline
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_MAX_WAIT_MS: Final = 500
+
+
+class OffsetRange(NamedTuple):
+    """start_offset <= offset < end_offset, in one partition."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+
+
+class RangeStream:
+    """The pieces of one range, in order. Fetching starts at once."""
+
+    def __init__(
+        self,
+        connections: BrokerConnections,
+        wanted: OffsetRange,
+        isolation: Isolation,
+        fetch_bytes: int,
+    ) -> None:
+        self._connections = connections
+        self._range = wanted
+        self._isolation = isolation
+        self._fetch_bytes = fetch_bytes
+        # A piece, the error that ended fetching, or None behind the last piece.
+        self._ready: asyncio.Queue[Fetched | Exception | None] = asyncio.Queue(maxsize=1)
+        self._task = asyncio.ensure_future(self._fetch_all())
+
+    async def next(self) -> Fetched | None:
+        """The next piece; None when the range is complete. Raises what fetching raised."""
+        piece = await self._ready.get()
+        if isinstance(piece, Exception):
+            raise piece
+        return piece
+
+    def close(self) -> None:
+        """Stop fetching; for streams that are given up before their end."""
+        self._task.cancel()
+
+    async def _fetch_all(self) -> None:
+        try:
+            await self._fetch_pieces()
+        except Exception as error:  # noqa: BLE001 - raised again by `next`
+            await self._ready.put(error)
+        else:
+            await self._ready.put(None)
+
+    async def _fetch_pieces(self) -> None:
+        offset = self._range.start_offset
+        patience = Deadline(self._connections.options.request_timeout_ms)
+        while offset < self._range.end_offset:
+            fetched = await self._fetch(offset)
+            end_offset = end_of_batches(fetched.records)
+            if end_offset is None:
+                self._check_empty(fetched, offset, patience)
+                continue
+            if end_offset <= offset:
+                raise InvalidResponse(f"{self._where}: asked for {offset}, got what is before it")
+            await self._ready.put(fetched)
+            offset = end_offset
+            patience = Deadline(self._connections.options.request_timeout_ms)
+
+    async def _fetch(self, offset: int) -> Fetched:
+        topic, partition = self._range.topic, self._range.partition
+
+        async def attempt() -> Fetched:
+            return await fetch(
+                await self._connections.leader(topic, partition),
+                topic,
+                partition,
+                offset,
+                max_bytes=self._fetch_bytes,
+                max_wait_ms=_MAX_WAIT_MS,
+                isolation=self._isolation,
+            )
+
+        try:
+            return await self._connections.retrying(attempt, topics=(topic,))
+        except KafkaError as error:
+            if error.code is not ErrorCode.offset_out_of_range:
+                raise
+            raise await self._out_of_range(offset) from error
+
+    def _check_empty(self, fetched: Fetched, offset: int, patience: Deadline) -> None:
+        # A leader that was just elected may know less than the log holds, for a moment.
+        if fetched.records:
+            raise InvalidResponse(f"{self._where}: no whole batch in {len(fetched.records)} bytes")
+        if patience.is_over:
+            raise LogEndsEarly(
+                f"{self._where}: nothing readable at offset {offset}, wanted up to "
+                f"{self._range.end_offset} (high watermark {fetched.high_watermark}, "
+                f"last stable offset {fetched.last_stable_offset})"
+            )
+
+    async def _out_of_range(self, offset: int) -> OffsetOutOfRange:
+        place = (self._range.topic, self._range.partition)
+        start = await list_offsets(self._connections, {place: "earliest"}, self._isolation)
+        end = await list_offsets(self._connections, {place: "latest"}, self._isolation)
+        return OffsetOutOfRange(*place, offset, start[place].offset, end[place].offset)
+
+    @property
+    def _where(self) -> str:
+        return f"topic {self._range.topic!r} partition {self._range.partition}"

@@ -1,0 +1,177 @@
+"""The connections to a cluster: one per broker, made when needed, and the way to a leader.
+
+Finds brokers by metadata, reconnects lost ones on the next use, and runs an attempt again
+after errors that may pass, within a deadline. Lives in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, TypeVar
+
+from drumlin.peer.cluster_view import ClusterView
+from drumlin.peer.connection import Address, BrokerConnection
+from drumlin.peer.errors import ConnectionLost, PeerError
+from drumlin.peer.options import PeerOptions
+from drumlin.peer.retry import Deadline, is_stale_metadata, retrying
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+T = TypeVar("T")
+
+_DEFAULT_PORT: Final = 9092
+
+
+def parse_bootstrap(bootstrap: str) -> list[Address]:
+    """Addresses from "host:port,[::1]:port,host".
+
+    Raises:
+        ValueError: no address in it, or a port that is none.
+    """
+    addresses = []
+    for part in filter(None, (each.strip() for each in bootstrap.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = part, str(_DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"{part!r} is no broker address: expected host:port")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no broker address given: expected host:port[,host:port...]")
+    return addresses
+
+
+class BrokerConnections:
+    """All connections of one client. `view` is what it knows of the cluster."""
+
+    def __init__(self, bootstrap: Sequence[Address], options: PeerOptions) -> None:
+        self.options = options
+        self.view = ClusterView()
+        self._bootstrap = list(bootstrap)
+        self._open: dict[Address, BrokerConnection] = {}
+        self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
+
+    async def close(self) -> None:
+        """Close all connections, also those that are being made."""
+        for task in self._opening.values():
+            task.cancel()
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    # -- connections ---------------------------------------------------------------------
+
+    async def any(self) -> BrokerConnection:
+        """A connection to any broker of the cluster: an open one if there is one.
+
+        Raises:
+            ConnectionLost: no broker, known or bootstrap, answers.
+        """
+        for connection in self._open.values():
+            if connection.is_open:
+                return connection
+        known = list(self.view.brokers.values())
+        random.shuffle(known)
+        failures = []
+        for address in dict.fromkeys(known + self._bootstrap):
+            try:
+                return await self._connect(address)
+            except PeerError as error:
+                failures.append(str(error))
+        raise ConnectionLost("; ".join(failures))
+
+    async def broker(self, node_id: int) -> BrokerConnection:
+        """A connection to the broker with this id."""
+        address = self.view.brokers.get(node_id)
+        if address is None:
+            await self.refresh(())
+            address = self.view.brokers.get(node_id)
+        if address is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
+        return await self._connect(address)
+
+    async def leader(self, topic: str, partition: int) -> BrokerConnection:
+        """A connection to the leader of a partition, after asking for metadata if need be."""
+        if topic not in self.view.topics:
+            await self.refresh((topic,))
+        return await self.broker(self.view.leader_of(topic, partition))
+
+    async def partitions(self, topic: str) -> list[int]:
+        """The partition numbers of a topic as they are now, sorted."""
+        await self.retrying(lambda: self.refresh((topic,)))
+        return list(self.view.topics[topic].partitions)
+
+    async def controller(self) -> BrokerConnection:
+        """A connection to the broker that takes changes of topics."""
+        if self.view.controller_id not in self.view.brokers:
+            await self.refresh(())
+        if self.view.controller_id in self.view.brokers:
+            return await self.broker(self.view.controller_id)
+        return await self.any()
+
+    async def _connect(self, address: Address) -> BrokerConnection:
+        connection = self._open.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        task = self._opening.get(address)
+        if task is None:
+            task = asyncio.ensure_future(BrokerConnection.open(address, self.options))
+            self._opening[address] = task
+            task.add_done_callback(lambda _: self._opening.pop(address, None))
+        # Several may wait for one connection: the first of them to give up must not end it.
+        connection = await asyncio.shield(task)
+        self._open[address] = connection
+        return connection
+
+    # -- metadata and retries ------------------------------------------------------------
+
+    async def refresh(
+        self, topics: Collection[str] | None, *, create_missing: bool = False
+    ) -> None:
+        """Ask for metadata of `topics`; () asks for brokers only, None for every topic.
+
+        Raises:
+            KafkaError: a topic does not exist, has no leader yet, or may not be seen.
+        """
+        connection = await self.any()
+
+        def build(shape: Shape) -> object:
+            wanted = [
+                shape("MetadataRequestTopic", topic_id=None, name=each) for each in topics or ()
+            ]
+            return shape(
+                "MetadataRequest",
+                topics=None if topics is None else tuple(wanted),
+                allow_auto_topic_creation=create_missing,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+
+        response = await connection.request("metadata", build)
+        if topics is None:
+            self.view.topics.clear()
+        refused = self.view.update(response)
+        for name, code in refused.items():
+            raise KafkaError(code, f"topic {name!r}")
+
+    async def retrying(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        topics: Collection[str] = (),
+        deadline: Deadline | None = None,
+    ) -> T:
+        """`attempt` until it succeeds or fails for good, refreshing metadata of `topics`."""
+
+        async def before_retry(error: BaseException) -> None:
+            if is_stale_metadata(error):
+                await self.refresh(topics)
+
+        return await retrying(
+            attempt,
+            deadline=deadline or Deadline(self.options.request_timeout_ms),
+            options=self.options,
+            before_retry=before_retry,
+        )

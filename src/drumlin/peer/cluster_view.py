@@ -1,0 +1,94 @@
+"""What metadata responses have told us: brokers, topics, partitions, leaders.
+
+Plain state without I/O. It may always be out of date; whoever finds out asks for a refresh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from drumlin.peer.connection import Address
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition. `leader` is -1 while it has none."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic; `partitions` by number, ascending."""
+
+    name: str
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: dict[int, PartitionView]
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """The last known state of the cluster, filled by `update`."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: dict[int, Address] = field(default_factory=dict)
+    topics: dict[str, TopicView] = field(default_factory=dict)
+
+    def update(self, response: Any) -> dict[str, ErrorCode]:
+        """Take in a metadata response; gives the topics it has no description of, and why."""
+        self.cluster_id = getattr(response, "cluster_id", None)
+        self.controller_id = response.controller_id
+        self.brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers}
+        refused: dict[str, ErrorCode] = {}
+        for topic in response.topics:
+            if topic.error_code is ErrorCode.none:
+                self.topics[topic.name] = _topic_view(topic)
+            else:
+                self.topics.pop(topic.name, None)
+                refused[topic.name] = topic.error_code
+        return refused
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The broker that leads a partition.
+
+        Raises:
+            KafkaError: topic or partition unknown (to us), or without a leader at the moment.
+        """
+        known = self.topics.get(topic)
+        if known is None or partition not in known.partitions:
+            what = f"topic {topic!r}" if known is None else f"topic {topic!r} partition {partition}"
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{what} does not exist")
+        leader = known.partitions[partition].leader
+        if leader not in self.brokers:
+            raise KafkaError(
+                ErrorCode.leader_not_available, f"topic {topic!r} partition {partition}: no leader"
+            )
+        return leader
+
+
+def _topic_view(topic: Any) -> TopicView:
+    partitions = [
+        PartitionView(
+            each.partition_index,
+            each.leader_id,
+            getattr(each, "leader_epoch", -1),
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+        )
+        for each in topic.partitions
+    ]
+    return TopicView(
+        topic.name,
+        getattr(topic, "topic_id", None),
+        topic.is_internal,
+        {each.index: each for each in sorted(partitions, key=lambda each: each.index)},
+    )

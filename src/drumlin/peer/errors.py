@@ -1,0 +1,26 @@
+"""What can go wrong between us and a broker before it has answered anything.
+
+An answer with an error code is a `KafkaError`. Every message here names the broker.
+"""
+
+from __future__ import annotations
+
+
+class PeerError(Exception):
+    """No usable answer from a broker."""
+
+
+class ConnectionLost(PeerError):
+    """No connection could be made, or it ended while requests were waiting."""
+
+
+class RequestTimeout(PeerError):
+    """A broker, or the cluster, did not do what was asked in time."""
+
+
+class UnsupportedByBroker(PeerError):
+    """The broker does not know the API, or no version of it that we know."""
+
+
+class InvalidResponse(PeerError):
+    """The broker sent bytes that are no answer to what it was asked."""

@@ -1,0 +1,113 @@
+"""When to try again, and how long to wait before: the one policy for all requests."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, TypeVar
+
+from drumlin.peer.errors import ConnectionLost, RequestTimeout
+from drumlin.peer.options import PeerOptions
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+
+#: Our picture of who leads what is wrong: ask for metadata before the next attempt.
+STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.leader_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.replica_not_available,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_controller,
+    }
+)
+#: A topic that is missing may just have been created; one that is still missing is not there.
+UNKNOWN_TOPIC_PATIENCE_S: Final = 2.0
+
+
+class Deadline:
+    """A point in time by which something must have happened."""
+
+    __slots__ = ("_at", "_clock", "_started")
+
+    def __init__(self, timeout_ms: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = clock()
+        self._at = self._started + timeout_ms / 1000
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._started
+
+    @property
+    def remaining_s(self) -> float:
+        return max(self._at - self._clock(), 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock() >= self._at
+
+
+def backoff_s(options: PeerOptions) -> Iterator[float]:
+    """Growing pauses, each shortened or stretched by up to 20 % so that peers do not march."""
+    pause_ms = float(options.retry_backoff_ms)
+    while True:
+        yield pause_ms / 1000 * random.uniform(0.8, 1.2)
+        pause_ms = min(pause_ms * 2, options.retry_backoff_max_ms)
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same request may succeed if it is sent again, perhaps to another broker."""
+    if isinstance(error, KafkaError):
+        return bool(error.code.retriable) or error.code in STALE_METADATA
+    return isinstance(error, ConnectionLost | RequestTimeout)
+
+
+def is_stale_metadata(error: BaseException) -> bool:
+    """Whether the error says that leaders, topics or brokers are not where we think."""
+    if isinstance(error, KafkaError):
+        return error.code in STALE_METADATA
+    return isinstance(error, ConnectionLost | RequestTimeout)
+
+
+def is_worth_waiting(error: BaseException, deadline: Deadline) -> bool:
+    """Whether there is time for another attempt after `error`."""
+    if deadline.is_over or not is_retriable(error):
+        return False
+    if isinstance(error, KafkaError) and error.code is ErrorCode.unknown_topic_or_partition:
+        return deadline.elapsed_s < UNKNOWN_TOPIC_PATIENCE_S
+    return True
+
+
+async def retrying(
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    deadline: Deadline,
+    options: PeerOptions,
+    before_retry: Callable[[BaseException], Awaitable[None]],
+) -> T:
+    """`attempt` until it succeeds, fails for good, or time is over: then its last error.
+
+    `before_retry` is where a stale picture of the cluster gets refreshed; if it fails itself
+    in a way that may pass, that counts as one more failed attempt.
+    """
+    for pause_s in backoff_s(options):
+        try:
+            return await attempt()
+        except Exception as error:
+            if not is_worth_waiting(error, deadline):
+                raise
+            await asyncio.sleep(min(pause_s, deadline.remaining_s))
+            try:
+                await before_retry(error)
+            except Exception as refresh_error:
+                if not is_worth_waiting(refresh_error, deadline):
+                    raise
+    raise AssertionError("back-off never ends")
