@@ -1,0 +1,80 @@
+"""Raw produce requests, acks=1: rate, and what a gigabyte costs the broker in processor time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bench.brokers import Broker, brokers, require_no_error
+from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
+from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
+
+_PRODUCE = 13
+_BYTES_MAX = 2 << 30  # of one round: it must fit into memory
+
+
+class Scenario(NamedTuple):
+    name: str
+    batch_bytes: int
+    record_bytes: int | None  # None: one record fills the batch
+    in_flight: int
+    target: float
+
+
+SCENARIOS = (
+    Scenario("300 B, 16 in flight", 300, None, 16, 3.0),
+    Scenario("64 KiB, 5 in flight", 64 << 10, 1000, 5, 2.0),
+    Scenario("1 MiB, 5 in flight", 1 << 20, 1000, 5, 1.5),
+)
+
+
+def run(options: Options) -> list[Comparison]:
+    """Every scenario against both brokers."""
+    results = []
+    with brokers(options) as (ours, theirs):
+        for scenario in SCENARIOS:
+            metrics = (
+                Metric("rate", "requests/s", target=scenario.target),
+                Metric("cpu", "broker CPU s/GB", higher_is_better=False, target=0.5),
+                GENERATOR,
+            )
+            sides = {each.name: _round(each, scenario, options) for each in (ours, theirs)}
+            results += compare("produce", scenario.name, metrics, sides, options)
+    return results
+
+
+def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[], Metrics]:
+    batch = batch_of(scenario.batch_bytes, scenario.record_bytes)
+
+    def measure() -> Metrics:
+        with broker.topic() as topic:
+            frame = produce_frame(broker, topic, batch)
+            answer_bytes, answer = first_answer(broker.port, frame)
+            require_no_error(answer.responses[0].partition_responses[0])
+            per_request = broker.end_offset(topic)
+            load = Load(broker.port, [frame], scenario.in_flight, len(answer_bytes))
+            with contextlib.closing(load), Stopwatch(broker.pid) as watch:
+                count = load.run(options.seconds, _BYTES_MAX // len(batch))
+            if broker.end_offset(topic) != (count + 1) * per_request:
+                raise RuntimeError(f"{broker.name} did not append all of {count} requests")
+        gigabytes = count * len(batch) / 1e9
+        return {
+            "rate": count / watch.seconds,
+            "cpu": watch.cpu_seconds / gigabytes,
+            "generator": 100 * watch.own_cpu_seconds / watch.seconds,
+        }
+
+    return measure
+
+
+def produce_frame(broker: Broker, topic: str, batch: bytes) -> bytes:
+    """The request that appends `batch` to the only partition of `topic`."""
+    partition = {"index": 0, "records": batch}
+    return request_frame(
+        "produce",
+        _PRODUCE,
+        acks=1,
+        timeout=30_000,
+        topic_data=[{"topic_id": broker.topic_id(topic), "partition_data": [partition]}],
+    )

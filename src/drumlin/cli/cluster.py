@@ -1,0 +1,118 @@
+"""A cluster as the commands see it: synchronous calls on peer connections, one loop a command.
+
+What the columnar client can do with topics and offsets is used from there; what only an
+administrator asks (groups, log directories, resources' configs) is asked by the commands
+themselves through `ask_*`. Loads no Arrow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterator
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.options import PeerOptions
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+T = TypeVar("T")
+
+_GROUP_KEY: Final = 0
+REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+
+
+class Cluster:
+    """Open it with `connect`; it knows the brokers then."""
+
+    def __init__(self, runner: asyncio.Runner, connections: BrokerConnections) -> None:
+        self._runner = runner
+        self.connections = connections
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return sorted(self.connections.view.brokers)
+
+    def ask_any(self, api_name: str, build: RequestBuilder) -> Any:
+        """Ask whichever broker is connected."""
+
+        async def ask() -> Any:
+            connection = await self.connections.any()
+            return await connection.request(api_name, build)
+
+        return self.run(ask())
+
+    def ask_broker(self, node_id: int, api_name: str, build: RequestBuilder) -> Any:
+        """Ask one broker."""
+
+        async def ask() -> Any:
+            connection = await self.connections.broker(node_id)
+            return await connection.request(api_name, build)
+
+        return self.run(ask())
+
+    def ask_leader(self, topic: str, partition: int, api_name: str, build: RequestBuilder) -> Any:
+        """Ask the leader of a partition."""
+
+        async def ask() -> Any:
+            connection = await self.connections.leader(topic, partition)
+            return await connection.request(api_name, build)
+
+        return self.run(ask())
+
+    def ask_coordinator(
+        self, group: str, api_name: str, build: RequestBuilder, version_max: int | None = None
+    ) -> Any:
+        """Ask the coordinator of a group."""
+
+        async def ask() -> Any:
+            node_id = await self.connections.retrying(lambda: self._find_coordinator(group))
+            connection = await self.connections.broker(node_id)
+            return await connection.request(api_name, build, version_max=version_max)
+
+        return self.run(ask())
+
+    async def _find_coordinator(self, group: str) -> int:
+        def build(shape: Shape) -> object:
+            return shape(
+                "FindCoordinatorRequest",
+                key=group,
+                key_type=_GROUP_KEY,
+                coordinator_keys=(group,),
+            )
+
+        connection = await self.connections.any()
+        response = await connection.request("find_coordinator", build)
+        found = response.coordinators[0] if hasattr(response, "coordinators") else response
+        check(found.error_code, f"coordinator of group {group!r}")
+        return int(found.node_id)
+
+
+@contextlib.contextmanager
+def connect(bootstrap: str) -> Iterator[Cluster]:
+    """A connected cluster.
+
+    Raises:
+        ValueError: `bootstrap` is no list of addresses.
+        PeerError: no broker answers; said at once, not after retries.
+    """
+    addresses = parse_bootstrap(bootstrap)
+    with asyncio.Runner() as runner:
+        connections = BrokerConnections(addresses, PeerOptions(client_id="drumlin-cli"))
+        try:
+            runner.run(connections.refresh(()))
+            yield Cluster(runner, connections)
+        finally:
+            runner.run(connections.close())
+
+
+def check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
+    """Raise the broker's error, if it is one."""
+    if code != ErrorCode.none:
+        raise KafkaError(ErrorCode(code), f"{what}: {message}" if message else what)

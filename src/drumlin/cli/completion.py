@@ -1,0 +1,33 @@
+"""Names that the shell completes: asked of the cluster, quickly or not at all."""
+
+from __future__ import annotations
+
+import os
+
+from drumlin.cli.options import DEFAULT_BOOTSTRAP
+
+
+def complete_topic(incomplete: str) -> list[str]:
+    """Topics that begin with what was typed."""
+    from drumlin.cli.cluster import connect
+    from drumlin.client import admin
+
+    try:
+        with connect(os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)) as cluster:
+            names = cluster.run(admin.list_topics(cluster.connections, True))
+    except Exception:  # noqa: BLE001 - there is no place for an error while somebody types
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_group(incomplete: str) -> list[str]:
+    """Groups that begin with what was typed."""
+    from drumlin.cli.cluster import connect
+    from drumlin.cli.groups import all_groups
+
+    try:
+        with connect(os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)) as cluster:
+            names = [group["group"] for group in all_groups(cluster)]
+    except Exception:  # noqa: BLE001 - there is no place for an error while somebody types
+        return []
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,199 @@
+"""`drumlin configs`: what topics, brokers and groups are configured with, and changes to it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import output
+from drumlin.cli.cluster import Cluster, check, connect
+from drumlin.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    examples,
+    parse_assignments,
+)
+from drumlin.wire.messages import Shape
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_DEFAULT: Final = 5
+_SOURCES: Final = {
+    1: "topic",
+    2: "broker",
+    3: "cluster default",
+    4: "server.properties",
+    5: "default",
+    6: "broker logger",
+    7: "client metrics",
+    8: "group",
+}
+_CLUSTER_DEFAULT: Final = "default"  # as a broker's name: what holds for all of them
+
+
+class Kind(enum.StrEnum):
+    """What can be configured."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    GROUP = "group"
+
+
+_RESOURCE_TYPES: Final = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.GROUP: 32}
+
+app = typer.Typer(no_args_is_help=True, help="Show and change configurations.")
+
+KindArgument = Annotated[Kind, typer.Argument(help="What is configured.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Its name; a broker's id, or 'default' for all brokers of the cluster."
+    ),
+]
+
+
+@app.command(
+    epilog=examples(
+        "drumlin configs describe topic flights",
+        "drumlin configs describe topic flights --all",
+        "drumlin configs describe broker 1 --json",
+    )
+)
+def describe(
+    kind: KindArgument,
+    name: Name,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Show keys that have their default too.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is set (with --all: every key), and where each value comes from."""
+    with connect(bootstrap) as cluster:
+        entries = _describe(cluster, kind, _resource_name(kind, name))
+    rows = [
+        {
+            "key": entry.name,
+            "value": entry.value,
+            "source": _SOURCES.get(entry.config_source, "unknown"),
+            "is_read_only": entry.read_only,
+            "is_sensitive": entry.is_sensitive,
+        }
+        for entry in sorted(entries, key=lambda entry: str(entry.name))
+        if show_all or entry.config_source != _DEFAULT
+    ]
+    output.show_rows(
+        rows,
+        ("key", "value", "source"),
+        as_json=as_json,
+        title=f"{kind} {name}",
+        empty="every key has its default (--all shows them)",
+    )
+
+
+def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
+    def build(shape: Shape) -> object:
+        resource = shape(
+            "DescribeConfigsResource",
+            resource_type=_RESOURCE_TYPES[kind],
+            resource_name=name,
+            configuration_keys=None,
+        )
+        return shape("DescribeConfigsRequest", resources=(resource,))
+
+    response = _ask(cluster, kind, name, "describe_configs", build)
+    result = response.results[0]
+    check(result.error_code, f"{kind} {name!r}", result.error_message)
+    return list(result.configs)
+
+
+@app.command(
+    epilog=examples(
+        "drumlin configs alter topic flights --set retention.ms=86400000",
+        "drumlin configs alter topic flights --append cleanup.policy=compact",
+        "drumlin configs alter topic flights --unset retention.ms",
+        "drumlin configs alter broker default --set log.cleaner.threads=2",
+    )
+)
+def alter(
+    kind: KindArgument,
+    name: Name,
+    to_set: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a key. Repeatable."),
+    ] = None,
+    to_unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", "-u", metavar="KEY", help="Back to the default. Repeatable."),
+    ] = None,
+    to_append: Annotated[
+        list[str] | None,
+        typer.Option("--append", metavar="KEY=VALUE", help="Add to a list. Repeatable."),
+    ] = None,
+    to_subtract: Annotated[
+        list[str] | None,
+        typer.Option("--subtract", metavar="KEY=VALUE", help="Take from a list. Repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only let the broker check the change.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Change configurations; keys that are not named stay as they are."""
+    changes: list[tuple[int, str, str | None]] = [(_DELETE, key, None) for key in to_unset or []]
+    for operation, given in ((_SET, to_set), (_APPEND, to_append), (_SUBTRACT, to_subtract)):
+        changes += [
+            (operation, key, value) for key, value in parse_assignments(given or []).items()
+        ]
+    if not changes:
+        raise typer.BadParameter("nothing to change: give --set, --unset, --append or --subtract")
+    with connect(bootstrap) as cluster:
+        _alter(cluster, kind, _resource_name(kind, name), changes, dry_run)
+    keys = [key for _, key, _ in changes]
+    done = "accepted" if dry_run else "changed"
+    output.show_changes(
+        [{"kind": kind, "name": name, "keys": keys, "changed": not dry_run}],
+        [f"{kind} {name}: {done} {', '.join(keys)}"],
+        as_json,
+    )
+
+
+def _alter(
+    cluster: Cluster,
+    kind: Kind,
+    name: str,
+    changes: list[tuple[int, str, str | None]],
+    dry_run: bool,
+) -> None:
+    def build(shape: Shape) -> object:
+        configs = (
+            shape("AlterableConfig", name=key, config_operation=operation, value=value)
+            for operation, key, value in changes
+        )
+        resource = shape(
+            "AlterConfigsResource",
+            resource_type=_RESOURCE_TYPES[kind],
+            resource_name=name,
+            configs=tuple(configs),
+        )
+        return shape("IncrementalAlterConfigsRequest", resources=(resource,), validate_only=dry_run)
+
+    response = _ask(cluster, kind, name, "incremental_alter_configs", build)
+    result = response.responses[0]
+    check(result.error_code, f"{kind} {name!r}", result.error_message)
+
+
+def _resource_name(kind: Kind, name: str) -> str:
+    return "" if kind is Kind.BROKER and name == _CLUSTER_DEFAULT else name
+
+
+def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, build: Any) -> Any:
+    """A broker answers for itself; anyone answers for the rest."""
+    if kind is Kind.BROKER and name:
+        if not name.isdigit():
+            raise typer.BadParameter(f"{name!r} is no broker id")
+        return cluster.ask_broker(int(name), api_name, build)
+    return cluster.ask_any(api_name, build)

@@ -1,0 +1,170 @@
+"""How results leave the command line: a table for a person, tab-separated lines for a pipe,
+JSON for a program.
+
+Rows are dictionaries whose keys are the JSON names. A key's last word says its unit (`_bytes`,
+`_ms`, `timestamp`), and on a terminal, only there, it is written for a person. Nothing here
+knows Kafka.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, Any]
+
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Failure(Exception):
+    """What the user is told, in one line, before the command ends with `exit_code`."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def show_rows(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    title: str | None = None,
+    empty: str = "nothing to show",
+    plain_first: str | None = None,
+) -> None:
+    """Print `rows`; tables and pipes get `columns` only, JSON gets every key.
+
+    `plain_first` is one more column, ahead of the others, for pipes: what a table has as title.
+    """
+    if as_json:
+        show_json(list(rows))
+    elif not sys.stdout.isatty():
+        shown = [plain_first, *columns] if plain_first else columns
+        for row in rows:
+            print("\t".join(plain(row.get(column)) for column in shown))
+    elif not rows:
+        note(empty)
+    else:
+        Console().print(_table(rows, columns, title))
+
+
+def show_changes(rows: Sequence[Row], sentences: Iterable[str], as_json: bool) -> None:
+    """Say what was changed: JSON for programs, a line each for everybody else."""
+    if as_json:
+        show_json(list(rows))
+        return
+    for sentence in sentences:
+        print(sentence)
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        numeric = any(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(
+            column.removesuffix("_bytes").removesuffix("_ms").replace("_", " "),
+            justify="right" if numeric else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(human(column, row.get(column))) for column in columns))
+    return table
+
+
+def show_json(value: Any) -> None:
+    """One JSON document."""
+    print(json.dumps(value, indent=2, default=_json_default, ensure_ascii=False))
+
+
+def json_line(value: Any) -> str:
+    """One compact JSON document without its newline, for streams of them."""
+    return json.dumps(value, default=_json_default, ensure_ascii=False)
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes_to_json(bytes(value))
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)
+
+
+def bytes_to_json(data: bytes) -> str | dict[str, str]:
+    """Text where it is text, else `{"base64": …}`: nothing is lost either way."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def plain(value: Any) -> str:
+    """One field of a tab-separated line."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(plain(item) for item in value)
+    return str(value)
+
+
+def human(column: str, value: Any) -> str:
+    """One cell of a table, in the unit that the column's name gives."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        if column.endswith("_bytes"):
+            return human_bytes(value)
+        if column.endswith("timestamp"):
+            return human_timestamp(value)
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return plain(value)
+
+
+def human_bytes(count: int) -> str:
+    amount = float(count)
+    for unit in _SIZE_UNITS:
+        if abs(amount) < 1024 or unit == _SIZE_UNITS[-1]:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def human_timestamp(timestamp_ms: int) -> str:
+    if timestamp_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def note(message: str) -> None:
+    """A word for the person, kept apart from the results."""
+    print(message, file=sys.stderr)
+
+
+def progress() -> Progress:
+    """A bar for long work; it draws on standard error, and only on a terminal."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )

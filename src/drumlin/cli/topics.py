@@ -1,0 +1,306 @@
+"""`drumlin topics`: list, describe, create, delete, add partitions, delete records."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import output
+from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check, connect
+from drumlin.cli.completion import complete_topic
+from drumlin.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    confirm,
+    examples,
+    parse_assignments,
+)
+from drumlin.client import admin, offsets
+from drumlin.client.admin import TopicDescription
+from drumlin.client.offsets import TopicPartition
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_END: Final = -1  # in a DeleteRecords request: everything up to the high watermark
+
+app = typer.Typer(no_args_is_help=True, help="List, describe, create, change and delete topics.")
+
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="A topic.", autocompletion=complete_topic)
+]
+Topics = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC…", help="One topic or more.", autocompletion=complete_topic),
+]
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "drumlin topics list",
+        "drumlin topics list 'flights*' --long",
+        "drumlin topics list -b broker1:9092,broker2:9092 --json",
+    ),
+)
+def list_(
+    pattern: Annotated[
+        str, typer.Argument(metavar="[PATTERN]", help="Names to show; * and ? are wildcards.")
+    ] = "*",
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Count offsets and bytes too (asks every leader).")
+    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """List topics."""
+    columns = ["topic", "partitions", "replicas"]
+    with connect(bootstrap) as cluster:
+        names = cluster.run(admin.list_topics(cluster.connections, internal))
+        matching = fnmatch.filter(names, pattern)
+        view = cluster.connections.view.topics
+        rows: list[dict[str, Any]] = [
+            {
+                "topic": name,
+                "partitions": len(view[name].partitions),
+                "replicas": max(
+                    (len(p.replicas) for p in view[name].partitions.values()), default=0
+                ),
+                "is_internal": view[name].is_internal,
+            }
+            for name in matching
+        ]
+        if long:
+            columns += ["offsets", "size_bytes"]
+            described = cluster.run(admin.describe_topics(cluster.connections, matching))
+            for row, partitions in zip(rows, _partitions(cluster, described.values()), strict=True):
+                row["offsets"] = sum(p["end_offset"] - p["start_offset"] for p in partitions)
+                row["size_bytes"] = sum(p["size_bytes"] for p in partitions)
+    output.show_rows(rows, columns, as_json=as_json, empty="no topics")
+
+
+@app.command(
+    epilog=examples(
+        "drumlin topics describe flights",
+        "drumlin topics describe flights --json | jq '.[0].partitions[].end_offset'",
+    )
+)
+def describe(
+    topics: Topics, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
+) -> None:
+    """Show partitions, leaders, offsets and sizes of topics."""
+    with connect(bootstrap) as cluster:
+        described = cluster.run(admin.describe_topics(cluster.connections, topics))
+        partitions = _partitions(cluster, described.values())
+    if as_json:
+        output.show_json(
+            [
+                {
+                    "topic": topic.name,
+                    "topic_id": topic.topic_id,
+                    "is_internal": topic.is_internal,
+                    "partitions": rows,
+                }
+                for topic, rows in zip(described.values(), partitions, strict=True)
+            ]
+        )
+        return
+    columns = "partition leader leader_epoch replicas isr start_offset end_offset size_bytes"
+    for topic, rows in zip(described.values(), partitions, strict=True):
+        output.show_rows(
+            [{"topic": topic.name, **row} for row in rows],
+            columns.split(),
+            as_json=False,
+            title=f"{topic.name}  (id {topic.topic_id})",
+            plain_first="topic",
+        )
+
+
+def _partitions(
+    cluster: Cluster, described: Iterable[TopicDescription]
+) -> list[list[dict[str, Any]]]:
+    """What is known of every partition of every topic, in the order given."""
+    described = list(described)
+    led = [(t.name, p.index) for t in described for p in t.partitions if p.leader >= 0]
+    starts = _offsets(cluster, led, "earliest")
+    ends = _offsets(cluster, led, "latest")
+    sizes = _sizes(cluster, [t.name for t in described])
+    return [
+        [
+            {
+                "partition": p.index,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+                "start_offset": starts.get((t.name, p.index), 0),
+                "end_offset": ends.get((t.name, p.index), 0),
+                "size_bytes": sizes[t.name, p.index, p.leader],
+            }
+            for p in t.partitions
+        ]
+        for t in described
+    ]
+
+
+def _offsets(
+    cluster: Cluster, partitions: list[TopicPartition], at: offsets.OffsetSpec
+) -> dict[TopicPartition, int]:
+    wanted = dict.fromkeys(partitions, at)
+    found = cluster.run(offsets.list_offsets(cluster.connections, wanted, "read_uncommitted"))
+    return {partition: place.offset for partition, place in found.items()}
+
+
+def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int], int]:
+    """Bytes on disk by topic, partition and broker; 0 for what no broker tells."""
+
+    def build(shape: Shape) -> object:
+        wanted = (
+            shape(
+                "DescribableLogDirTopic",
+                topic=topic,
+                partitions=tuple(cluster.connections.view.topics[topic].partitions),
+            )
+            for topic in topics
+        )
+        return shape("DescribeLogDirsRequest", topics=tuple(wanted))
+
+    sizes: dict[tuple[str, int, int], int] = defaultdict(int)
+    for node_id in cluster.broker_ids:
+        for directory in cluster.ask_broker(node_id, "describe_log_dirs", build).results:
+            for topic in directory.topics:
+                for part in topic.partitions:
+                    sizes[topic.name, part.partition_index, node_id] += part.partition_size
+    return sizes
+
+
+@app.command(
+    epilog=examples(
+        "drumlin topics create flights --partitions 4",
+        "drumlin topics create users -c cleanup.policy=compact -c retention.ms=-1",
+    )
+)
+def create(
+    topics: Topics,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="How many; -1 takes the broker's default.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replicas", "-r", help="How many; -1 takes the broker's default.")
+    ] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Create topics."""
+    configs = parse_assignments(config or [])
+    rows = []
+    with connect(bootstrap) as cluster:
+        for topic in topics:
+            wanted = admin.NewTopic(topic, partitions, replication_factor, configs)
+            is_new = True
+            try:
+                cluster.run(admin.create_topic(cluster.connections, wanted))
+            except KafkaError as error:
+                if error.code is not ErrorCode.topic_already_exists or not if_not_exists:
+                    raise
+                is_new = False
+            rows.append({"topic": topic, "created": is_new})
+    output.show_changes(
+        rows, [f"{r['topic']}: {'created' if r['created'] else 'exists'}" for r in rows], as_json
+    )
+
+
+@app.command(epilog=examples("drumlin topics delete flights", "drumlin topics delete a b --yes"))
+def delete(
+    topics: Topics,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics with all their records."""
+    confirm(f"Delete {', '.join(topics)} with all records?", yes)
+    with connect(bootstrap) as cluster:
+        for topic in topics:
+            cluster.run(admin.delete_topic(cluster.connections, topic))
+    rows = [{"topic": topic, "deleted": True} for topic in topics]
+    output.show_changes(rows, [f"{topic}: deleted" for topic in topics], as_json)
+
+
+@app.command("add-partitions", epilog=examples("drumlin topics add-partitions flights 8"))
+def add_partitions(
+    topic: Topic,
+    count: Annotated[int, typer.Argument(help="How many there shall be in total.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Raise the number of a topic's partitions.
+
+    Records with keys go elsewhere from then on; those already written stay where they are.
+    """
+    with connect(bootstrap) as cluster:
+        cluster.run(admin.add_partitions(cluster.connections, topic, count))
+    row = {"topic": topic, "partitions": count}
+    output.show_changes([row], [f"{topic}: {count} partitions"], as_json)
+
+
+@app.command(
+    "delete-records",
+    epilog=examples(
+        "drumlin topics delete-records flights --before 1000 --partition 0",
+        "drumlin topics delete-records flights --before end --yes",
+    ),
+)
+def delete_records(
+    topic: Topic,
+    before: Annotated[
+        str, typer.Option("--before", metavar="OFFSET|end", help="The first offset to be kept.")
+    ],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Repeatable; default: all.")
+    ] = None,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the records before an offset."""
+    if before != "end" and not before.isdigit():
+        raise typer.BadParameter(f"{before!r} is neither an offset nor 'end'")
+    confirm(f"Delete records of {topic} before offset {before}?", yes)
+    offset = _END if before == "end" else int(before)
+    rows = []
+    with connect(bootstrap) as cluster:
+        described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
+        for index in partition or [each.index for each in described.partitions]:
+            start = _delete_before(cluster, topic, index, offset)
+            rows.append({"topic": topic, "partition": index, "start_offset": start})
+    columns = ("topic", "partition", "start_offset")
+    output.show_rows(rows, columns, as_json=as_json)
+
+
+def _delete_before(cluster: Cluster, topic: str, partition: int, offset: int) -> int:
+    """Advance the log start of one partition; where it is afterwards."""
+
+    def build(shape: Shape) -> object:
+        part = shape("DeleteRecordsPartition", partition_index=partition, offset=offset)
+        return shape(
+            "DeleteRecordsRequest",
+            topics=(shape("DeleteRecordsTopic", name=topic, partitions=(part,)),),
+            timeout=REQUEST_TIMEOUT,
+        )
+
+    response = cluster.ask_leader(topic, partition, "delete_records", build)
+    answer = response.topics[0].partitions[0]
+    check(answer.error_code, f"topic {topic!r} partition {partition}")
+    return int(answer.low_watermark)
