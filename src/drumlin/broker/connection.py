@@ -5,6 +5,7 @@ requests are received into their final memory, and slices of log files go out by
 as soon as the socket takes them.
 
 What bounds it:
+- the memory of large requests is counted in `RequestMemory`, shared by all connections;
 - at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
   nothing more is read, and TCP makes the client wait;
 - a request that still changes something holds the next ones back until it is answered,
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.outbox import Outbox
+from drumlin.broker.request_memory import RequestMemory
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
@@ -29,16 +31,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
+#: Requests up to this size, all of one connection together, are not worth counting.
+_COUNTED_FROM_BYTES: Final = 256 * 1024
 _READS_PER_TURN: Final = 8
 
 
 class _Slot:
     """The place of one answer in the order of answers."""
 
-    __slots__ = ("done", "lets_pass", "parts", "task")
+    __slots__ = ("done", "lets_pass", "parts", "request_bytes", "task")
 
-    def __init__(self, lets_pass: bool) -> None:
+    def __init__(self, lets_pass: bool, request_bytes: int) -> None:
         self.lets_pass = lets_pass
+        self.request_bytes = request_bytes
         self.done = False
         self.parts: list[Any] | None = None
         self.task: asyncio.Task[None] | None = None
@@ -52,6 +57,7 @@ class Connection:
         sock: socket.socket,
         router: Router,
         *,
+        memory: RequestMemory,
         max_frame_bytes: int,
         listener_name: str,
         on_close: Callable[[Connection], None],
@@ -61,6 +67,9 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(max_frame_bytes)
         self._outbox = Outbox(sock)
+        self._memory = memory
+        self._in_flight_bytes = 0  # of requests started and not answered
+        self._counted = False  # whether the shared budget knows of us
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
         self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
         self._on_close = on_close
@@ -74,11 +83,11 @@ class Connection:
         self.peer_port: int = peer[1]
         #: State that handlers keep for a connection, by their own keys (client software, ...).
         self.attributes: dict[str, Any] = {}
-        self._resume_reading()
+        self.resume_reading()
 
     # -- receiving ---------------------------------------------------------------------
 
-    def _resume_reading(self) -> None:
+    def resume_reading(self) -> None:
         if not self._reading and not self.closed:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
             self._reading = True
@@ -107,6 +116,18 @@ class Connection:
             return
         if self._backlog:
             self._start_requests()
+        elif not self._within_budget():
+            self._pause_reading()
+
+    def _within_budget(self) -> bool:
+        """Report what we hold to the shared budget; False where we must wait for others."""
+        held = self._reader.held_bytes + self._in_flight_bytes
+        if held < _COUNTED_FROM_BYTES:
+            if not self._counted:
+                return True
+            held = 0
+        self._counted = held > 0
+        return self._memory.hold(self, held)
 
     # -- requests ----------------------------------------------------------------------
 
@@ -114,23 +135,25 @@ class Connection:
         """Start what may start, then send what is ready."""
         try:
             while self._backlog and self._may_start():
-                self._take(self._router.dispatch(self, self._backlog.popleft()))
+                frame = self._backlog.popleft()
+                self._take(self._router.dispatch(self, frame), len(frame))
         except MalformedMessage as error:
             self.close(error)
             return
         self._send()
-        if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX:
+        if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX or not self._within_budget():
             self._pause_reading()
         else:
-            self._resume_reading()
+            self.resume_reading()
 
     def _may_start(self) -> bool:
         if len(self._slots) >= _IN_FLIGHT_MAX or self._outbox.is_full:
             return False
         return not self._slots or self._slots[-1].lets_pass or self._slots[-1].done
 
-    def _take(self, dispatched: Dispatched) -> None:
-        slot = _Slot(dispatched.lets_pass)
+    def _take(self, dispatched: Dispatched, request_bytes: int) -> None:
+        slot = _Slot(dispatched.lets_pass, request_bytes)
+        self._in_flight_bytes += request_bytes
         self._slots.append(slot)
         if dispatched.waiting is None:
             slot.parts = dispatched.parts
@@ -156,9 +179,10 @@ class Connection:
     def _send(self) -> None:
         slots = self._slots
         while slots and slots[0].done:
-            parts = slots.popleft().parts
-            if parts:
-                self._outbox.put(parts)
+            slot = slots.popleft()
+            self._in_flight_bytes -= slot.request_bytes
+            if slot.parts:
+                self._outbox.put(slot.parts)
         self._flush()
 
     def _flush(self) -> None:
@@ -207,6 +231,8 @@ class Connection:
         self._backlog.clear()
         self._outbox.close()
         self._socket.close()
+        if self._counted:
+            self._memory.forget(self)
         self._on_close(self)
 
 

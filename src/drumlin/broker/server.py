@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.connection import Connection
+from drumlin.broker.request_memory import RequestMemory
 
 if TYPE_CHECKING:
     from drumlin.broker.router import Router
@@ -36,6 +37,7 @@ class ConnectionLimits:
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_listen_backlog_size: int
+    request_memory_bytes: int
 
     def per_ip(self, host: str) -> int:
         return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
@@ -57,6 +59,7 @@ class Server:
         self._router = router
         self._limits = limits
         self._sockets: dict[socket.socket, str] = {}
+        self._memory = RequestMemory(limits.request_memory_bytes)
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
@@ -144,6 +147,7 @@ class Server:
             connection = Connection(
                 sock,
                 self._router,
+                memory=self._memory,
                 max_frame_bytes=self._limits.socket_request_max_bytes,
                 listener_name=self._sockets[listening],
                 on_close=self._forget,
@@ -162,6 +166,7 @@ class Server:
 
     def close_idle(self, now: float) -> None:
         """Close connections on which nothing has moved for `connections.max.idle.ms`."""
+        self._memory.close_stalled(now)
         idle_ms = self._limits.connections_max_idle_ms
         if idle_ms <= 0:
             return

@@ -43,33 +43,42 @@ _INT16_MAX: Final = 2**15 - 1
 
 
 class Parts:
-    """Collects an encoded message: bytes, and between them the records as they were given."""
+    """Collects an encoded message: bytes, and between them the records as they were given.
 
-    __slots__ = ("buffer", "parts", "size")
+    `buffer` is what the next bytes are appended to; it is emptied, never replaced.
+    """
+
+    __slots__ = ("_parts", "_size", "buffer")
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.parts: list[Any] = []
-        self.size = 0
+        self._parts: list[Any] = []
+        self._size = 0
 
     def put(self, data: Any) -> None:
         """Add `data` as it is: copied if it is a few bytes, else as a part of its own."""
         if isinstance(data, (bytes, bytearray, memoryview)) and len(data) < _SMALL_BYTES:
             self.buffer += data
             return
-        self._flush()
-        self.parts.append(data)
-        self.size += len(data)
+        self._end_part()
+        self._parts.append(data)
+        self._size += len(data)
 
     def finish(self) -> list[Any]:
-        self._flush()
-        return self.parts
+        """The parts, to be sent one after the other."""
+        self._end_part()
+        return self._parts
 
-    def _flush(self) -> None:
+    def finish_frame(self) -> list[Any]:
+        """As `finish`, for a frame: its first four bytes, put as zeros, become its length."""
+        parts = self.finish()
+        parts[0] = (self._size - 4).to_bytes(4, "big") + parts[0][4:]
+        return parts
+
+    def _end_part(self) -> None:
         if self.buffer:
-            self.parts.append(bytes(self.buffer))
-            self.size += len(self.buffer)
-            # Generated code holds on to the buffer: it is emptied, never replaced.
+            self._parts.append(bytes(self.buffer))
+            self._size += len(self.buffer)
             self.buffer.clear()
 
 

@@ -37,9 +37,9 @@ class FrameReader:
         self._large_filled = 0
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes received that belong to a frame which is not complete."""
-        return self._end - self._start + self._large_filled
+    def held_bytes(self) -> int:
+        """Memory of a large frame that is arriving, beyond the buffer every reader has."""
+        return 0 if self._large is None else len(self._large)
 
     def writable(self) -> memoryview:
         """Memory for the next bytes of the stream; never empty."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import struct
 from collections.abc import Callable
 from datetime import timedelta
 from types import ModuleType
@@ -23,6 +24,8 @@ from drumlin.wire.errors import ErrorCode, MalformedMessage
 
 ZERO: Final = timedelta(0)
 _API_VERSIONS_KEY: Final = 18
+_RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
+_REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
 #: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
 API_KEYS: Final[dict[str, int]] = {name: key for key, name in api_key_map.items()}
@@ -253,10 +256,11 @@ def encode_response(api_name: str, version: int, correlation_id: int, message: A
     a file passes through untouched, so that it can go out by `sendfile`.
     """
     parts = Parts()
-    parts.put(correlation_id.to_bytes(4, "big", signed=True))
+    parts.buffer += _RESPONSE_HEADER.pack(0, correlation_id)
     if _response_header_is_flexible(api_name, version):
-        parts.put(b"\x00")
-    return _frame(parts, message)
+        parts.buffer += b"\x00"
+    encoder(type(message))(message, parts)
+    return parts.finish_frame()
 
 
 def encode_request(
@@ -264,18 +268,11 @@ def encode_request(
 ) -> list[Any]:
     """A request frame with its length prefix, as parts to send one after the other."""
     parts = Parts()
-    parts.put(API_KEYS[api_name].to_bytes(2, "big"))
-    parts.put(version.to_bytes(2, "big"))
-    parts.put(correlation_id.to_bytes(4, "big", signed=True))
+    parts.buffer += _REQUEST_HEADER.pack(0, API_KEYS[api_name], version, correlation_id)
     encoded = None if client_id is None else client_id.encode()
-    parts.put((-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True))
-    parts.put(encoded or b"")
+    parts.buffer += (-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True)
+    parts.buffer += encoded or b""
     if _flexible_header(api_name, version):
-        parts.put(b"\x00")
-    return _frame(parts, message)
-
-
-def _frame(parts: Parts, message: Any) -> list[Any]:
+        parts.buffer += b"\x00"
     encoder(type(message))(message, parts)
-    finished = parts.finish()
-    return [parts.size.to_bytes(4, "big"), *finished]
+    return parts.finish_frame()

@@ -1,0 +1,46 @@
+"""Things that a broker does again and again in the background.
+
+A cycle that fails is logged and tried again at its next turn; it never ends the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+_log = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None] | None]
+
+
+class Cycles:
+    """Periodic work on the event loop."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int = -1) -> None:
+        """Do `work` every `interval_ms`, first after that long unless said otherwise."""
+        first_s = (interval_ms if first_after_ms < 0 else first_after_ms) / 1000
+        task = asyncio.create_task(_repeat(first_s, interval_ms / 1000, name, work), name=name)
+        self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Cancel all of them and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+
+async def _repeat(first_s: float, interval_s: float, name: str, work: Work) -> None:
+    await asyncio.sleep(first_s)
+    while True:
+        try:
+            pending = work()
+            if pending is not None:
+                await pending
+        except Exception:  # noqa: BLE001  a broker outlives the failures of its chores
+            _log.exception("%s failed; trying again in %g s", name, interval_s)
+        await asyncio.sleep(interval_s)

@@ -1,0 +1,51 @@
+"""Group commit: many requests that wait for the same fsync share one.
+
+A flush that is already running may have begun before a request's batch was written, so such a
+request waits for the next one; all that arrive in between wait for that one together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from drumlin.replication.partition import Partition
+
+Blocking = Callable[..., Awaitable[Any]]
+
+
+class Flushes:
+    """The flushes that requests wait for, one at a time for each partition."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        self._blocking = blocking
+        self._next: dict[Partition, asyncio.Future[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._busy: set[Partition] = set()
+
+    def flush(self, partition: Partition) -> asyncio.Future[None]:
+        """Done once everything appended to the partition by now is on disk.
+
+        The future fails with the OSError or KafkaError of the flush.
+        """
+        waiting = self._next.get(partition)
+        if waiting is None:
+            waiting = self._next[partition] = asyncio.get_running_loop().create_future()
+            if partition not in self._busy:
+                self._busy.add(partition)
+                task = asyncio.create_task(self._run(partition))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+        return asyncio.shield(waiting)
+
+    async def _run(self, partition: Partition) -> None:
+        while (waiting := self._next.pop(partition, None)) is not None:
+            try:
+                await self._blocking(partition.log.flush)
+            except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it is
+                waiting.set_exception(error)
+                waiting.exception()  # seen, even if nobody waits any more
+            else:
+                waiting.set_result(None)
+        self._busy.discard(partition)

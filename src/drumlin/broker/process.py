@@ -1,0 +1,81 @@
+"""The broker as a process: starts it, says that it is ready, stops it on a signal.
+
+Whatever keeps a broker from starting is one line on standard error and an exit code, never a
+traceback: the operator can act on the former only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+
+from drumlin.broker.broker import Broker, StartFailed
+from drumlin.clock import SystemClock
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.errors import ConfigError
+
+_log = logging.getLogger("drumlin")
+
+
+def run(properties: Mapping[str, str]) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit code of the process."""
+    _set_up_logging()
+    _raise_descriptor_limit()
+    try:
+        config = BrokerConfig.load(properties)
+        asyncio.run(_serve(config))
+    except (ConfigError, StartFailed) as error:
+        print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.set_exception_handler(_log_exception)
+    if config.without_effect:
+        _log.warning("without effect here: %s", ", ".join(config.without_effect))
+    broker = await Broker.start(config, SystemClock())
+    # What lives now lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
+    print(  # noqa: T201
+        f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
+        f"cluster id {broker.metadata.image.cluster_id})",
+        flush=True,
+    )
+    await stop.wait()
+    _log.info("stopping")
+    await broker.stop()
+    _log.info("stopped cleanly")
+
+
+def _set_up_logging() -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+    )
+
+
+def _raise_descriptor_limit() -> None:
+    """Take all the file descriptors that we may have: segments and connections need them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    error = context.get("exception")
+    _log.error(
+        "%s", context.get("message"), exc_info=error if isinstance(error, Exception) else None
+    )
