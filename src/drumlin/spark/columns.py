@@ -1,0 +1,75 @@
+"""Turns the client's record batches into batches of exactly the type that Spark expects.
+
+Spark takes a batch over as it is if its schema fits to the letter; so nothing is converted row by
+row, keys and values are not touched, and columns that hold one value are built once and sliced.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+_HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", _TIMESTAMP),
+        ("timestampType", pa.int32()),
+    ]
+)
+ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(
+    pa.field("headers", pa.list_(pa.field("element", _HEADER)))
+)
+
+
+class SparkColumns:
+    """Converts the batches of one topic."""
+
+    def __init__(self, topic: str, *, include_headers: bool) -> None:
+        self._topic = pa.scalar(topic, pa.string())
+        self._topics = pa.repeat(self._topic, 0)
+        self._include_headers = include_headers
+        self._schema = ARROW_SCHEMA_WITH_HEADERS if include_headers else ARROW_SCHEMA
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same records in Spark's columns."""
+        columns = [
+            batch.column("key"),
+            batch.column("value"),
+            self._topic_column(batch.num_rows),
+            batch.column("partition"),
+            batch.column("offset"),
+            _microseconds(batch.column("timestamp")),
+            batch.column("timestamp_type").cast(pa.int32()),
+        ]
+        if self._include_headers:
+            columns.append(_headers(batch.column("headers")))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _topic_column(self, row_count: int) -> pa.Array:
+        if len(self._topics) < row_count:
+            self._topics = pa.repeat(self._topic, row_count)
+        return self._topics.slice(0, row_count)
+
+
+def _microseconds(milliseconds: pa.Array) -> pa.Array:
+    """Timestamps as Spark stores them. Multiplying wraps where a cast would have to check."""
+    values = np.asarray(milliseconds.view(pa.int64())) * 1000
+    return pa.Array.from_buffers(_TIMESTAMP, len(values), [None, pa.py_buffer(values)])
+
+
+def _headers(lists: pa.Array) -> pa.Array:
+    """Null where a record has no headers, as in Spark's Kafka source."""
+    none = pa.compute.equal(pa.compute.list_value_length(lists), 0)
+    values = lists.values.cast(_HEADER) if lists.values.type != _HEADER else lists.values
+    return pa.ListArray.from_arrays(
+        lists.offsets, values, type=ARROW_SCHEMA_WITH_HEADERS.field("headers").type, mask=none
+    )

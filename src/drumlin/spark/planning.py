@@ -1,0 +1,131 @@
+"""Decides which offsets a micro-batch takes and how they are shared out among tasks. Pure.
+
+Nothing here asks a broker: offsets go in, ranges come out. Sizes are counted in offsets, which
+compaction and transaction markers make larger than the number of records.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from drumlin.spark.offsets import TopicPartition
+
+#: What one task reads at most where the user asks for nothing else: enough to make the cost of
+#: a task small, little enough that a single partition keeps all cores busy.
+DEFAULT_TASK_BYTES: Final = 128 << 20
+
+#: Bytes per offset where the broker does not tell.
+_USUAL_DENSITY: Final = 128.0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets `[start_offset, end_offset)` of one partition."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+
+    @property
+    def size(self) -> int:
+        return self.end_offset - self.start_offset
+
+    def split(self, parts: int) -> list[OffsetRange]:
+        """This range in `parts` ranges of the same size, give or take one offset."""
+        borders = [self.start_offset + self.size * part // parts for part in range(parts + 1)]
+        return [
+            OffsetRange(self.topic, self.partition, start, end)
+            for start, end in itertools.pairwise(borders)
+            if start < end
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRule:
+    """How ranges become tasks.
+
+    Without a wish of the user's, a task gets about `DEFAULT_TASK_BYTES`. Otherwise, as in Spark's
+    Kafka source, first no task gets more than `max_records`, then the largest ranges are split
+    until there are about `min_partitions` tasks.
+    """
+
+    min_partitions: int | None = None
+    max_records: int | None = None
+
+    @property
+    def by_size(self) -> bool:
+        return self.min_partitions is None and self.max_records is None
+
+
+def split_ranges(
+    ranges: Iterable[OffsetRange],
+    rule: SplitRule,
+    bytes_per_offset: Mapping[TopicPartition, float],
+) -> list[OffsetRange]:
+    """The ranges that tasks read; empty ones are dropped.
+
+    Args:
+        bytes_per_offset: what is known of the partitions' density; used by size only.
+    """
+    waiting = [each for each in ranges if each.size > 0]
+    if rule.by_size:
+        return [
+            piece
+            for each in waiting
+            for piece in each.split(_parts_by_size(each, bytes_per_offset))
+        ]
+    if rule.max_records is not None:
+        limit = rule.max_records
+        waiting = [piece for each in waiting for piece in each.split(-(-each.size // limit))]
+    if rule.min_partitions is not None:
+        waiting = _split_into_about(waiting, rule.min_partitions)
+    return waiting
+
+
+def _parts_by_size(each: OffsetRange, bytes_per_offset: Mapping[TopicPartition, float]) -> int:
+    density = bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
+    return max(1, math.ceil(each.size * density / DEFAULT_TASK_BYTES))
+
+
+def _split_into_about(ranges: Sequence[OffsetRange], task_count: int) -> list[OffsetRange]:
+    """Give one more part to the range with the largest parts, until there are enough."""
+    parts = [1] * len(ranges)
+    largest = [(-each.size, index) for index, each in enumerate(ranges)]
+    heapq.heapify(largest)
+    for _ in range(task_count - len(ranges)):
+        size, index = largest[0] if largest else (-1, 0)
+        if size > -2:  # parts of a single offset: nothing is left to split
+            break
+        parts[index] += 1
+        heapq.heapreplace(largest, (-ranges[index].size // parts[index], index))
+    return [piece for each, count in zip(ranges, parts, strict=True) for piece in each.split(count)]
+
+
+def limit_rows(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], max_rows: int
+) -> dict[TopicPartition, int]:
+    """Bring `end` nearer to `start` so that about `max_rows` offsets lie between them.
+
+    Every partition gets its share of the limit by how much it holds, and at least one offset, so
+    that a small partition never starves beside a large one.
+    """
+    waiting = {key: offset - start[key] for key, offset in end.items() if offset > start[key]}
+    total = sum(waiting.values())
+    if total <= max_rows:
+        return dict(end)
+    shares = {key: max(1, max_rows * size // total) for key, size in waiting.items()}
+    return {
+        key: start[key] + min(shares[key], waiting[key]) if key in waiting else offset
+        for key, offset in end.items()
+    }
+
+
+def rows_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
+    """How many offsets wait between `start` and `end`."""
+    return sum(max(0, offset - start[key]) for key, offset in end.items())
