@@ -1,0 +1,67 @@
+"""Deadlines by key: what is due, and when to look again. A plain data structure, no loop.
+
+Deadlines are moved all the time (every heartbeat moves one) and rarely fall due. So a key that
+moves later keeps its place in the heap, and finds its true deadline when that place comes up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class DeadlineQueue(Generic[Key]):
+    """At most one deadline for each key, in seconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Key, float] = {}
+        self._heap: list[tuple[float, int, Key]] = []
+        self._queued_at: dict[Key, float] = {}
+        self._sequence = 0  # keys need no order among themselves
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def get(self, key: Key) -> float | None:
+        return self._deadlines.get(key)
+
+    def schedule(self, key: Key, deadline: float) -> None:
+        """Set the key's deadline, in place of the one that it may have."""
+        self._deadlines[key] = deadline
+        queued_at = self._queued_at.get(key)
+        if queued_at is None or deadline < queued_at:
+            self._push(key, deadline)
+
+    def cancel(self, key: Key) -> None:
+        self._deadlines.pop(key, None)
+
+    def next_deadline(self) -> float | None:
+        """When `due` is worth calling again: never later than the first deadline."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> Iterator[Key]:
+        """Take the keys whose deadline has come, the earliest first.
+
+        What is scheduled while iterating is due too if its deadline has come.
+        """
+        while self._heap and self._heap[0][0] <= now:
+            queued_at, _, key = heapq.heappop(self._heap)
+            if self._queued_at.get(key) != queued_at:
+                continue  # it was queued again, earlier
+            del self._queued_at[key]
+            deadline = self._deadlines.get(key)
+            if deadline is None:
+                continue
+            if deadline > now:
+                self._push(key, deadline)
+                continue
+            del self._deadlines[key]
+            yield key
+
+    def _push(self, key: Key, deadline: float) -> None:
+        self._sequence += 1
+        self._queued_at[key] = deadline
+        heapq.heappush(self._heap, (deadline, self._sequence, key))

@@ -1,0 +1,374 @@
+"""One group in the classic protocol: a state machine that awaits nothing.
+
+Requests, time and the outcome of writes come in; answers to give and metadata to write come
+out, as a list of effects that the caller must carry out in order. Time comes from the clock
+handed in; deadlines go into the queue handed in and come back through `expire`.
+
+    Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance
+      ^               |      ^     ^                              |         |
+      '--nobody left--'      |     '---member joins, leaves, dies-'         |
+                             |                                              |
+                             '------------- Stable <--leader's assignment---'
+
+Rules that are easy to miss are marked with their KIP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.group_lifecycle import GroupLifecycle
+from drumlin.coordination.group_messages import (
+    NO_MEMBER_ID,
+    Assigned,
+    Created,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    StaticMemberReplaced,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.group_state import Deadline, DeadlineKind, GroupRules, GroupState
+from drumlin.coordination.membership import Member
+from drumlin.coordination.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+class Group(GroupLifecycle):
+    """A group, its generation, and whoever waits for it."""
+
+    def __init__(
+        self,
+        group_id: str,
+        rules: GroupRules,
+        clock: Clock,
+        deadlines: DeadlineQueue[Deadline],
+        new_id: Callable[[], str],
+    ) -> None:
+        super().__init__(group_id, rules, clock, deadlines)
+        self._new_id = new_id
+
+    # -- requests --------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, waiter: Any) -> list[Effect]:
+        """A member joins; it is answered when the next generation begins, or refused."""
+        try:
+            self._check_join(request)
+            if request.member_id == NO_MEMBER_ID:
+                self._join_as_new(request, waiter)
+            elif request.member_id in self.membership.pending_join:
+                self._add_member(request, request.member_id, waiter)
+            else:
+                self._join_again(request, waiter)
+        except KafkaError as refusal:
+            evicted = refusal.code is ErrorCode.group_max_size_reached
+            member_id = NO_MEMBER_ID if evicted else request.member_id
+            self._answer(waiter, JoinAnswer(refusal.code, member_id))
+        return self._take_effects()
+
+    def sync(self, request: SyncRequest, waiter: Any) -> list[Effect]:
+        """A member asks for its assignment; the leader's request carries all of them."""
+        try:
+            member = self._check_sync(request)
+        except KafkaError as refusal:
+            self._answer(waiter, SyncAnswer(refusal.code))
+            return self._take_effects()
+        self.membership.pending_sync.discard(member.member_id)
+        if not self.membership.pending_sync:
+            self._cancel(DeadlineKind.SYNC)
+        if self.state is GroupState.STABLE:
+            self._answer(waiter, self._sync_answer(member))
+            return self._take_effects()
+        self._answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
+        member.sync_waiter = waiter
+        if member.member_id == self.membership.leader_id:
+            assignments = {
+                member_id: request.assignments.get(member_id, b"")
+                for member_id in self.membership.members
+            }
+            purpose = Assigned(self.generation_id, assignments)
+            self._effects.append(Store(self.metadata(assignments), purpose))
+        return self._take_effects()
+
+    def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int) -> None:
+        """A member shows that it lives.
+
+        Raises:
+            KafkaError: it must rejoin, or is not one of us.
+        """
+        member = self._check_member(member_id, group_instance_id, generation_id)
+        self._extend_session(member)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            raise KafkaError(ErrorCode.rebalance_in_progress)
+
+    def leave(self, leaving: Sequence[LeavingMember]) -> tuple[list[ErrorCode], list[Effect]]:
+        """Members leave; one error code for each of them, in order."""
+        codes = [self._leave_one(each) for each in leaving]
+        if ErrorCode.none in codes:
+            if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+                reasons = (each.reason for each in leaving if each.reason)
+                self._prepare_rebalance(f"members left: {', '.join(reasons)}")
+            else:
+                self._complete_join_if_all_joined()
+        return codes, self._take_effects()
+
+    def check_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> None:
+        """Whether whoever asks may commit offsets; a member's commit counts as a heartbeat.
+
+        Raises:
+            KafkaError: it may not.
+        """
+        if self.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        if generation_id < 0 and self.state is GroupState.EMPTY:
+            return  # a consumer that assigns partitions to itself, or an administrator
+        if generation_id < 0 and not member_id and group_instance_id is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        member = self._check_member(member_id, group_instance_id, generation_id)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            raise KafkaError(ErrorCode.rebalance_in_progress)
+        self._extend_session(member)
+
+    # -- the outcome of a write ------------------------------------------------------------
+
+    def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
+        """The outcome of a `Store`; `error` is what clients are to be told, None is success."""
+        purpose = store.purpose
+        if isinstance(purpose, Assigned):
+            # Members may have come and gone in the meantime; then this generation is history.
+            is_current = purpose.generation_id == self.generation_id
+            if is_current and self.state is GroupState.COMPLETING_REBALANCE:
+                self._complete_sync(purpose.assignments, error)
+        elif isinstance(purpose, StaticMemberReplaced):
+            member = self.membership.members.get(purpose.new_member_id)
+            if member is not None and self.state is not GroupState.DEAD:
+                self._complete_replacement(member, purpose, error)
+        elif isinstance(purpose, Created) and error is not None:
+            self._die(error)
+        return self._take_effects()
+
+    # -- questions -------------------------------------------------------------------------
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a consumer of this group reads the topic; if that cannot be known, yes."""
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.subscribed_topics
+
+    def check_delete(self) -> None:
+        """
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        if self.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.non_empty_group)
+
+    def check_offset_delete(self) -> None:
+        """Offsets of a live group can be deleted only if it is known what it reads.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise KafkaError(ErrorCode.non_empty_group)
+
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
+        """From when the retention of an offset counts; None while it may not expire (KIP-211)."""
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            known = self.state_timestamp_ms is not None
+            return self.state_timestamp_ms if known else commit_timestamp_ms
+        if self.state is GroupState.STABLE and self.subscribed_topics is not None:
+            return commit_timestamp_ms
+        return None
+
+    # -- checks ----------------------------------------------------------------------------
+
+    def _check_member(
+        self, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> Member:
+        if self.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        member = self.membership.validate(member_id, group_instance_id)
+        if generation_id != self.generation_id:
+            raise KafkaError(ErrorCode.illegal_generation)
+        return member
+
+    def _check_sync(self, request: SyncRequest) -> Member:
+        member = self._check_member(
+            request.member_id, request.group_instance_id, request.generation_id
+        )
+        if request.protocol_type not in (None, self.protocol_type) or (
+            request.protocol_name not in (None, self.protocol_name or request.protocol_name)
+        ):
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            raise KafkaError(ErrorCode.rebalance_in_progress)
+        return member
+
+    def _check_join(self, request: JoinRequest) -> None:
+        if self.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        if not self._has_room_for(request.member_id):
+            self.membership.remove(request.member_id)
+            raise KafkaError(ErrorCode.group_max_size_reached)
+        if self.state is GroupState.EMPTY:
+            supported = bool(request.protocol_type and request.protocols)
+        else:
+            supported = self.protocol_type == request.protocol_type
+            supported = supported and self.membership.supported_by_all(request.protocols)
+        if not supported:
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
+
+    def _has_room_for(self, member_id: str) -> bool:
+        if self.state is GroupState.EMPTY:
+            return True
+        member = self.membership.members.get(member_id)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            # Whoever rejoins first stays: the group may be larger than a lowered maximum.
+            is_joined = member is not None and member.join_waiter is not None
+            return is_joined or self.membership.awaiting_join < self._rules.max_size
+        return member is not None or len(self.membership.members) < self._rules.max_size
+
+    # -- joining and leaving ---------------------------------------------------------------
+
+    def _join_as_new(self, request: JoinRequest, waiter: Any) -> None:
+        member_id = f"{request.group_instance_id or request.client_id}-{self._new_id()}"
+        if request.group_instance_id is not None:
+            current_id = self.membership.static_member_id(request.group_instance_id)
+            if current_id is None:
+                self._add_member(request, member_id, waiter)
+            else:
+                self._replace_static_member(request, current_id, member_id, waiter)
+        elif request.requires_known_member_id:
+            # KIP-394: a client whose first answer gets lost must not leave a dead member here.
+            self.membership.pending_join.add(member_id)
+            self._schedule(DeadlineKind.SESSION, request.session_timeout_ms, member_id)
+            self._answer(waiter, JoinAnswer(ErrorCode.member_id_required, member_id))
+        else:
+            self._add_member(request, member_id, waiter)
+
+    def _join_again(self, request: JoinRequest, waiter: Any) -> None:
+        member = self.membership.validate(request.member_id, request.group_instance_id)
+        is_unchanged = member.protocols == request.protocols
+        is_leader = member.member_id == self.membership.leader_id
+        if self.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
+            # Its answer was lost: it gets the same one again.
+            self._answer(waiter, self._join_answer(member, with_members=is_leader))
+        elif self.state is GroupState.STABLE and is_unchanged and not is_leader:
+            self._answer(waiter, self._join_answer(member, with_members=False))
+        else:
+            # A leader rejoins a stable group because something that it knows has changed.
+            self._update_member(member, request, waiter)
+            self._rebalance_or_complete_join(f"{member.member_id} rejoins: {request.reason}")
+
+    def _add_member(self, request: JoinRequest, member_id: str, waiter: Any) -> None:
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocols,
+            join_waiter=waiter,
+            is_new=True,
+        )
+        if not self.membership.members:
+            self.protocol_type = request.protocol_type
+        self._joined_during_delay = self._initial_delay_ms is not None
+        self.membership.add(member)
+        timeout_ms = self._rules.new_member_join_timeout_ms
+        self._schedule(DeadlineKind.SESSION, timeout_ms, member_id)
+        self._rebalance_or_complete_join(f"{member_id} joins: {request.reason}")
+
+    def _update_member(self, member: Member, request: JoinRequest, waiter: Any) -> None:
+        self.membership.set_protocols(member, request.protocols)
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        self._answer_join(member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
+        self.membership.set_join_waiter(member, waiter)
+
+    def _leave_one(self, leaving: LeavingMember) -> ErrorCode:
+        member_id, instance_id, _ = leaving
+        if self.state is GroupState.DEAD:
+            return ErrorCode.coordinator_not_available
+        if member_id in self.membership.pending_join:
+            self.membership.remove(member_id)
+            self._cancel(DeadlineKind.SESSION, member_id)
+            return ErrorCode.none
+        if member_id == NO_MEMBER_ID and instance_id is not None:
+            # An administrator removes a static member by its name alone.
+            member_id = self.membership.static_member_id(instance_id) or NO_MEMBER_ID
+        try:
+            self._remove_member(self.membership.validate(member_id, instance_id))
+        except KafkaError as refusal:
+            return refusal.code
+        return ErrorCode.none
+
+    # -- static members (KIP-345) ------------------------------------------------------------
+
+    def _replace_static_member(
+        self, request: JoinRequest, old_id: str, new_id: str, waiter: Any
+    ) -> None:
+        """A static member that comes back takes its own place; its former self is fenced.
+
+        A stable group is not disturbed as long as its protocol stays the same.
+        """
+        member = self.membership.members[old_id]
+        self._answer_join(member, JoinAnswer(ErrorCode.fenced_instance_id, old_id))
+        self._answer_sync(member, SyncAnswer(ErrorCode.fenced_instance_id))
+        purpose = StaticMemberReplaced(
+            old_id,
+            new_id,
+            member.protocols,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            request.can_skip_assignment,
+        )
+        self._cancel(DeadlineKind.SESSION, old_id)
+        self.membership.rename(old_id, new_id)
+        member.is_new = False
+        self._update_member(member, request, waiter)
+        self._extend_session(member)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may have been told of the former id: what it assigns would be lost.
+            self._prepare_rebalance(f"static member {new_id} joins: {request.reason}")
+        elif self.state is GroupState.STABLE and (
+            self.protocol_name == self.membership.elect_protocol()
+        ):
+            self._effects.append(Store(self.metadata(), purpose))
+        else:
+            self._rebalance_or_complete_join(f"static member {new_id} joins: {request.reason}")
+
+    def _complete_replacement(
+        self, member: Member, purpose: StaticMemberReplaced, error: ErrorCode | None
+    ) -> None:
+        is_leader = member.member_id == self.membership.leader_id
+        if error is not None:
+            self._answer_join(member, JoinAnswer(error, NO_MEMBER_ID))
+            self._cancel(DeadlineKind.SESSION, member.member_id)
+            self.membership.set_protocols(member, purpose.former_protocols)
+            member.rebalance_timeout_ms = purpose.former_rebalance_timeout_ms
+            member.session_timeout_ms = purpose.former_session_timeout_ms
+            self.membership.rename(member.member_id, purpose.former_id)
+            self._extend_session(member)
+        elif purpose.can_skip_assignment:
+            # KIP-814: a leader is shown the members, and told that their assignment stands.
+            answer = self._join_answer(member, with_members=is_leader, skip_assignment=is_leader)
+            self._answer_join(member, answer)
+        else:
+            # Older clients hear that the former id leads: they fetch what is assigned to them.
+            leader_id = purpose.former_id if is_leader else None
+            self._answer_join(
+                member, self._join_answer(member, with_members=False, leader_id=leader_id)
+            )

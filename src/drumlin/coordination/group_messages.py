@@ -1,0 +1,137 @@
+"""What goes into the group state machine and what comes out of it. Plain values.
+
+They say what Kafka's requests and responses say, without their versions: handlers translate.
+A `waiter` is whatever the caller wants back with its answer: a future in the broker, a label
+in a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from drumlin.coordination.group_records import GroupMetadata
+from drumlin.wire.errors import ErrorCode
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+NO_LEADER = ""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Name and metadata of each protocol that a member supports, the preferred one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A member wants to be in the next generation."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool = True
+    """KIP-394: a new dynamic member is told its id first, and joins with it."""
+    can_skip_assignment: bool = True
+    """KIP-814: a static leader that comes back needs not compute the assignment again."""
+    reason: str | None = None
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    error: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = NO_LEADER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """A member asks for its assignment; the leader brings everyone's."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class LeavingMember(NamedTuple):
+    """Who leaves: by member id, or a static member by instance id alone."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To do: answer a request."""
+
+    waiter: Any
+    answer: JoinAnswer | SyncAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The group was not there before; if it cannot be stored, it is not there now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """The last member is gone. The group goes on whether or not this could be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The leader's assignment becomes the generation's once it is stored."""
+
+    generation_id: int
+    assignments: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberReplaced:
+    """A static member came back under a new id, into an unchanged generation."""
+
+    former_id: str
+    new_member_id: str
+    former_protocols: Protocols
+    former_rebalance_timeout_ms: int
+    former_session_timeout_ms: int
+    can_skip_assignment: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """To do: write the group's metadata, then tell the group with `Group.stored`."""
+
+    metadata: GroupMetadata
+    purpose: Created | Emptied | Assigned | StaticMemberReplaced
+
+
+Effect = Answer | Store

@@ -1,0 +1,63 @@
+"""The states of a group, which may follow which, and what a group asks to be woken for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from drumlin.coordination.group_messages import NO_MEMBER_ID
+
+
+class GroupState(Enum):
+    """The values are Kafka's names, as clients see them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+#: From each state, the states that may come next.
+LEGAL_TRANSITIONS: Final[dict[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+
+
+class IllegalTransition(AssertionError):
+    """A mistake of ours: the group is not in a state from which it can go there."""
+
+
+class DeadlineKind(Enum):
+    SESSION = "session"  # a member has not been heard of
+    JOIN = "join"  # members have not rejoined
+    SYNC = "sync"  # members have not asked for their assignment
+
+
+class Deadline(NamedTuple):
+    """The key of a deadline; a member's session has the member's id."""
+
+    group_id: str
+    kind: DeadlineKind
+    member_id: str = NO_MEMBER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """The part of the broker's configuration that groups go by."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    new_member_join_timeout_ms: int = 300_000
+    """No configuration in Kafka either: a join whose client is gone must end some day."""

@@ -1,0 +1,175 @@
+"""Who is in a group: members and their votes, static ids, the leader, who is waited for.
+
+Bookkeeping only; when a rebalance happens is decided in `group.py`. Members are kept in the
+order in which they came, so that what is chosen among equals is the same on every run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from drumlin.coordination.group_messages import JoinedMember, Protocols
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member, and the requests of it that wait for an answer."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_waiter: Any = None
+    sync_waiter: Any = None
+    is_new: bool = False
+    """Until its first join is answered: it does not know its id, so it cannot heartbeat."""
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.join_waiter is not None or self.sync_waiter is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise AssertionError(f"{self.member_id} does not support {protocol_name}")
+
+
+class Membership:
+    """The members of one group."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self.leader_id: str | None = None
+        self.pending_join: set[str] = set()
+        """Ids that were given out and have not joined with them yet (KIP-394)."""
+        self.pending_sync: set[str] = set()
+        """Members of the current generation that have not asked for their assignment."""
+        self.awaiting_join = 0
+        """How many members have a join that waits: counted, as groups can be large."""
+        self._static_ids: dict[str, str] = {}
+        self._supporters: Counter[str] = Counter()
+
+    # -- members ---------------------------------------------------------------------------
+
+    def add(self, member: Member) -> None:
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self._static_ids
+            self._static_ids[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._supporters.update(_names(member.protocols))
+        self.awaiting_join += member.join_waiter is not None
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._supporters.subtract(_names(member.protocols))
+            self.awaiting_join -= member.join_waiter is not None
+            if member.group_instance_id is not None:
+                del self._static_ids[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """Give a static member another id; it keeps its place and, if it leads, the lead."""
+        renamed = self.members[old_id]
+        assert renamed.group_instance_id is not None
+        renamed.member_id = new_id
+        self._static_ids[renamed.group_instance_id] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        self.members = {member.member_id: member for member in self.members.values()}
+        return renamed
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        self._supporters.subtract(_names(member.protocols))
+        self._supporters.update(_names(protocols))
+        member.protocols = protocols
+
+    def static_member_id(self, group_instance_id: str) -> str | None:
+        return self._static_ids.get(group_instance_id)
+
+    def validate(self, member_id: str, group_instance_id: str | None) -> Member:
+        """The member that a request names.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has its instance id.
+        """
+        if group_instance_id is not None:
+            current_id = self._static_ids.get(group_instance_id)
+            if current_id is not None and current_id != member_id:
+                raise KafkaError(ErrorCode.fenced_instance_id)
+            if current_id is None:
+                raise KafkaError(ErrorCode.unknown_member_id)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        return member
+
+    # -- waiting ---------------------------------------------------------------------------
+
+    def set_join_waiter(self, member: Member, waiter: Any) -> Any:
+        """Replace who waits for the member's join (None: nobody); returns who did."""
+        previous = member.join_waiter
+        self.awaiting_join += (waiter is not None) - (previous is not None)
+        member.join_waiter = waiter
+        return previous
+
+    @property
+    def all_joined(self) -> bool:
+        return self.awaiting_join == len(self.members) and not self.pending_join
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is a member that has joined; False if there is none."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_waiter is not None:
+            return True
+        for member in self.members.values():
+            if member.join_waiter is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    # -- protocols -------------------------------------------------------------------------
+
+    def supported_by_all(self, protocols: Protocols) -> bool:
+        """Whether at least one of the protocols is one that every member supports."""
+        return any(self._supporters[name] == len(self.members) for name in _names(protocols))
+
+    def elect_protocol(self) -> str:
+        """Each member votes for its favourite among those that all support; most votes win."""
+        votes = Counter(
+            next(
+                name for name, _ in member.protocols if self._supporters[name] == len(self.members)
+            )
+            for member in self.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def joined_members(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata(protocol_name))
+            for member in self.members.values()
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The time that the slowest member needs."""
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+
+def _names(protocols: Protocols) -> set[str]:
+    return {name for name, _ in protocols}

@@ -1,0 +1,133 @@
+"""The primitive fields that records of Kafka's internal topics are made of.
+
+Keys and values start with a 16-bit version. Versions are "flexible" or not: a flexible one has
+compact lengths (unsigned varint of length + 1, 0 for null) and ends every structure with
+tagged fields. Readers skip tags that they do not know, so that newer brokers' records load.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+
+class UnreadableRecord(ValueError):
+    """Bytes in an internal topic that are no record of a version known here."""
+
+
+class FieldReader:
+    """Reads one key or value from its start; `flexible` is set once the version is known."""
+
+    __slots__ = ("_data", "_position", "flexible")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+        self.flexible = False
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            left = len(self._data) - self._position
+            raise UnreadableRecord(f"a field of {size} bytes where {left} are left")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken
+
+    def int16(self) -> int:
+        return int(_INT16.unpack(self._take(2))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self._take(4))[0])
+
+    def int64(self) -> int:
+        return int(_INT64.unpack(self._take(8))[0])
+
+    def uvarint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise UnreadableRecord("a varint of more than 5 bytes")
+
+    def nullable_string(self) -> str | None:
+        length = self.uvarint() - 1 if self.flexible else self.int16()
+        if length == -1:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise UnreadableRecord(f"a string is not UTF-8: {error}") from None
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise UnreadableRecord("null where a string must be")
+        return value
+
+    def bytes_field(self) -> bytes:
+        return self._take(self.uvarint() - 1 if self.flexible else self.int32())
+
+    def array_length(self) -> int:
+        length = self.uvarint() - 1 if self.flexible else self.int32()
+        if not 0 <= length <= len(self._data) - self._position:
+            raise UnreadableRecord(f"an array of {length} elements")
+        return length
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        """What the structure ends with; empty where the version is not flexible."""
+        if not self.flexible:
+            return {}
+        fields = {}
+        for _ in range(self.uvarint()):
+            tag = self.uvarint()
+            fields[tag] = self._take(self.uvarint())
+        return fields
+
+
+class FieldWriter:
+    """Writes one key or value, from its version on."""
+
+    __slots__ = ("_flexible", "data")
+
+    def __init__(self, version: int, *, flexible: bool = False) -> None:
+        self.data = bytearray(_INT16.pack(version))
+        self._flexible = flexible
+
+    def int32(self, value: int) -> None:
+        self.data += _INT32.pack(value)
+
+    def int64(self, value: int) -> None:
+        self.data += _INT64.pack(value)
+
+    def uvarint(self, value: int) -> None:
+        while value > 0x7F:
+            self.data.append((value & 0x7F) | 0x80)
+            value >>= 7
+        self.data.append(value)
+
+    def string(self, value: str | None) -> None:
+        encoded = None if value is None else value.encode()
+        length = -1 if encoded is None else len(encoded)
+        if self._flexible:
+            self.uvarint(length + 1)
+        else:
+            self.data += _INT16.pack(length)
+        self.data += encoded or b""
+
+    def bytes_field(self, value: bytes) -> None:
+        self.int32(len(value))
+        self.data += value
+
+    def tagged_fields(self, fields: dict[int, bytes]) -> None:
+        self.uvarint(len(fields))
+        for tag, value in sorted(fields.items()):
+            self.uvarint(tag)
+            self.uvarint(len(value))
+            self.data += value
