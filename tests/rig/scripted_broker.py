@@ -1,0 +1,188 @@
+"""A broker that follows a script: for faults that no healthy broker shows.
+
+It speaks over a real socket, in a thread of its own. Each request is given to the answers that
+were scripted for its API, one after the other; the last one stays. ApiVersions and Metadata
+are answered by default, with one broker (itself) that leads every partition of its topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import (
+    API_KEYS,
+    ZERO,
+    Shape,
+    encode_response,
+    parse_request,
+    parse_request_header,
+    response_shape,
+    schema_versions,
+)
+
+#: Given the response's shape and the request: a response, raw bytes to send, or an action.
+Answer = Callable[[Shape, Any], Any]
+_NAMES = {key: name for name, key in API_KEYS.items()}
+
+
+class CloseConnection:
+    """Instead of a response: close, after sending `first`."""
+
+    def __init__(self, first: bytes = b"") -> None:
+        self.first = first
+
+
+class Silence:
+    """Instead of a response: nothing."""
+
+
+class ScriptedBroker:
+    """Use it as a context manager; `address` is "127.0.0.1:port"."""
+
+    def __init__(self, topics: dict[str, int] | None = None, node_id: int = 1) -> None:
+        self.topics = topics or {}
+        self.node_id = node_id
+        self.versions = {name: schema_versions(name) for name in API_KEYS}
+        self.requests: list[tuple[str, int, Any]] = []
+        self.connection_count = 0
+        self.port = 0
+        self.brokers: dict[int, int] = {}  # other brokers' ports, for metadata
+        self.leader_id = node_id
+        self._answers: dict[str, list[Answer]] = defaultdict(list)
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def script(self, api_name: str, *answers: Answer) -> None:
+        """Answers for the next requests of this API; the last one is for all that follow."""
+        self._answers[api_name] = list(answers)
+
+    def asked(self, api_name: str) -> list[Any]:
+        """The requests of one API that have come so far."""
+        return [message for name, _, message in self.requests if name == api_name]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _stop(self) -> None:
+        self._server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connection_count += 1
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                if not self._respond(await reader.readexactly(size), writer):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    def _respond(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
+        header = parse_request_header(frame)
+        name = _NAMES[header.api_key]
+        request = parse_request(name, header.api_version, frame, header.size)
+        self.requests.append((name, header.api_version, request))
+        response = self._answer(name)(response_shape(name, header.api_version), request)
+        if isinstance(response, CloseConnection):
+            writer.write(response.first)
+            return False
+        if isinstance(response, bytes):
+            writer.write(response)
+        elif not isinstance(response, Silence):
+            version = header.api_version
+            parts = encode_response(name, version, header.correlation_id, response)
+            writer.write(b"".join(parts))
+        return True
+
+    def _answer(self, name: str) -> Answer:
+        scripted = self._answers[name]
+        if scripted:
+            return scripted.pop(0) if len(scripted) > 1 else scripted[0]
+        if name == "api_versions":
+            return self.api_versions
+        if name == "metadata":
+            return self.metadata
+        raise AssertionError(f"nothing scripted for {name}")
+
+    def api_versions(self, shape: Shape, request: Any) -> Any:
+        versions = [
+            shape("ApiVersion", api_key=API_KEYS[name], min_version=low, max_version=high)
+            for name, (low, high) in self.versions.items()
+        ]
+        return shape(
+            "ApiVersionsResponse",
+            error_code=ErrorCode.none,
+            api_keys=tuple(versions),
+            throttle_time=ZERO,
+        )
+
+    def metadata(self, shape: Shape, request: Any) -> Any:
+        ports = {self.node_id: self.port, **self.brokers}
+        names = self.topics if request.topics is None else [each.name for each in request.topics]
+        return shape(
+            "MetadataResponse",
+            throttle_time=ZERO,
+            brokers=tuple(
+                shape("MetadataResponseBroker", node_id=node_id, host="127.0.0.1", port=port)
+                for node_id, port in ports.items()
+            ),
+            cluster_id="scripted",
+            controller_id=self.node_id,
+            topics=tuple(self._topic(shape, name) for name in names),
+        )
+
+    def _topic(self, shape: Shape, name: str) -> Any:
+        known = name in self.topics
+        partitions = [
+            shape(
+                "MetadataResponsePartition",
+                error_code=ErrorCode.none,
+                partition_index=index,
+                leader_id=self.leader_id,
+                leader_epoch=0,
+                replica_nodes=(self.leader_id,),
+                isr_nodes=(self.leader_id,),
+            )
+            for index in range(self.topics.get(name, 0))
+        ]
+        return shape(
+            "MetadataResponseTopic",
+            error_code=ErrorCode.none if known else ErrorCode.unknown_topic_or_partition,
+            name=name,
+            topic_id=None,
+            is_internal=False,
+            partitions=tuple(partitions),
+        )
