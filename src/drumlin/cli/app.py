@@ -14,8 +14,11 @@ from typing import Final
 import typer
 
 from drumlin.cli import configs, groups, output, topics
+from drumlin.cli import consume as consuming
+from drumlin.cli import produce as producing
 from drumlin.cli.dump import command as dump
 from drumlin.cli.options import AsJson
+from drumlin.client.errors import ClientError
 from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import KafkaError
 
@@ -33,6 +36,8 @@ app = typer.Typer(
     help="Drumlin: a commit log that speaks the Kafka protocol.",
     epilog="`drumlin COMMAND --help` has examples.",
 )
+app.command(epilog=producing.EXAMPLES)(producing.produce)
+app.command(epilog=consuming.EXAMPLES)(consuming.consume)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
@@ -85,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     except KafkaError as error:
         output.note(f"drumlin: {_sentence(error)}")
         return 1
-    except (PeerError, OSError, ValueError) as error:
+    except (ClientError, PeerError, OSError, ValueError) as error:
         output.note(f"drumlin: {error}")
         return 1
     except Exception as error:

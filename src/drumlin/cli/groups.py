@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -11,13 +11,12 @@ from drumlin.cli import output
 from drumlin.cli.assignments import Member, classic_members, consumer_members
 from drumlin.cli.cluster import Cluster, check, connect
 from drumlin.cli.completion import complete_group
+from drumlin.cli.group_offsets import committed
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.client import offsets
 from drumlin.client.offsets import TopicPartition
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
-
-_OFFSET_FETCH_VERSION_MAX: Final = 9  # from 10 on topics go by id
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups.")
 
@@ -102,15 +101,15 @@ def describe(
 
 def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
     state, members = _members(cluster, group)
-    committed = _committed(cluster, group)
+    known = committed(cluster, group)
     owners = {place: member for member in members for place in member.partitions}
-    if state == "Dead" and not committed:
+    if state == "Dead" and not known:
         raise KafkaError(ErrorCode.group_id_not_found, f"group {group!r}")
-    places = sorted(committed.keys() | owners.keys())
+    places = sorted(known.keys() | owners.keys())
     ends = _ends(cluster, places)
     rows = []
     for place in places:
-        offset, end = committed.get(place), ends.get(place)
+        offset, end = known.get(place), ends.get(place)
         rows.append(
             {
                 "topic": place[0],
@@ -150,35 +149,6 @@ def _members(cluster: Cluster, group: str) -> tuple[str, list[Member]]:
     found = cluster.ask_coordinator(group, "consumer_group_describe", consumer).groups[0]
     check(found.error_code, f"group {group!r}", found.error_message)
     return found.group_state, consumer_members(found.members)
-
-
-def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    def build(shape: Shape) -> object:
-        if shape.has("OffsetFetchRequestGroup"):
-            return shape(
-                "OffsetFetchRequest",
-                groups=(
-                    shape(
-                        "OffsetFetchRequestGroup",
-                        group_id=group,
-                        member_id=None,
-                        member_epoch=-1,
-                        topics=None,
-                    ),
-                ),
-                require_stable=False,
-            )
-        return shape("OffsetFetchRequest", group_id=group, topics=None, require_stable=False)
-
-    response = cluster.ask_coordinator(group, "offset_fetch", build, _OFFSET_FETCH_VERSION_MAX)
-    answer = response.groups[0] if hasattr(response, "groups") else response
-    check(answer.error_code, f"offsets of group {group!r}")
-    return {
-        (topic.name, part.partition_index): part.committed_offset
-        for topic in answer.topics
-        for part in topic.partitions
-        if part.committed_offset >= 0
-    }
 
 
 def _ends(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -239,8 +209,8 @@ def delete_offsets(
     """Forget what a group has committed for a topic."""
     confirm(f"Forget the offsets of {group} for {topic}?", yes)
     with connect(bootstrap) as cluster:
-        committed = sorted(part for name, part in _committed(cluster, group) if name == topic)
-        wanted = partition or committed
+        known = sorted(part for name, part in committed(cluster, group) if name == topic)
+        wanted = partition or known
         if not wanted:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
         _delete_offsets(cluster, group, topic, wanted)

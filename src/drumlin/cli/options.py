@@ -32,7 +32,7 @@ def confirm(question: str, yes: bool) -> None:
 
 def examples(*commands: str) -> str:
     """The end of a command's help."""
-    lines = "\n\n".join(f"  {command}" for command in commands)
+    lines = "\n".join(f"  {command}" for command in commands)
     return f"[bold]Examples[/bold]\n\n{lines}"
 
 

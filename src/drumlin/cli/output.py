@@ -156,7 +156,7 @@ def note(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def progress() -> Progress:
+def progress(*, enabled: bool = True) -> Progress:
     """A bar for long work; it draws on standard error, and only on a terminal."""
     return Progress(
         SpinnerColumn(),
@@ -166,5 +166,5 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
-        disable=not sys.stderr.isatty(),
+        disable=not (enabled and sys.stderr.isatty()),
     )

@@ -1,0 +1,240 @@
+"""`drumlin consume`: records of a topic as text, JSON lines, or a columnar file.
+
+Like `cat` it reads what is there and ends; with --follow, like `tail -f`, it waits for more.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import group_offsets, output
+from drumlin.cli.cluster import Cluster
+from drumlin.cli.cluster import connect as connect_cluster
+from drumlin.cli.completion import complete_group, complete_topic
+from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
+from drumlin.cli.places import BEGINNING, END, HELP, Place, parse_place
+from drumlin.cli.record_text import FIELDS, Formatter, json_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drumlin.client.client import Client
+
+Sink = Callable[["pa.RecordBatch"], None]
+
+_POLL_S: Final = 0.1
+EXAMPLES: Final = examples(
+    "drumlin consume flights -n 10",
+    "drumlin consume flights --follow --format '{time} {key}: {value}'",
+    "drumlin consume flights --from 2h --json | jq .value",
+    "drumlin consume flights --from -100 --partition 0",
+    "drumlin consume flights -o flights.parquet",
+    "drumlin consume flights --group audit --follow",
+)
+
+
+def consume(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="A topic.", autocompletion=complete_topic)
+    ],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help=f"Where to start: {HELP} Default: beginning, or end with --follow.",
+        ),
+    ] = None,
+    until: Annotated[
+        str, typer.Option("--until", metavar="PLACE", help="Where to end, likewise.")
+    ] = "end",
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Repeatable; default: all.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=0, help="End after so many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more records, until Ctrl-C.")
+    ] = False,
+    template: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help=f"With {', '.join(FIELDS)} in {{}}.")
+    ] = "{value}",
+    null: Annotated[
+        str, typer.Option("--null", metavar="TEXT", help="What stands for a null.")
+    ] = "",
+    to_file: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .parquet or .arrow file."),
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Put headers into the file (JSON has them).")
+    ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Start where this group has committed, and commit what was shown.",
+            autocompletion=complete_group,
+        ),
+    ] = None,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Leave out records of aborted transactions.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show records of a topic, or write them to a file."""
+    from drumlin.client.client import connect
+
+    first = parse_place(start) if start else END if follow else BEGINNING
+    last = parse_place(until)
+    if follow and last != END:
+        raise typer.BadParameter("--follow has no end: leave out --until")
+    formatter = Formatter(template, null)
+    options: dict[str, Any] = {
+        "headers": headers or as_json or formatter.uses_headers,
+        "isolation": "read_committed" if committed else "read_uncommitted",
+    }
+    with ExitStack() as stack:
+        client = stack.enter_context(connect(bootstrap))
+        partitions = partition or client.partitions(topic)
+        starts = first.in_partitions(client, topic, partitions)
+        member = None
+        if group is not None:
+            member = _Group(stack.enter_context(connect_cluster(bootstrap)), group, topic)
+            known = member.committed()
+            starts = {each: known.get(each, offset) for each, offset in starts.items()}
+        reading = _Reading(client, topic, starts, count, options)
+        sink = _sink(stack, topic, to_file, as_json, formatter)
+        shown = sys.stdout.isatty() and not to_file
+        with output.progress(enabled=not shown) as progress:
+            task = progress.add_task(topic, total=count, done="")
+            for batch in reading.batches(last, follow):
+                sink(batch)
+                progress.update(task, advance=batch.num_rows, done=f"{reading.records:,} records")
+                if member is not None:
+                    member.commit(reading.offsets)
+    if to_file:
+        _report(to_file, reading.records, as_json)
+
+
+class _Group:
+    """A group whose offsets we read and write without being a member."""
+
+    def __init__(self, cluster: Cluster, name: str, topic: str) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._topic = topic
+
+    def committed(self) -> dict[int, int]:
+        found = group_offsets.committed(self._cluster, self._name)
+        return {
+            partition: offset
+            for (topic, partition), offset in found.items()
+            if topic == self._topic
+        }
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        positions = {(self._topic, partition): offset for partition, offset in offsets.items()}
+        group_offsets.commit(self._cluster, self._name, positions)
+
+
+class _Reading:
+    """One run over the topic; counts what it has given out."""
+
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        starts: dict[int, int],
+        count: int | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self.offsets = starts  # where reading goes on, by partition
+        self._count = count
+        self._options = options
+        self.records = 0
+
+    def batches(self, last: Place, follow: bool) -> Iterator[pa.RecordBatch]:
+        """Batches of one partition each, up to `last` or, following, for ever."""
+        while True:
+            ends = last.in_partitions(self._client, self._topic, self.offsets)
+            yield from self._up_to(ends)
+            if not follow or self.records == self._count:
+                return
+            time.sleep(_POLL_S)
+
+    def _up_to(self, ends: dict[int, int]) -> Iterator[pa.RecordBatch]:
+        starts = dict(self.offsets)
+        behind = [each for each in starts if starts[each] < ends[each]]
+        if not behind or self.records == self._count:
+            return
+        found = self._client.read_batches(
+            self._topic, behind, start=starts, end=ends, **self._options
+        )
+        for batch in found:
+            if self._count is not None:
+                batch = batch.slice(0, self._count - self.records)
+            self.records += batch.num_rows
+            if batch.num_rows:
+                last = batch.slice(batch.num_rows - 1).to_pylist()[0]
+                self.offsets[last["partition"]] = last["offset"] + 1
+            yield batch
+            if self.records == self._count:
+                return
+        # Offsets without records (compacted away, markers) lie behind us too now.
+        self.offsets |= {each: ends[each] for each in behind}
+
+
+def _sink(
+    stack: ExitStack, topic: str, to_file: Path | None, as_json: bool, formatter: Formatter
+) -> Sink:
+    if to_file is not None:
+        return _FileSink(stack, to_file)
+    lines = json_lines if as_json else formatter.lines
+
+    def show(batch: pa.RecordBatch) -> None:
+        text = "".join(f"{line}\n" for line in lines(topic, batch))
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+
+    return show
+
+
+class _FileSink:
+    """Opens the file with the first batch, whose schema it gets."""
+
+    def __init__(self, stack: ExitStack, path: Path) -> None:
+        from drumlin.cli import record_files
+
+        self._files = record_files
+        record_files.check_writable(path)
+        self._stack = stack
+        self._path = path
+        self._write: Callable[[pa.RecordBatch], Any] | None = None
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        if self._write is None:
+            self._write = self._stack.enter_context(self._files.writing(self._path, batch.schema))
+        self._write(batch)
+
+
+def _report(path: Path, records: int, as_json: bool) -> None:
+    size = path.stat().st_size if path.exists() else 0
+    row = {"file": str(path), "records": records, "size_bytes": size}
+    if as_json:
+        output.show_json(row)
+    else:
+        output.note(f"{records:,} records in {path} ({output.human_bytes(size)})")

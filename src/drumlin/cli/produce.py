@@ -1,0 +1,204 @@
+"""`drumlin produce`: lines, JSON lines or a columnar file into a topic."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import output
+from drumlin.cli.completion import complete_topic
+from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, parse_assignments
+from drumlin.cli.record_text import parse_json_line
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+
+EXAMPLES: Final = examples(
+    "echo hello | drumlin produce greetings",
+    "drumlin produce users --key-separator : --null '' < users.txt",
+    "drumlin consume a --json | drumlin produce b --json-lines",
+    "drumlin produce flights flights.parquet --key tailnum --compression zstd",
+)
+_COLUMNAR: Final = frozenset({".parquet", ".arrow", ".feather", ".csv"})
+_STDIN: Final = Path("-")
+_PROGRESS_EVERY: Final = 1000
+
+
+class Compression(enum.StrEnum):
+    """What batches are compressed with."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(enum.StrEnum):
+    """Who must have a record before it counts as written."""
+
+    ALL = "all"
+    LEADER = "leader"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """How a line becomes a record."""
+
+    is_json: bool
+    key_separator: bytes | None
+    null: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    def parse(self, line: bytes) -> dict[str, Any]:
+        if self.is_json:
+            record = parse_json_line(line)
+            record["headers"] += self.headers
+            return record
+        key, value = None, line
+        if self.key_separator is not None:
+            key, separator, value = line.partition(self.key_separator)
+            if not separator:
+                raise ValueError(f"no key separator {self.key_separator.decode()!r}")
+        return {"key": self._nullable(key), "value": self._nullable(value), "headers": self.headers}
+
+    def _nullable(self, data: bytes | None) -> bytes | None:
+        return None if data == self.null else data
+
+
+def produce(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="A topic.", autocompletion=complete_topic)
+    ],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Lines, or a .parquet, .arrow or .csv file; - is standard input."
+        ),
+    ] = _STDIN,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-k", metavar="TEXT", help="What ends the key in a line."),
+    ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option("--json-lines", "-j", help="Lines are records as `consume --json` writes."),
+    ] = False,
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="TEXT", help="A key or value that means null.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="For every record. Repeatable."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="Write to this one only.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="COLUMN", help="Of a file: what is the key.")
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            "--value",
+            metavar="COLUMN",
+            help="Of a file: what is the value; default: 'value', else the row as JSON.",
+        ),
+    ] = None,
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="Of batches.")
+    ] = Compression.NONE,
+    acks: Annotated[Acks, typer.Option("--acks", help="Whom to wait for.")] = Acks.ALL,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Write records to a topic; one for each line, or for each row of a file."""
+    from drumlin.client.client import connect
+
+    if file != _STDIN and not file.exists():
+        raise output.Failure(f"{file}: no such file")
+    delivery = {"compression": str(compression), "acks": str(acks)}
+    started = time.perf_counter()
+    with connect(bootstrap) as client:
+        if file.suffix in _COLUMNAR:
+            records = _produce_rows(client, topic, file, key, value, partition, delivery)
+        else:
+            lines = _Lines(
+                json_lines,
+                None if key_separator is None else _unescaped(key_separator),
+                None if null is None else null.encode(),
+                tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
+            )
+            records = _produce_lines(client, topic, file, lines, partition, delivery)
+    seconds = time.perf_counter() - started
+    if as_json:
+        output.show_json({"topic": topic, "records": records, "seconds": round(seconds, 3)})
+    else:
+        output.note(f"{records:,} records to {topic} ({records / seconds:,.0f}/s)")
+
+
+def _unescaped(separator: str) -> bytes:
+    return separator.replace(r"\t", "\t").encode()
+
+
+def _produce_lines(
+    client: Client,
+    topic: str,
+    file: Path,
+    lines: _Lines,
+    partition: int | None,
+    delivery: dict[str, Any],
+) -> int:
+    number = 0
+    with ExitStack() as stack:
+        source = sys.stdin.buffer if file == _STDIN else stack.enter_context(file.open("rb"))
+        total = None if file == _STDIN else file.stat().st_size
+        progress = stack.enter_context(output.progress(enabled=not sys.stdin.isatty()))
+        task = progress.add_task(topic, total=total, done="")
+        writer = stack.enter_context(client.writer(topic, **delivery))
+        pending_bytes = 0
+        for number, line in enumerate(source, start=1):
+            try:
+                record = lines.parse(line.rstrip(b"\r\n"))
+            except (ValueError, KeyError, TypeError) as error:
+                raise output.Failure(f"{file}, line {number}: {error}") from None
+            writer.send(**record, partition=partition)
+            pending_bytes += len(line)
+            if number % _PROGRESS_EVERY == 0:
+                progress.update(task, advance=pending_bytes, done=f"{number:,} records")
+                pending_bytes = 0
+    return number
+
+
+def _produce_rows(
+    client: Client,
+    topic: str,
+    file: Path,
+    key: str | None,
+    value: str | None,
+    partition: int | None,
+    delivery: dict[str, Any],
+) -> int:
+    import pyarrow as pa
+
+    from drumlin.cli.record_files import as_records, read_batches
+
+    rows, batches = read_batches(file)
+    done = 0
+    if partition is not None:
+        delivery["partition"] = lambda batch, _: pa.array([partition] * batch.num_rows, pa.int32())
+    with output.progress() as progress:
+        task = progress.add_task(topic, total=rows, done="")
+        for batch in batches:
+            client.append(as_records(batch, key, value), topic, **delivery)
+            done += batch.num_rows
+            progress.update(task, advance=batch.num_rows, done=f"{done:,} records")
+    return done

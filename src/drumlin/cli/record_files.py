@@ -1,0 +1,83 @@
+"""Columnar files of records: written by `consume -o`, read by `produce`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.parquet
+
+from drumlin.cli import output
+
+PARQUET: Final = frozenset({".parquet"})
+ARROW: Final = frozenset({".arrow", ".feather"})
+CSV: Final = frozenset({".csv"})
+WRITABLE: Final = PARQUET | ARROW
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file whose name says a format that we do not write."""
+    if path.suffix not in WRITABLE:
+        raise output.Failure(f"{path}: its name must end in {' or '.join(sorted(WRITABLE))}")
+
+
+@contextlib.contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+    """A function that appends batches to a new file, which is complete after the block."""
+    if path.suffix in PARQUET:
+        with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as parquet:
+            yield parquet.write_batch
+    elif path.suffix in ARROW:
+        with pa.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_file(sink, schema) as arrow:
+            yield arrow.write_batch
+    else:
+        raise AssertionError(path)
+
+
+def read_batches(path: Path) -> tuple[int | None, Iterator[pa.RecordBatch]]:
+    """The number of rows, where the file says it, and the rows."""
+    if path.suffix in PARQUET:
+        parquet = pyarrow.parquet.ParquetFile(path)
+        return parquet.metadata.num_rows, parquet.iter_batches()
+    if path.suffix in CSV:
+        return None, iter(pyarrow.csv.open_csv(path))
+    arrow = pyarrow.ipc.open_file(pa.memory_map(str(path)))
+    count = arrow.num_record_batches
+    return None, (arrow.get_batch(number) for number in range(count))
+
+
+def as_records(batch: pa.RecordBatch, key: str | None, value: str | None) -> pa.RecordBatch:
+    """The columns of records from the columns of a file."""
+    names = batch.schema.names
+    for wanted in (key, value):
+        if wanted is not None and wanted not in names:
+            raise output.Failure(f"no column {wanted!r} (there are {', '.join(names)})")
+    columns: dict[str, Any] = {}
+    key = key or ("key" if "key" in names else None)
+    value = value or ("value" if "value" in names else None)
+    if key is not None:
+        columns["key"] = _as_bytes(batch[key])
+    columns["value"] = _as_bytes(batch[value]) if value else _as_json(batch)
+    if value == "value":  # the file is one of records, perhaps of our own making
+        columns |= {name: batch[name] for name in ("timestamp", "headers") if name in names}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _as_bytes(column: Any) -> Any:
+    if pa.types.is_binary(column.type):
+        return column
+    return column.cast(pa.string()).cast(pa.binary())
+
+
+def _as_json(batch: pa.RecordBatch) -> Any:
+    return pa.array([_encode_row(row) for row in batch.to_pylist()], pa.binary())
+
+
+def _encode_row(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, default=str, ensure_ascii=False).encode()

@@ -1,0 +1,108 @@
+"""Records as text: a format string's fields, JSON lines, and JSON lines back into records.
+
+Bytes that are not UTF-8 pass through text unchanged (as surrogates) and through JSON as
+`{"base64": …}`, so that what was consumed can be produced again, whatever it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import string
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from drumlin.cli import output
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
+_ESCAPES: Final = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\0": "\0"}
+
+
+class Formatter:
+    """Writes records by a format such as `{key}\\t{value}`."""
+
+    def __init__(self, template: str, null: str) -> None:
+        for escape, character in _ESCAPES.items():
+            template = template.replace(escape, character)
+        self._template = template
+        self._null = null
+        try:
+            self._used = {name for _, name, _, _ in string.Formatter().parse(template) if name}
+        except ValueError as error:
+            raise typer.BadParameter(f"--format: {error}") from None
+        unknown = self._used - set(FIELDS)
+        if unknown:
+            known = ", ".join(FIELDS)
+            raise typer.BadParameter(f"--format: no field {min(unknown)!r} (there are {known})")
+
+    @property
+    def uses_headers(self) -> bool:
+        return "headers" in self._used
+
+    def lines(self, topic: str, batch: pa.RecordBatch) -> Iterator[str]:
+        for row in rows_of(topic, batch):
+            yield self._template.format_map({name: self._field(name, row) for name in self._used})
+
+    def _field(self, name: str, row: dict[str, Any]) -> str:
+        if name == "time":
+            return output.human_timestamp(row["timestamp"])
+        if name == "headers":
+            return ",".join(f"{h['key']}={self._text(h['value'])}" for h in row["headers"])
+        value = row[name]
+        return self._text(value) if name in ("key", "value") else str(value)
+
+    def _text(self, data: bytes | None) -> str:
+        return self._null if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def json_lines(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
+    """One JSON document for each record."""
+    return map(output.json_line, rows_of(topic, batch))
+
+
+def rows_of(topic: str, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Records one by one, with bytes as bytes and timestamps in milliseconds."""
+    import pyarrow as pa
+
+    names = ["partition", "offset", "timestamp", "key", "value"]
+    names += ["headers"] if "headers" in batch.schema.names else []
+    columns = [
+        batch[name].cast(pa.int64()) if name == "timestamp" else batch[name] for name in names
+    ]
+    for values in zip(*(column.to_pylist() for column in columns), strict=True):
+        row = {"topic": topic, **dict(zip(names, values, strict=True))}
+        row["headers"] = row.get("headers") or []
+        yield row
+
+
+def parse_json_line(line: bytes) -> dict[str, Any]:
+    """A record from a line as `consume --json` writes it; every field but `value` may lack.
+
+    Raises:
+        ValueError: not JSON, or not of that form.
+    """
+    row = json.loads(line)
+    if not isinstance(row, dict) or "value" not in row:
+        raise ValueError('expected an object with "value", as {"key": "k", "value": "v"}')
+    return {
+        "key": _to_bytes(row.get("key")),
+        "value": _to_bytes(row["value"]),
+        "headers": tuple((h["key"], _to_bytes(h["value"])) for h in row.get("headers") or ()),
+        "timestamp": row.get("timestamp"),
+    }
+
+
+def _to_bytes(value: Any) -> bytes | None:
+    """Text as UTF-8, `{"base64": …}` as what it stands for, any other JSON as its own text."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return base64.b64decode(value["base64"], validate=True)
+    return json.dumps(value, ensure_ascii=False).encode()

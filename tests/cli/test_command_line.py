@@ -1,0 +1,111 @@
+"""The command line as such: help, errors in one line, exit codes, what is imported for what."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Run
+from rig.ports import free_ports
+
+COMMANDS = ["server", "topics", "produce", "consume", "groups", "configs", "dump-log", "version"]
+
+
+def drumlin(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "drumlin", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_names_every_command() -> None:
+    shown = drumlin("--help")
+    assert shown.returncode == 0
+    assert all(f" {command} " in shown.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["topics", each] for each in ("list", "describe", "create", "delete", "delete-records")),
+        *(["groups", each] for each in ("list", "describe", "delete", "delete-offsets")),
+        *(["configs", each] for each in ("describe", "alter")),
+        ["topics", "add-partitions"],
+        ["produce"],
+        ["consume"],
+        ["dump-log"],
+    ],
+    ids=" ".join,
+)
+def test_help_of_a_command_has_examples(run: Run, command: list[str]) -> None:
+    shown = run(*command, "--help")
+    assert shown.code == 0
+    assert "Examples" in shown.out
+    assert f"drumlin {' '.join(command)}" in shown.out
+
+
+def test_server_has_help_without_loading_what_paints_it() -> None:
+    assert "--listen" in drumlin("server", "--help").stdout
+    program = (
+        "import sys; sys.argv = ['drumlin', 'server', '--help']\n"
+        "from drumlin.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print({'typer', 'rich', 'pyarrow', 'numba'} & set(sys.modules))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.splitlines()[-1] == "set()"
+
+
+def test_version(run: Run) -> None:
+    assert run("version").out.strip() == run("version", "--json").json["version"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nonsense"], "drumlin: No such command 'nonsense' (see drumlin --help)"),
+        (["topics", "create"], "drumlin topics create: Missing argument 'TOPIC…' "),
+        (["topics", "list", "--nonsense"], "drumlin topics list: No such option: --nonsense "),
+        (["topics", "create", "t", "-c", "x"], "drumlin topics create: Invalid value: 'x' is not"),
+        (["topics", "list", "-b", "host:x"], "drumlin: 'host:x' is no broker address"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run: Run, arguments: list[str], complaint: str) -> None:
+    result = run(*arguments)
+    assert result.code in (1, 2)
+    assert result.err.startswith(complaint)
+    assert result.err.count("\n") == 1
+
+
+def test_a_cluster_that_is_not_there(run: Run) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    result = run("topics", "list", "-b", address)
+    assert (result.code, result.err) == (1, f"drumlin: broker {address}: Connection refused\n")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"{number:020}.log").touch()
+    dump = f"{sys.executable} -m drumlin dump-log --verify {tmp_path}"
+    command = f"{dump} | head -1; echo ${{PIPESTATUS[0]}}"
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert shown.stderr == ""
+    assert shown.stdout.splitlines()[-1] == "0"
+
+
+def test_completion_knows_commands_and_options() -> None:
+    shown = drumlin(
+        _DRUMLIN_COMPLETE="complete_bash", COMP_WORDS="drumlin topics de", COMP_CWORD="2"
+    )
+    assert shown.stdout.split() == ["describe", "delete", "delete-records"]
