@@ -9,7 +9,7 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rig.ports import free_ports
@@ -59,17 +59,20 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
 class ApacheKafka(BrokerProcess):
     """One broker, which is its own controller."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], jvm: Sequence[str] = _JVM
+    ) -> None:
         super().__init__(directory / "kafka.out")
         self.directory = directory
         self.port, self._controller_port = free_ports(2)
         self._settings = dict(settings)
+        self._jvm = list(jvm)
 
     def start(self, timeout_s: float = 90.0) -> None:
         """Format the storage, start, and wait until topics can be created."""
         properties = self._write_properties()
         run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
-        command = [java(), *_JVM, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
+        command = [java(), *self._jvm, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
         self.launch(command, cwd=self.directory)
         wait_until(self._is_ready, "Apache Kafka to be ready", timeout_s)
 
