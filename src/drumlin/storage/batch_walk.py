@@ -1,0 +1,34 @@
+"""From batch to batch through a log file, by small reads of headers.
+
+Batches follow each other without gaps, so the size in each header leads to the next one. Only
+headers are looked at; whether the bytes behind them are sound is recovery's question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from drumlin.records.batch import HEADER_SIZE, BatchHeader, parse_header
+from drumlin.storage.files import ReadAt
+
+#: About the distance of two index entries: usually the batch wanted is in the first read.
+_STEP_BYTES: Final = 4096
+
+
+def walk_headers(
+    read: ReadAt, descriptor: int, position: int, end: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch that lies wholly within `position`..`end`."""
+    chunk, chunk_position = b"", position
+    while end - position >= HEADER_SIZE:
+        if position + HEADER_SIZE > chunk_position + len(chunk):
+            chunk = read(descriptor, min(_STEP_BYTES, end - position), position)
+            chunk_position = position
+            if len(chunk) < HEADER_SIZE:
+                return
+        header = parse_header(chunk, position - chunk_position)
+        if header.size < HEADER_SIZE or position + header.size > end:
+            return
+        yield position, header
+        position += header.size

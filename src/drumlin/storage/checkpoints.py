@@ -1,0 +1,73 @@
+"""The offset checkpoints of a log dir: one small text file for each kind of offset.
+
+Kafka's format: version 0, the number of entries, then `topic partition offset` line by line. A
+file is replaced as a whole, so a crash leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from drumlin.storage.files import Files
+
+_logger = logging.getLogger(__name__)
+
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK: Final = "replication-offset-checkpoint"
+LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
+_VERSION: Final = 0
+
+PartitionOffsets = Mapping[tuple[str, int], int]
+
+
+def encode_checkpoint(offsets: PartitionOffsets) -> bytes:
+    lines = [str(_VERSION), str(len(offsets))]
+    lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
+    """What `encode_checkpoint` wrote.
+
+    Raises:
+        ValueError: the file is no checkpoint, or is cut off.
+    """
+    lines = content.decode("ascii").split("\n")
+    if len(lines) < 2 or int(lines[0]) != _VERSION:
+        raise ValueError("not a checkpoint of version 0")
+    rows = [line.split(" ") for line in lines[2:] if line]
+    if len(rows) != int(lines[1]):
+        raise ValueError(f"{lines[1]} entries announced, {len(rows)} found")
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+
+
+class Checkpoint:
+    """One checkpoint file, and what it was last written with."""
+
+    def __init__(self, directory: str, name: str, files: Files) -> None:
+        self.path = f"{directory}/{name}"
+        self._files = files
+        self._written: PartitionOffsets | None = None
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """All offsets; nothing if the file is missing, empty or broken (which is logged)."""
+        try:
+            content = self._files.read_file(self.path)
+        except FileNotFoundError:
+            return {}
+        if not content:
+            return {}
+        try:
+            return decode_checkpoint(content)
+        except ValueError as error:
+            _logger.warning("%s is passed over: %s", self.path, error)
+            return {}
+
+    def write(self, offsets: PartitionOffsets) -> None:
+        """Replace the file durably, if anything in it changed."""
+        if offsets != self._written:
+            self._files.replace_file(self.path, encode_checkpoint(offsets))
+            self._written = dict(offsets)

@@ -1,0 +1,32 @@
+"""Control records: what the end of a transaction looks like in a log.
+
+Key: version int16, type int16 (0 abort, 1 commit). Value: version int16, coordinator epoch int32.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from drumlin.records.batch import BatchHeader, Buffer
+from drumlin.records.record import decode_batch
+from drumlin.storage.producer_state import TransactionMarker
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_ABORT: Final = 0
+_COMMIT: Final = 1
+
+
+def parse_marker(batch: Buffer, header: BatchHeader) -> TransactionMarker | None:
+    """The transaction marker in a batch, or None if it holds anything else."""
+    if not header.is_control or header.record_count != 1:
+        return None
+    record = decode_batch(batch)[0]
+    if record.key is None or len(record.key) < _KEY.size:
+        return None
+    _, kind = _KEY.unpack_from(record.key)
+    if kind not in (_ABORT, _COMMIT) or record.value is None or len(record.value) < _VALUE.size:
+        return None
+    _, coordinator_epoch = _VALUE.unpack_from(record.value)
+    return TransactionMarker(kind == _COMMIT, coordinator_epoch)

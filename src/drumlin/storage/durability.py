@@ -1,0 +1,97 @@
+"""What of one log would survive a power failure, and how the rest gets there.
+
+Owns the recovery point: everything below it is on the device, so recovery reads from there on.
+Appends only note what is to be synced; `sync` does it, in any thread, one at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from drumlin.storage import leader_epochs as epochs_file
+from drumlin.storage.files import Files
+from drumlin.storage.leader_epochs import LeaderEpochs
+from drumlin.storage.producer_snapshot import snapshot_path
+from drumlin.storage.segment import Segment
+from drumlin.storage.segment_list import SegmentList
+
+
+class Durability:
+    """The recovery point of the log in one folder."""
+
+    __slots__ = (
+        "_files",
+        "_has_new_names",
+        "_lock",
+        "_path",
+        "_sealed",
+        "_snapshots",
+        "recovery_point",
+    )
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.recovery_point = 0
+        self._path = path
+        self._files = files
+        self._sealed: list[Segment] = []
+        self._snapshots: dict[int, bytes] = {}
+        self._has_new_names = True
+        self._lock = threading.Lock()
+
+    def note_sealed(self, segment: Segment) -> None:
+        self._sealed.append(segment)
+
+    def note_snapshot(self, offset: int, content: bytes) -> None:
+        """Producer state at `offset`, to be written before the recovery point passes it."""
+        self._snapshots[offset] = content
+
+    def note_new_names(self) -> None:
+        """Files were created or renamed in the folder."""
+        self._has_new_names = True
+
+    @property
+    def has_sealed(self) -> bool:
+        return bool(self._sealed)
+
+    def drop_from(self, offset: int) -> None:
+        """The log was cut at `offset`."""
+        with self._lock:
+            self.recovery_point = min(self.recovery_point, offset)
+            self._sealed = [s for s in self._sealed if s.base_offset < offset]
+            self._snapshots = {at: c for at, c in self._snapshots.items() if at <= offset}
+
+    def sync(self, segments: SegmentList, epochs: LeaderEpochs, end_offset: int) -> None:
+        """Make all below `end_offset` durable, then advance the recovery point.
+
+        The active segment's indexes are left out: recovery fills them again, and any first part
+        of a sparse index is still right.
+        """
+        with self._lock:
+            if end_offset <= self.recovery_point and not self._sealed:
+                return  # the sync of another caller has covered this one
+            self._save_leader_epochs(epochs)
+            self._save_snapshots()
+            while self._sealed:
+                self._sealed[0].sync()
+                del self._sealed[0]
+            for segment in segments.from_offset(self.recovery_point):
+                segment.sync_log()
+            if self._has_new_names:
+                self._has_new_names = False
+                self._files.sync_directory(self._path)
+            self.recovery_point = max(self.recovery_point, end_offset)
+
+    def _save_leader_epochs(self, epochs: LeaderEpochs) -> None:
+        if epochs.is_saved:
+            return
+        epochs.is_saved = True  # before: an epoch that begins meanwhile makes it false again
+        try:
+            self._files.replace_file(f"{self._path}/{epochs_file.FILE_NAME}", epochs.encode())
+        except OSError:
+            epochs.is_saved = False
+            raise
+
+    def _save_snapshots(self) -> None:
+        for offset, content in list(self._snapshots.items()):
+            self._files.replace_file(snapshot_path(self._path, offset), content)
+            self._snapshots.pop(offset, None)

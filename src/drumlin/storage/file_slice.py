@@ -1,0 +1,68 @@
+"""A part of a log file on its way to a reader: bytes that nobody has copied yet.
+
+It holds the file open: the segment may be cleaned away or deleted meanwhile, the slice stays
+readable until it is released.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drumlin.storage.files import Files
+from drumlin.storage.open_files import LogFile
+
+#: One byte is probed in every step; the kernel reads ahead by about as much.
+_PROBE_STEP_BYTES: Final = 128 * 1024
+_PREFETCH_STEP_BYTES: Final = 1024 * 1024
+
+
+class FileSlice:
+    """`size` bytes of a log file, from `position` on: whole batches, the last one maybe cut."""
+
+    __slots__ = ("_descriptor", "_file", "_files", "position", "size")
+
+    def __init__(
+        self, file: LogFile, files: Files, descriptor: int, position: int, size: int
+    ) -> None:
+        """Takes over a lease on `file` that the caller acquired."""
+        self._file: LogFile | None = file
+        self._files = files
+        self._descriptor = descriptor
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read(self) -> bytes:
+        """The bytes themselves; blocks if they are not in memory."""
+        return self._files.read_at(self._descriptor, self.size, self.position)
+
+    def is_resident(self) -> bool:
+        """Whether the bytes can be had without waiting for a device."""
+        read = self._files.read_resident_at
+        try:
+            for position in range(self.position, self.position + self.size, _PROBE_STEP_BYTES):
+                read(self._descriptor, 1, position)
+            read(self._descriptor, 1, self.position + self.size - 1)
+        except BlockingIOError:
+            return False
+        return True
+
+    def prefetch(self) -> None:
+        """Bring the bytes into memory. Blocks: call it in a thread."""
+        end = self.position + self.size
+        for position in range(self.position, end, _PREFETCH_STEP_BYTES):
+            step = min(_PREFETCH_STEP_BYTES, end - position)
+            self._files.read_at(self._descriptor, step, position)
+
+    def release(self) -> None:
+        """Let go of the file; the slice must not be read any more."""
+        if self._file is not None:
+            self._file.release()
+            self._file = None
+
+    __del__ = release  # a response that is never sent must not keep the file open

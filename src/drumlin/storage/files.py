@@ -1,0 +1,165 @@
+"""The one door to the file system: every call that the storage layer makes goes through `Files`.
+
+A test hands in a subclass whose calls fail, or that forgets what was never synced. Nothing here
+knows what a segment is, and nothing else in this layer calls `os` on a path or a descriptor.
+All methods raise `OSError`, and none keeps state, so threads may share one instance.
+"""
+
+# A `Path` for every call would cost more than the call.
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH120, PTH208
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from drumlin.records.batch import Buffer
+
+#: What a device without room answers: it may have room again, and what lies on it is sound.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: The process or the machine is short of descriptors; the device is not to blame.
+NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+#: How bytes are read: `Files.read_at`, or `Files.read_resident_at` where nothing may block.
+ReadAt = Callable[[int, int, int], bytes]  # descriptor, length, position
+
+_FALLOC_FL_KEEP_SIZE: Final = 1
+_TEMPORARY_SUFFIX: Final = ".tmp"
+
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class Files:
+    """Calls on files and folders, each of them a point where a test can make it fail."""
+
+    # -- one open file -----------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """A descriptor for reading and writing."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return os.open(path, flags, 0o644)
+
+    def create(self, path: str) -> None:
+        """An empty file, whatever was there before."""
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, 0o644))
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def modified_ms(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_mtime_ns // 1_000_000
+
+    def read_at(self, descriptor: int, length: int, position: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+        data = os.pread(descriptor, length, position)
+        while len(data) < length:
+            rest = os.pread(descriptor, length - len(data), position + len(data))
+            if not rest:
+                break
+            data += rest
+        return data
+
+    def read_resident_at(self, descriptor: int, length: int, position: int) -> bytes:
+        """Like `read_at`, from memory only.
+
+        Raises:
+            BlockingIOError: the device would have to be asked.
+        """
+        data = bytearray(length)
+        try:
+            count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+        except OSError as error:
+            # File systems that live in memory (tmpfs) do not know the flag.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.read_at(descriptor, length, position)
+        if count < length and position + count < self.size(descriptor):
+            raise BlockingIOError(errno.EAGAIN, "not in memory")
+        return bytes(data[:count])
+
+    def write_at(self, descriptor: int, data: Buffer, position: int) -> None:
+        """All of `data`, or an error; after an error any part of it may have been written."""
+        written = os.pwrite(descriptor, data, position)
+        while written < len(data):
+            written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut to `size`; blocks that were set aside behind it are given back."""
+        os.ftruncate(descriptor, size)
+
+    def set_aside(self, descriptor: int, position: int, length: int) -> None:
+        """Reserve disk blocks without changing the file's size: a crash leaves no zero tail."""
+        if _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, length) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    def sync(self, descriptor: int) -> None:
+        """Return when the file's content and size would survive a power failure."""
+        os.fdatasync(descriptor)
+
+    # -- names -------------------------------------------------------------------------
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a folder would survive a power failure."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def list_directory(self, path: str) -> Sequence[str]:
+        return os.listdir(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a folder and the files in it; partition folders have no folders inside."""
+        try:
+            names = self.list_directory(path)
+        except FileNotFoundError:
+            return
+        for name in names:
+            self.remove(f"{path}/{name}")
+        os.rmdir(path)
+
+    # -- small files, whole ------------------------------------------------------------
+
+    def read_file(self, path: str) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self.read_at(descriptor, self.size(descriptor), 0)
+        finally:
+            os.close(descriptor)
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Make `path` hold `content`, durably: a crash leaves the old content or the new."""
+        temporary = path + _TEMPORARY_SUFFIX
+        descriptor = self.open(temporary, create=True)
+        try:
+            self.truncate(descriptor, 0)
+            self.write_at(descriptor, content, 0)
+            self.sync(descriptor)
+        finally:
+            self.close(descriptor)
+        self.rename(temporary, path)
+        self.sync_directory(os.path.dirname(path))

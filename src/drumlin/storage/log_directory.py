@@ -1,0 +1,124 @@
+"""One of the `log.dirs`: whose it is, whether it works, and what its partitions share.
+
+A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
+device takes no append from any of its partitions. The other dirs serve on, and this one comes
+back when a probe succeeds. While it is full, what lies on it can still be read; after any other
+error it can't.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from drumlin.storage import checkpoints
+from drumlin.storage.checkpoints import Checkpoint
+from drumlin.storage.directory_lock import DirectoryLock
+from drumlin.storage.files import NO_DESCRIPTOR, NO_ROOM
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.storage.open_files import OpenFiles
+    from drumlin.storage.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+_CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+_CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+_PROBE_NAME: Final = ".probe"
+#: Coming back with less room than this would only fail again at the next append.
+_PROBE_BYTES: Final = 1024 * 1024
+
+
+class LogDirectory:
+    """A folder of partition folders, on one device."""
+
+    def __init__(self, path: str, open_files: OpenFiles) -> None:
+        self.path = path
+        self.open_files = open_files
+        self.files = open_files.files
+        self.failure: OSError | None = None
+        self.lock = DirectoryLock(path)
+        self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
+        self.high_watermarks = Checkpoint(path, checkpoints.HIGH_WATERMARK, self.files)
+        self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
+        #: Logs with sealed segments that wait to be flushed in the background.
+        self.awaiting_flush: set[PartitionLog] = set()
+
+    @property
+    def is_online(self) -> bool:
+        return self.failure is None
+
+    @property
+    def is_readable(self) -> bool:
+        return self.failure is None or self.failure.errno in NO_ROOM
+
+    def fail(self, error: OSError, attempt: str) -> KafkaError:
+        """Note that `attempt` failed and take the dir offline.
+
+        Returns:
+            What to answer the client with.
+        """
+        if error.errno in NO_DESCRIPTOR:
+            _logger.error("No descriptor left to %s: %s", attempt, error)
+        elif self.failure is None or (self.is_readable and error.errno not in NO_ROOM):
+            self.failure = error
+            _logger.error(
+                "Log dir %s is offline: failed to %s: %s. Its partitions answer "
+                "KAFKA_STORAGE_ERROR until it works again.",
+                self.path,
+                attempt,
+                error,
+            )
+        return storage_error(f"{attempt}: {error}")
+
+    def check_writable(self) -> None:
+        """Refuse while the dir is offline.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            raise storage_error(f"log dir {self.path} is offline: {self.failure}")
+
+    def check_readable(self) -> None:
+        """Refuse while the dir has failed, rather than being only full.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if not self.is_readable:
+            raise storage_error(f"log dir {self.path} is offline: {self.failure}")
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last stop was clean. The marker is used up: from here on a stop is not."""
+        path = f"{self.path}/{_CLEAN_SHUTDOWN_NAME}"
+        was_clean = self.files.exists(path)
+        self.files.remove(path)
+        self.files.sync_directory(self.path)
+        return was_clean
+
+    def leave_clean_marker(self) -> None:
+        """Everything is on the device: the next start need not look."""
+        self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
+
+    def works_again(self) -> bool:
+        """Try to write, sync and remove a file. Blocks: call it in a thread."""
+        path = f"{self.path}/{_PROBE_NAME}"
+        try:
+            self.files.make_directory(self.path)
+            self.files.create(path)
+            descriptor = self.files.open(path)
+            try:
+                self.files.write_at(descriptor, bytes(_PROBE_BYTES), 0)
+                self.files.sync(descriptor)
+            finally:
+                self.files.close(descriptor)
+                self.files.remove(path)
+        except OSError:
+            return False
+        return True
+
+
+def storage_error(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.kafka_storage_error, message)

@@ -1,0 +1,72 @@
+"""The file `meta.properties` of a log dir: which broker of which cluster it belongs to."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+from drumlin.storage.files import Files
+from drumlin.storage.partition_metadata import encode_uuid
+
+FILE_NAME: Final = "meta.properties"
+_VERSION: Final = "1"
+
+
+class MetaProperties(NamedTuple):
+    """Version 1; of version 0, which ZooKeeper clusters wrote, all but the directory id."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+
+
+def new_directory_id() -> str:
+    """A random id in Kafka's text form."""
+    return encode_uuid(uuid4())
+
+
+def new_cluster_id() -> str:
+    return encode_uuid(UUID(bytes=secrets.token_bytes(16)))
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    fields = {
+        "cluster.id": meta.cluster_id,
+        "directory.id": meta.directory_id,
+        "node.id": meta.node_id,
+        "version": _VERSION,
+    }
+    lines = [f"{key}={value}" for key, value in fields.items() if value is not None]
+    return ("#\n" + "\n".join(lines) + "\n").encode()
+
+
+def decode_meta_properties(content: bytes) -> MetaProperties:
+    """What is in the file, whoever wrote it.
+
+    Raises:
+        ValueError: a number is none.
+    """
+    fields: dict[str, str] = {}
+    for line in content.decode().splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not line.startswith(("#", "!")):
+            fields[key.strip()] = value.strip().replace("\\", "")
+    node_id = fields.get("node.id", fields.get("broker.id"))
+    return MetaProperties(
+        cluster_id=fields.get("cluster.id"),
+        node_id=None if node_id is None else int(node_id),
+        directory_id=fields.get("directory.id"),
+    )
+
+
+def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
+    """The file of one log dir, or None where there is none yet.
+
+    Raises:
+        ValueError: it does not parse.
+    """
+    try:
+        return decode_meta_properties(files.read_file(f"{path}/{FILE_NAME}"))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,170 @@
+"""Files that are open only while there is room for them: a budget of descriptors.
+
+A broker has more files than a process may hold open. A `LogFile` opens when it is used, stays
+open while the budget lasts, and is closed again when others need the descriptor and nobody has
+it in use. Any thread may use one:
+
+    with log_file as descriptor:
+        files.write_at(descriptor, data, position)
+
+Inside the `with` (a lease) the descriptor stays valid, even if the file is deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import threading
+from typing import Final
+
+from drumlin.storage.files import NO_DESCRIPTOR, Files
+
+_logger = logging.getLogger(__name__)
+
+_CLOSED: Final = -1
+#: The rest of the process's descriptors is for connections.
+_SHARE_OF_DESCRIPTORS: Final = 0.6
+
+
+def default_budget() -> int:
+    """How many log files may be open under this process's `ulimit -n`."""
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft_limit == resource.RLIM_INFINITY:
+        return 1 << 20
+    return max(16, int(soft_limit * _SHARE_OF_DESCRIPTORS))
+
+
+class LogFile:
+    """A file by its name, with a descriptor when there is one."""
+
+    __slots__ = ("_descriptor", "_is_discarded", "_leases", "_open_files", "path", "was_used")
+
+    def __init__(self, path: str, open_files: OpenFiles) -> None:
+        self.path = path
+        self.was_used = False  # since the last look for files to close
+        self._open_files = open_files
+        self._descriptor = _CLOSED
+        self._is_discarded = False
+        # One entry per user. A list because append and pop are atomic between threads.
+        self._leases: list[None] = []
+
+    def acquire(self) -> int:
+        """A descriptor that stays valid until `release`."""
+        # Announce first, look second: `take_descriptor` does it the other way round, so one of
+        # the two always sees the other.
+        self._leases.append(None)
+        self.was_used = True
+        descriptor = self._descriptor
+        if descriptor >= 0:
+            return descriptor
+        try:
+            return self._open_files.open(self)
+        except BaseException:
+            self._leases.pop()
+            raise
+
+    def release(self) -> None:
+        self._leases.pop()
+        if self._is_discarded:
+            self._open_files.close(self)
+
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor >= 0
+
+    def close(self) -> None:
+        """Close now if nobody holds a lease; the next use opens it again."""
+        self._open_files.close(self)
+
+    def discard(self) -> None:
+        """Close as soon as the last lease ends; used when the file is to be deleted."""
+        self._is_discarded = True
+        self._open_files.close(self)
+
+    def open_descriptor(self, files: Files) -> int:
+        """The descriptor, opened if need be. Called by `OpenFiles` under its lock."""
+        if self._descriptor < 0:
+            self._descriptor = files.open(self.path)
+        return self._descriptor
+
+    def take_descriptor(self) -> int:
+        """Give up the descriptor unless someone holds a lease. Called under the same lock."""
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if self._leases:
+            self._descriptor = descriptor
+            return _CLOSED
+        return descriptor
+
+
+class OpenFiles:
+    """The budget, and which files to close when it is spent: those unused for longest."""
+
+    def __init__(self, files: Files, budget: int | None = None) -> None:
+        self.files = files
+        self.budget = default_budget() if budget is None else budget
+        self._open: dict[LogFile, None] = {}  # oldest first
+        self._lock = threading.Lock()
+        self._has_warned = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def file(self, path: str) -> LogFile:
+        return LogFile(path, self)
+
+    def open(self, file: LogFile) -> int:
+        """Open for a user that already announced itself."""
+        with self._lock:
+            if len(self._open) >= self.budget:
+                self._warn_once()
+                self._close_unused(len(self._open) - self.budget + 1)
+            try:
+                descriptor = file.open_descriptor(self.files)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+                self._warn_once()
+                self._close_unused(max(8, len(self._open) // 4))
+                descriptor = file.open_descriptor(self.files)
+            self._open[file] = None
+            return descriptor
+
+    def close(self, file: LogFile) -> None:
+        """Close now, unless someone holds a lease: then the end of that lease calls again."""
+        with self._lock:
+            self._close(file)
+
+    def _close(self, file: LogFile) -> bool:
+        descriptor = file.take_descriptor()
+        if descriptor < 0:
+            return False
+        del self._open[file]
+        self.files.close(descriptor)
+        return True
+
+    def _close_unused(self, wanted: int) -> None:
+        """Second chance: a file used since the last look goes to the end of the queue once."""
+        for _ in range(2 * len(self._open)):
+            if wanted <= 0:
+                return
+            file = next(iter(self._open))
+            if not file.was_used and self._close(file):
+                wanted -= 1
+                continue
+            file.was_used = False
+            del self._open[file]
+            self._open[file] = None
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "Only %d log files may be open at once: files that rest are closed, and opened "
+                "again when they are needed. A higher `ulimit -n` makes the broker faster.",
+                self.budget,
+            )

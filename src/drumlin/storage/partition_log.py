@@ -1,0 +1,554 @@
+"""One partition's log: offsets over segments.
+
+Owns which segment takes an append, when a new one begins, which offsets exist, and what is
+durable. One thread (the broker's loop) changes it; `flush` and `read` may run in others.
+
+    log_start_offset <= recovery_point <= log_end_offset      (recovery_point may also lag)
+    segments:  [base, base) [base, base) ... [base of the active one, log_end_offset)
+
+An `OSError` takes the log dir offline and comes out as KAFKA_STORAGE_ERROR; of a failed append
+nothing remains.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.config.topic import LogConfig
+from drumlin.records.batch import (
+    BatchHeader,
+    assign_offsets,
+    iterate_headers,
+    parse_header,
+)
+from drumlin.records.validation import PreparedBatch
+from drumlin.storage.control_records import parse_marker
+from drumlin.storage.durability import Durability
+from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
+from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.producer_replay import follow_segment, load_latest_snapshot
+from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
+from drumlin.storage.producer_state import ProducerState
+from drumlin.storage.retention import deletable_segments
+from drumlin.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from drumlin.storage.segment_list import SegmentList
+from drumlin.storage.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
+from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_INDEX_ENTRY_BYTES: Final = 8
+_TIME_INDEX_ENTRY_BYTES: Final = 12
+
+
+class AppendResult(NamedTuple):
+    """Where a batch lies in the log; for a duplicate, where it was put the first time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+
+
+class ReadResult(NamedTuple):
+    """What a reader gets: slices of log files, to be released by whoever takes them."""
+
+    slices: tuple[FileSlice, ...]
+
+
+_NOTHING: Final = ReadResult(())
+
+
+class PartitionLog:
+    """See the module. Built by `recovery.load_log` and `LogDirectories.create` only."""
+
+    def __init__(
+        self,
+        log_directory: LogDirectory,
+        path: str,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        segments: SegmentList,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.log_directory = log_directory
+        self.path = path
+        self.segments = segments
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.leader_epochs = LeaderEpochs()
+        self.producer_state = ProducerState()
+        self._files = log_directory.files
+        self._open_files = log_directory.open_files
+        self.is_deleted = False
+        self._durability = Durability(path, log_directory.files)
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"<log {self.name} {self.log_start_offset}..{self.log_end_offset}>"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.path)
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.append_rules = config.append_rules()
+        self._draw_roll_jitter()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether an acknowledgement must wait for `flush` (`flush.messages`)."""
+        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+
+    # -- appending ---------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: PreparedBatch, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Append a client's batch, or find out that it is here already.
+
+        Raises:
+            KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+                INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        header = batch.header
+        has_producer = header.producer_id >= 0
+        base_offset = self.log_end_offset
+        if has_producer:
+            duplicate = self.producer_state.check_client_batch(header, base_offset)
+            if duplicate is not None:
+                return AppendResult(
+                    duplicate.first_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp,
+                    self.log_start_offset,
+                    is_duplicate=True,
+                )
+        log_append_time_ms = batch.log_append_time_ms
+        timestamp = header.max_timestamp if log_append_time_ms < 0 else log_append_time_ms
+        last_offset = base_offset + header.last_offset_delta
+        self._append(batch.buffer, leader_epoch, last_offset, timestamp, now_ms)
+        if has_producer:
+            self.producer_state.update(header, base_offset, timestamp)
+        return AppendResult(
+            base_offset, last_offset, log_append_time_ms, self.log_start_offset, is_duplicate=False
+        )
+
+    def append_internal(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append one batch that a coordinator of this broker has built, markers included.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
+                RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        header = parse_header(batch)
+        base_offset = self.log_end_offset
+        marker = parse_marker(batch, header) if header.has_producer_id else None
+        if marker is not None:
+            self.producer_state.check_marker(header, marker, base_offset)
+        elif header.has_producer_id:
+            self.producer_state.check_epoch(header, base_offset)
+        last_offset = base_offset + header.last_offset_delta
+        self._append(batch, leader_epoch, last_offset, header.max_timestamp, now_ms)
+        self._note_producer(batch, header, base_offset)
+        return AppendResult(base_offset, last_offset, -1, self.log_start_offset, is_duplicate=False)
+
+    def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
+        """Append what a leader sent: whole batches, their offsets already assigned.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE where they do not follow the log's end,
+                KAFKA_STORAGE_ERROR.
+        """
+        for position, header in iterate_headers(batches):
+            if header.base_offset < self.log_end_offset:
+                raise KafkaError(
+                    ErrorCode.offset_out_of_range,
+                    f"a batch at {header.base_offset} for {self.name}, "
+                    f"which ends at {self.log_end_offset}",
+                )
+            batch = batches[position : position + header.size]
+            if header.leader_epoch > self.leader_epochs.latest_epoch:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+            self._write(batch, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
+            self._note_producer(batch, header, header.base_offset)
+
+    def start_leader_epoch(self, leader_epoch: int) -> None:
+        """This broker leads from here on; its records will carry this epoch."""
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+
+    def _append(
+        self, batch: memoryview, leader_epoch: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> None:
+        base_offset = self.log_end_offset
+        if len(batch) > self._config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.record_list_too_large,
+                f"a batch of {len(batch)} bytes does not fit into a segment of "
+                f"{self._config.segment_bytes}",
+            )
+        assign_offsets(batch, 0, base_offset, leader_epoch)
+        self._write(batch, base_offset, last_offset, timestamp, now_ms)
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+
+    def _write(
+        self, batch: memoryview, base_offset: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> None:
+        """Put bytes into the active segment. All that can fail is in here."""
+        if self.log_directory.failure is not None:
+            self.log_directory.check_writable()
+        try:
+            segment = self.segments.active
+            if self._must_roll(segment, len(batch), last_offset, timestamp, now_ms):
+                segment = self._roll(base_offset, now_ms)
+            segment.append(batch, last_offset, timestamp, self._config.index_interval_bytes)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"append to {self.name}") from error
+        self.log_end_offset = last_offset + 1
+
+    def _note_producer(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
+        """Bring the producer state up to a batch that is in the log already."""
+        if not header.has_producer_id:
+            return
+        marker = parse_marker(batch, header)
+        if marker is None:
+            self.producer_state.update(header, base_offset, header.max_timestamp)
+            return
+        aborted = self.producer_state.end_transaction(header, marker, base_offset)
+        if aborted is not None:
+            try:
+                self.segments.active.transaction_index.append(aborted)
+            except OSError as error:
+                raise self.log_directory.fail(error, f"index {self.name}") from error
+
+    def note_recovered(self, recovery_point: int, recovered_from: int) -> None:
+        """All up to `recovery_point` is durable; segments from `recovered_from` were mended."""
+        self._durability.recovery_point = min(recovery_point, self.log_end_offset)
+        for segment in self.segments:
+            if recovered_from <= segment.base_offset < self.segments.active.base_offset:
+                self._durability.note_sealed(segment)
+
+    # -- rolling -----------------------------------------------------------------------
+
+    def _must_roll(
+        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> bool:
+        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if segment.size == 0:
+            return False
+        config = self._config
+        if segment.size + size > config.segment_bytes:
+            return True
+        first = segment.first_timestamp
+        age_ms = timestamp - first if first >= 0 else now_ms - segment.created_ms
+        if age_ms > config.segment_ms - self._roll_jitter_ms:
+            return True
+        index_bytes = config.segment_index_bytes
+        return (
+            len(segment.offset_index) >= index_bytes // _INDEX_ENTRY_BYTES
+            or len(segment.time_index) >= index_bytes // _TIME_INDEX_ENTRY_BYTES - 1
+        )
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.log_directory.check_writable()
+        try:
+            if self.segments.active.size:
+                self._roll(self.log_end_offset, now_ms)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"roll {self.name}") from error
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        """Seal the active segment and put a new one behind it, starting at `base_offset`."""
+        active = self.segments.active
+        if active.size == 0:  # its relative offsets would overflow: it has none yet
+            segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
+            self.segments.replace((active,), (segment,))
+            active.remove_files()
+        else:
+            active.seal()
+            segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
+            self.segments.add(segment)
+            self._durability.note_sealed(active)
+        self._note_snapshot(base_offset)
+        self._durability.note_new_names()
+        self._draw_roll_jitter()
+        self.log_directory.awaiting_flush.add(self)
+        return segment
+
+    def _draw_roll_jitter(self) -> None:
+        """Partitions created together shall not all roll together."""
+        most = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        self._roll_jitter_ms = random.randrange(most) if most > 0 else 0
+
+    # -- durability --------------------------------------------------------------------
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the device."""
+        return self._durability.recovery_point
+
+    def flush(self, up_to_offset: int | None = None) -> None:
+        """Return when everything below `up_to_offset` (default: all) is durable.
+
+        Any thread may call it; callers that come together share one sync.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if up_to_offset is not None and up_to_offset <= self.recovery_point:
+            return
+        self.log_directory.check_writable()
+        self.log_directory.awaiting_flush.discard(self)
+        try:
+            self._durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"flush {self.name}") from error
+
+    def close(self) -> None:
+        """Make all durable, leave a producer snapshot, close the files: a clean stop.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.log_directory.check_writable()
+        try:
+            active = self.segments.active
+            active.seal()
+            active.sync()
+            self._note_snapshot(self.log_end_offset)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"close {self.name}") from error
+        self.flush()
+        self.close_files()
+
+    def mark_deleted(self) -> None:
+        """The folder is about to go: readers keep what they hold, all else stops."""
+        self.is_deleted = True
+        self.log_directory.awaiting_flush.discard(self)
+        for segment in self.segments:
+            segment.discard()
+
+    def close_files(self) -> None:
+        """Give back descriptors and unused blocks; the next use opens what it needs."""
+        for segment in self.segments:
+            segment.close()
+
+    def _note_snapshot(self, offset: int) -> None:
+        content = encode_snapshot(self.producer_state.producers())
+        self._durability.note_snapshot(offset, content)
+
+    # -- reading -----------------------------------------------------------------------
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        end_offset: int,
+        minimum_one_batch: bool,
+        *,
+        may_block: bool = True,
+    ) -> ReadResult:
+        """Batches from the one that holds `start_offset`, those below `end_offset` only.
+
+        What has been cleaned away is passed over. The last batch may be cut at `max_bytes`;
+        the first is returned whole (`minimum_one_batch`) or not at all.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+            BlockingIOError: with `may_block=False`, when finding the batch needs the device.
+        """
+        # In this order: `size` is then never ahead of the end offset it is compared with.
+        active = self.segments.active
+        size = active.size
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= start_offset <= log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
+                f"{log_end_offset}",
+            )
+        if start_offset >= end_offset:
+            return _NOTHING
+        self.log_directory.check_readable()
+        read = None if may_block else self._files.read_resident_at
+        try:
+            for segment in self.segments.from_offset(start_offset):
+                if segment.base_offset >= end_offset:
+                    break
+                is_whole = end_offset >= log_end_offset
+                found = segment.read(
+                    start_offset,
+                    max_bytes,
+                    None if is_whole else end_offset,
+                    minimum_one_batch,
+                    read,
+                )
+                if found is not None:
+                    if is_whole and segment is active and found.position + found.size == size:
+                        segment.remember_position(log_end_offset, size)
+                    return ReadResult((found,))
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self.log_directory.fail(error, f"read {self.name}") from error
+        return _NOTHING
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.from_offset(start_offset):
+            index = segment.transaction_index
+            found += index.overlapping(start_offset, end_offset)
+            if index.is_complete_up_to(end_offset):
+                break
+        return found
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
+        """The first record at or after a time.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.log_directory.check_readable()
+        try:
+            return find_timestamp(self.segments, timestamp, self.log_start_offset)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"read {self.name}") from error
+
+    def max_timestamp_offset(self) -> OffsetFound | None:
+        """The first record that has the largest timestamp of all.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.log_directory.check_readable()
+        try:
+            return find_max_timestamp(self.segments, self.log_start_offset)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"read {self.name}") from error
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEntry:
+        """The largest epoch up to `leader_epoch`, and where its records end; or (-1, -1)."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # -- removing ----------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> None:
+        """Advance the log start offset; the segments below go with the next retention."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def delete_old_segments(self, now_ms: int, end_offset: int | None = None) -> list[str]:
+        """Let go of segments that retention no longer keeps, up to `end_offset` (default: all).
+
+        Returns:
+            Files that are to be removed after `file.delete.delay.ms`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.log_directory.check_readable()
+        end_offset = self.log_end_offset if end_offset is None else end_offset
+        try:
+            gone = deletable_segments(
+                self.segments.snapshot(), self._config, self.log_start_offset, end_offset, now_ms
+            )
+            if not gone:
+                return []
+            if gone[-1] is self.segments.active:
+                self._roll(self.log_end_offset, now_ms)
+            self.segments.replace(gone, ())
+            self.delete_records_before(self.segments.first.base_offset)
+            return self._mark_deleted(gone)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"delete segments of {self.name}") from error
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove everything at or behind `offset`, whole batches; a follower's way back.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        try:
+            gone = [s for s in self.segments if s.base_offset > offset]
+            self._durability.drop_from(offset)
+            self.segments.replace(gone, ())
+            for segment in gone:
+                segment.remove_files()
+            self.segments.active.truncate_to(offset)
+            self._reload_after_cut(offset)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"truncate {self.name}") from error
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything and begin anew at `offset`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            gone = self.segments.snapshot()
+            self._durability.drop_from(offset)
+            for segment in gone:
+                segment.remove_files()
+            segment = Segment.create(self.path, offset, self._open_files, gone[-1].created_ms)
+            self.segments.replace(gone, (segment,))
+            self.log_start_offset = offset
+            self._reload_after_cut(offset)
+        except OSError as error:
+            raise self.log_directory.fail(error, f"truncate {self.name}") from error
+
+    def _reload_after_cut(self, offset: int) -> None:
+        """Bring all that is known of records back to what is left of them."""
+        state = self.producer_state
+        load_latest_snapshot(state, self.path, self._files, self.log_start_offset, offset)
+        for segment in self.segments.from_offset(state.end_offset):
+            follow_segment(state, segment)
+        self.log_end_offset = state.end_offset
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self._durability.note_new_names()
+
+    def _mark_deleted(self, gone: Sequence[Segment]) -> list[str]:
+        renamed = []
+        for segment in gone:
+            renamed += segment.mark_deleted()
+            self._files.remove(snapshot_path(self.path, segment.base_offset))
+        self._durability.note_new_names()
+        return renamed

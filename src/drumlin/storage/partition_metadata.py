@@ -1,0 +1,43 @@
+"""The file `partition.metadata`: which topic, by id, a partition folder belongs to.
+
+A topic that was deleted and created again under the same name has another id.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+from uuid import UUID
+
+FILE_NAME: Final = "partition.metadata"
+_VERSION: Final = "0"
+
+
+def encode_uuid(value: UUID) -> str:
+    """Kafka's text form: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> UUID:
+    """What `encode_uuid` wrote.
+
+    Raises:
+        ValueError: not 16 bytes in base64.
+    """
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def encode_partition_metadata(topic_id: UUID) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}\n".encode()
+
+
+def decode_partition_metadata(content: bytes) -> UUID:
+    """The topic id.
+
+    Raises:
+        ValueError: the file is not a `partition.metadata` of version 0.
+    """
+    fields = dict(line.split(": ", 1) for line in content.decode("ascii").split("\n") if line)
+    if fields.get("version") != _VERSION or "topic_id" not in fields:
+        raise ValueError("not a partition.metadata of version 0")
+    return decode_uuid(fields["topic_id"])

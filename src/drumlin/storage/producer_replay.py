@@ -1,0 +1,76 @@
+"""Producer state from what is on disk: the latest snapshot, and the batches behind it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from drumlin.records.batch import BatchHeader
+from drumlin.storage.control_records import parse_marker
+from drumlin.storage.files import Files
+from drumlin.storage.producer_snapshot import (
+    SUFFIX,
+    CorruptSnapshot,
+    decode_snapshot,
+    snapshot_path,
+)
+from drumlin.storage.producer_state import ProducerState
+from drumlin.storage.segment import BatchPlace, Segment
+
+_logger = logging.getLogger(__name__)
+
+OFFSET_MAX: Final = 2**63 - 1
+
+
+def snapshot_offsets(path: str, files: Files) -> list[int]:
+    """The offsets that a partition folder has snapshots for, ascending."""
+    return sorted(
+        int(name.removesuffix(SUFFIX))
+        for name in files.list_directory(path)
+        if name.endswith(SUFFIX)
+    )
+
+
+def load_latest_snapshot(
+    state: ProducerState, path: str, files: Files, start_offset: int, offset_max: int
+) -> None:
+    """Become the latest sound snapshot up to `offset_max`, or empty at `start_offset`.
+
+    Later snapshots, and such as can't be read, are removed.
+    """
+    for offset in reversed(snapshot_offsets(path, files)):
+        file_path = snapshot_path(path, offset)
+        if offset <= offset_max:
+            try:
+                state.load(decode_snapshot(files.read_file(file_path)), offset)
+                return
+            except CorruptSnapshot as error:
+                _logger.warning("%s is removed: %s", file_path, error)
+        files.remove(file_path)
+    state.load([], start_offset)
+
+
+def follow_segment(state: ProducerState, segment: Segment) -> None:
+    """Catch up with the batches in a segment, by their headers."""
+    position = segment.offset_index.lookup(state.end_offset)
+    for place, header in segment.walk(position):
+        follow_batch(state, segment, BatchPlace(place, header))
+    state.end_offset = max(state.end_offset, segment.base_offset)
+
+
+def follow_batch(
+    state: ProducerState, segment: Segment, place: BatchPlace, *, writes_index: bool = False
+) -> None:
+    """Catch up with one batch in the log, unless the state has it already."""
+    header: BatchHeader = place.header
+    if header.base_offset < state.end_offset:
+        return
+    if header.has_producer_id:
+        marker = parse_marker(segment.read_batch(place), header) if header.is_control else None
+        if marker is None:
+            state.update(header, header.base_offset, header.max_timestamp)
+        else:
+            aborted = state.end_transaction(header, marker, header.base_offset)
+            if aborted is not None and writes_index:
+                segment.transaction_index.append(aborted)
+    state.end_offset = header.end_offset

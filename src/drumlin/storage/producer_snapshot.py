@@ -1,0 +1,101 @@
+"""The file `%020d.snapshot`: producer state up to the offset in its name, in Kafka's format.
+
+    version    int16   1
+    crc        uint32  CRC32C over all that follows
+    count      int32
+    entries    producer id int64, producer epoch int16, last sequence int32, last offset int64,
+               offset delta int32, timestamp int64, coordinator epoch int32,
+               first offset of the open transaction int64 (-1: none)
+
+Of the remembered batches only the last one is kept, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from crc32c import crc32c
+
+from drumlin.records.batch import NO_SEQUENCE
+from drumlin.storage.producer_state import ProducerEntry, SequenceRange
+
+SUFFIX: Final = ".snapshot"
+_VERSION: Final = 1
+_NO_OFFSET: Final = -1
+_HEADER: Final = struct.Struct(">hIi")
+_CRC_START: Final = 6
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset:020d}{SUFFIX}"
+
+
+class CorruptSnapshot(ValueError):
+    """The file is not a snapshot, or was not written to its end."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    rows = [_encode_entry(entry) for entry in entries]
+    body = struct.pack(">i", len(rows)) + b"".join(rows)
+    return struct.pack(">hI", _VERSION, crc32c(body)) + body
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    last = (
+        entry.batches[-1]
+        if entry.batches
+        else SequenceRange(NO_SEQUENCE, _NO_OFFSET, 0, entry.last_timestamp)
+    )
+    first_offset = entry.transaction_first_offset
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        _NO_OFFSET if first_offset is None else first_offset,
+    )
+
+
+def decode_snapshot(content: bytes) -> list[ProducerEntry]:
+    """The producers in a snapshot.
+
+    Raises:
+        CorruptSnapshot: another version, a wrong CRC, or too few bytes.
+    """
+    if len(content) < _HEADER.size:
+        raise CorruptSnapshot(f"{len(content)} bytes are no snapshot")
+    version, crc, count = _HEADER.unpack_from(content)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"snapshot of version {version}")
+    if crc32c(content[_CRC_START:]) != crc:
+        raise CorruptSnapshot("the checksum does not match")
+    rows = memoryview(content)[_HEADER.size :]
+    if count < 0 or len(rows) != count * _ENTRY.size:
+        raise CorruptSnapshot(f"{count} entries in {len(rows)} bytes")
+    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(rows)]
+
+
+def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
+    (
+        producer_id,
+        producer_epoch,
+        last_sequence,
+        last_offset,
+        offset_delta,
+        timestamp,
+        coordinator_epoch,
+        first_offset,
+    ) = fields
+    entry = ProducerEntry(producer_id, producer_epoch)
+    if last_offset != _NO_OFFSET:
+        entry.batches.append(SequenceRange(last_sequence, last_offset, offset_delta, timestamp))
+    entry.last_timestamp = timestamp
+    entry.coordinator_epoch = coordinator_epoch
+    entry.transaction_first_offset = None if first_offset == _NO_OFFSET else first_offset
+    return entry

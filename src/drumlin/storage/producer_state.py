@@ -1,0 +1,264 @@
+"""What a log knows of the producers that write to it: sequences, epochs, open transactions.
+
+An idempotent producer numbers its records per partition. The last five batches of each are
+remembered, so that one sent again is answered with the offsets that it has already, and one out
+of order is refused. Plain state: time and headers go in; nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Final, NamedTuple
+
+from drumlin.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MODULO, BatchHeader
+from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_logger = logging.getLogger(__name__)
+
+#: A client has at most five requests in flight, so no older batch can come again.
+BATCHES_REMEMBERED: Final = 5
+NO_COORDINATOR_EPOCH: Final = -1
+
+
+class SequenceRange(NamedTuple):
+    """One batch of a producer, as much as a duplicate of it is recognised and answered by."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) % SEQUENCE_MODULO
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer: its epoch, its last batches, and where its open transaction begins."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp = -1
+        self.transaction_first_offset: int | None = None
+        self.batches: deque[SequenceRange] = deque(maxlen=BATCHES_REMEMBERED)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def start_epoch(self, producer_epoch: int) -> None:
+        """Batches of another epoch are no duplicates of what follows."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+    def find_duplicate(self, header: BatchHeader) -> SequenceRange | None:
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        last_sequence = header.last_sequence
+        for batch in self.batches:
+            if (
+                batch.last_sequence == last_sequence
+                and batch.first_sequence == header.base_sequence
+            ):
+                return batch
+        return None
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a transaction, as its coordinator wrote it into the partition."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class ProducerState:
+    """All producers of one log, up to `end_offset`."""
+
+    __slots__ = ("_open_transactions", "_producers", "end_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self._producers: dict[int, ProducerEntry] = {}
+        # Producer id -> first offset; ascending, as transactions open in the order of offsets.
+        self._open_transactions: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def producers(self) -> list[ProducerEntry]:
+        return list(self._producers.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the earliest open transaction begins: READ_COMMITTED readers stop there."""
+        return next(iter(self._open_transactions.values()), None)
+
+    # -- checks: nothing changes -------------------------------------------------------
+
+    def check_client_batch(self, header: BatchHeader, offset: int) -> SequenceRange | None:
+        """Whether a client's batch may be appended at `offset`.
+
+        Returns:
+            The batch that it is a duplicate of, if it is one.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
+                INVALID_TXN_STATE.
+        """
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            # All that it wrote is gone, or it is new here: any sequence may come first.
+            return None
+        duplicate = entry.find_duplicate(header)
+        if duplicate is not None:
+            return duplicate
+        self.check_epoch(header, offset)
+        self._check_sequence(entry, header, offset)
+        if entry.transaction_first_offset is not None and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has a transaction open since offset "
+                f"{entry.transaction_first_offset}: its batch at {offset} is not part of it",
+            )
+        return None
+
+    def check_epoch(self, header: BatchHeader, offset: int) -> None:
+        """Refuse a producer that was superseded.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        entry = self._producers.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {header.producer_id} came with epoch {header.producer_epoch} at "
+                f"offset {offset}, after epoch {entry.producer_epoch}",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> None:
+        """Refuse the end of a transaction from a coordinator that was superseded.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        self.check_epoch(header, offset)
+        entry = self._producers.get(header.producer_id)
+        if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"coordinator epoch {marker.coordinator_epoch} for producer "
+                f"{header.producer_id}, after {entry.coordinator_epoch}",
+            )
+
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader, offset: int) -> None:
+        if header.producer_epoch != entry.producer_epoch:
+            # A new epoch starts counting anew.
+            if header.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+                raise _out_of_order(
+                    f"producer {header.producer_id} begins epoch {header.producer_epoch} at "
+                    f"offset {offset} with sequence {header.base_sequence}, not 0"
+                )
+            return
+        last_sequence = entry.last_sequence
+        if header.base_sequence != (last_sequence + 1) % SEQUENCE_MODULO:
+            raise _out_of_order(
+                f"producer {header.producer_id} at offset {offset}: sequence "
+                f"{header.base_sequence} after {last_sequence}"
+            )
+
+    # -- changes -----------------------------------------------------------------------
+
+    def update(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """A batch of records by a producer is in the log from `base_offset` on."""
+        producer_id = header.producer_id
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = ProducerEntry(producer_id, header.producer_epoch)
+            self._producers[producer_id] = entry
+        else:
+            entry.start_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        entry.batches.append(
+            SequenceRange(header.last_sequence, base_offset + delta, delta, timestamp)
+        )
+        entry.last_timestamp = timestamp
+        if header.is_transactional and entry.transaction_first_offset is None:
+            entry.transaction_first_offset = base_offset
+            self._open_transactions[producer_id] = base_offset
+
+    def end_transaction(
+        self, header: BatchHeader, marker: TransactionMarker, offset: int
+    ) -> AbortedTransaction | None:
+        """A marker is in the log at `offset`.
+
+        Returns:
+            What the transaction index must remember, if records were aborted.
+        """
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._producers[header.producer_id] = entry
+        first_offset = entry.transaction_first_offset
+        entry.start_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        entry.transaction_first_offset = None
+        self._open_transactions.pop(header.producer_id, None)
+        if first_offset is None or marker.is_commit:
+            return None
+        first_undecided = self.first_undecided_offset
+        last_stable_offset = offset + 1 if first_undecided is None else first_undecided
+        return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have long been silent; not those with an open transaction.
+
+        Returns:
+            How many were forgotten.
+        """
+        expired = [
+            producer_id
+            for producer_id, entry in self._producers.items()
+            if entry.transaction_first_offset is None
+            and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def load(self, entries: list[ProducerEntry], end_offset: int) -> None:
+        """Become what a snapshot at `end_offset` says."""
+        self._producers = {entry.producer_id: entry for entry in entries}
+        opened = [
+            (entry.transaction_first_offset, entry.producer_id)
+            for entry in entries
+            if entry.transaction_first_offset is not None
+        ]
+        self._open_transactions = {producer_id: first for first, producer_id in sorted(opened)}
+        self.end_offset = end_offset
+
+
+def _out_of_order(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.out_of_order_sequence_number, message)

@@ -1,0 +1,230 @@
+"""From a partition folder to a log: what is there is loaded, checked, and mended where broken.
+
+After a clean stop only the end of the active segment is looked at. Otherwise everything from
+the recovery point on is read again with its CRC: indexes, leader epochs and producer state are
+built from it, and the tail from the first broken batch on is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.config.topic import LogConfig
+from drumlin.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, parse_header
+from drumlin.storage import leader_epochs, partition_metadata
+from drumlin.storage.leader_epochs import LeaderEpochs
+from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.producer_replay import (
+    OFFSET_MAX,
+    follow_batch,
+    follow_segment,
+    load_latest_snapshot,
+)
+from drumlin.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, BatchPlace, Segment
+from drumlin.storage.segment_list import SegmentList
+
+_logger = logging.getLogger(__name__)
+
+_STEP_BYTES: Final = 1024 * 1024
+_NO_TOPIC_ID: Final = UUID(int=0)
+
+
+class LoadRequest(NamedTuple):
+    """What is known of a log before its folder is looked into."""
+
+    topic: str
+    partition: int
+    path: str
+    config: LogConfig
+    recovery_point: int
+    log_start_offset: int
+    was_clean: bool
+
+
+class UnsupportedFormat(Exception):
+    """Record batches of before Kafka 0.11: left as they are."""
+
+
+def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> PartitionLog:
+    """The log in a partition folder.
+
+    Raises:
+        OSError: the folder can't be read or mended.
+        UnsupportedFormat: its batches are of an old format.
+    """
+    segments = _open_segments(directory, request, now_ms)
+    log = PartitionLog(
+        directory,
+        request.path,
+        request.topic,
+        request.partition,
+        _read_topic_id(directory, request.path),
+        request.config,
+        SegmentList(segments),
+    )
+    log.leader_epochs = _read_leader_epochs(directory, request.path)
+    _recover(log, request)
+    return log
+
+
+# -- reading what is there ---------------------------------------------------------------------
+
+
+def _open_segments(directory: LogDirectory, request: LoadRequest, now_ms: int) -> list[Segment]:
+    files, segments = directory.files, []
+    names = set(files.list_directory(request.path))
+    for name in names:
+        if name.endswith(DELETED_SUFFIX):
+            files.remove(f"{request.path}/{name}")
+        if not name.endswith(LOG_SUFFIX):
+            continue
+        base_offset = int(name.removesuffix(LOG_SUFFIX))
+        segment = Segment(request.path, base_offset, directory.open_files, now_ms)
+        segment.load()
+        for index in (segment.offset_index, segment.time_index):
+            if index.file.path.rpartition("/")[2] not in names:
+                index.create()
+        segments.append(segment)
+    if not segments:
+        base_offset = request.log_start_offset
+        segments = [Segment.create(request.path, base_offset, directory.open_files, now_ms)]
+    return segments
+
+
+def _read_topic_id(directory: LogDirectory, path: str) -> UUID:
+    try:
+        content = directory.files.read_file(f"{path}/{partition_metadata.FILE_NAME}")
+        return partition_metadata.decode_partition_metadata(content)
+    except FileNotFoundError:
+        return _NO_TOPIC_ID
+    except ValueError as error:
+        _logger.warning("%s/%s is passed over: %s", path, partition_metadata.FILE_NAME, error)
+        return _NO_TOPIC_ID
+
+
+def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs:
+    try:
+        return LeaderEpochs.decode(directory.files.read_file(f"{path}/{leader_epochs.FILE_NAME}"))
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except ValueError as error:
+        _logger.warning("%s/%s is passed over: %s", path, leader_epochs.FILE_NAME, error)
+        return LeaderEpochs()
+
+
+# -- recovery ----------------------------------------------------------------------------------
+
+
+def _recover(log: PartitionLog, request: LoadRequest) -> None:
+    """Find the log's end and its producers' state; mend what the last stop left broken."""
+    segments = log.segments
+    log.log_start_offset = max(request.log_start_offset, segments.first.base_offset)
+    if request.was_clean:
+        end_offset = sound_end_offset(segments.active)
+        recover_from = segments.active.base_offset if end_offset is None else OFFSET_MAX
+    else:
+        end_offset = None
+        recover_from = segments.from_offset(request.recovery_point)[0].base_offset
+    load_latest_snapshot(
+        log.producer_state,
+        log.path,
+        log.log_directory.files,
+        log.log_start_offset,
+        recover_from if end_offset is None else end_offset,
+    )
+    if log.producer_state.end_offset != end_offset:
+        replay(log, recover_from)
+    log.log_end_offset = log.producer_state.end_offset
+    log.leader_epochs.truncate_from_end(log.log_end_offset)
+    log.note_recovered(
+        log.log_end_offset if end_offset is not None else request.recovery_point, recover_from
+    )
+
+
+def sound_end_offset(segment: Segment) -> int | None:
+    """The offset behind the last batch; None if anything but whole batches ends the file."""
+    end_offset, end = segment.base_offset, 0
+    if not (segment.offset_index.is_sane() and segment.time_index.is_sane()):
+        return None
+    position = segment.offset_index.lookup(OFFSET_MAX)
+    for place, header in segment.walk(position):
+        if header.magic != MAGIC or header.base_offset < end_offset:
+            return None
+        end_offset, end = header.end_offset, place + header.size
+    return end_offset if end == segment.size else None
+
+
+def replay(log: PartitionLog, recover_from: int) -> None:
+    """Follow the log from where the producer state ends; read again from `recover_from` on."""
+    start_offset = log.producer_state.end_offset
+    segments = log.segments.from_offset(min(start_offset, recover_from))
+    for number, segment in enumerate(segments):
+        if segment.base_offset < recover_from:
+            follow_segment(log.producer_state, segment)
+        elif not _recover_segment(log, segment):
+            for behind in segments[number + 1 :]:
+                _logger.warning("%s: segment at %d removed", log, behind.base_offset)
+                behind.remove_files()
+            log.segments.replace(segments[number + 1 :], ())
+            return
+
+
+def _recover_segment(log: PartitionLog, segment: Segment) -> bool:
+    """Read all batches, index them anew, cut behind the last sound one.
+
+    Returns:
+        Whether the whole file was sound.
+    """
+    state, config = log.producer_state, log.config
+    segment.start_indexes_anew()
+    end = 0
+    state.end_offset = max(state.end_offset, segment.base_offset)
+    for position, header in sound_batches(segment):
+        segment.index_batch(position, header, config.index_interval_bytes)
+        if header.leader_epoch > log.leader_epochs.latest_epoch:
+            log.leader_epochs.assign(header.leader_epoch, header.base_offset)
+        follow_batch(state, segment, BatchPlace(position, header), writes_index=True)
+        end = position + header.size
+    if end == segment.size:
+        return True
+    _logger.warning(
+        "%s: %d bytes behind offset %d are no sound batches and cut off",
+        segment.log_file.path,
+        segment.size - end,
+        state.end_offset,
+    )
+    segment.truncate_to_position(end)
+    return False
+
+
+def sound_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches up to the first that is cut off, garbled, or out of order."""
+    read, end = segment.reader(), segment.size
+    position, offset = 0, segment.base_offset
+    chunk, chunk_position = memoryview(b""), 0
+    while end - position >= HEADER_SIZE:
+        start = position - chunk_position
+        if len(chunk) - start < HEADER_SIZE:
+            chunk, chunk_position, start = read(position, _STEP_BYTES), position, 0
+        header = parse_header(chunk, start)
+        if header.magic in (0, 1) and position == 0:
+            raise UnsupportedFormat(f"{segment.log_file.path} has batches of before Kafka 0.11")
+        if (
+            header.magic != MAGIC
+            or not HEADER_SIZE <= header.size <= end - position
+            or header.base_offset < offset
+            or header.last_offset_delta < 0
+        ):
+            return
+        if len(chunk) - start < header.size:
+            step = max(_STEP_BYTES, header.size)
+            chunk, chunk_position, start = read(position, step), position, 0
+        if not crc_matches(chunk, start, header):
+            return
+        yield position, header
+        position += header.size
+        offset = header.end_offset

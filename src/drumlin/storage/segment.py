@@ -1,0 +1,406 @@
+"""One segment of a partition log: a file of record batches and its sparse indexes.
+
+Owns how batches get into the file and how they are found again. Which segment takes an append,
+and what an offset means for a reader, is decided by the partition log.
+
+One thread appends, seals and truncates. Any thread may look up, read and sync meanwhile: `size`
+grows only when the bytes below it are in the file and in the indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from drumlin.records.batch import NO_TIMESTAMP, BatchHeader
+from drumlin.storage.batch_walk import walk_headers
+from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.files import ReadAt
+from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.open_files import LogFile, OpenFiles
+from drumlin.storage.time_index import TimeIndex
+from drumlin.storage.transaction_index import TransactionIndex
+
+LOG_SUFFIX: Final = ".log"
+DELETED_SUFFIX: Final = ".deleted"
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+#: Blocks are set aside in steps that grow with the file, so a small log stays small.
+_SET_ASIDE_FROM_BYTES: Final = 64 * 1024
+_SET_ASIDE_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
+_KNOWN_POSITIONS_MAX: Final = 8
+
+
+class TimestampAndOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class BatchPlace(NamedTuple):
+    position: int
+    header: BatchHeader
+
+
+_NO_TIMESTAMP_YET: Final = TimestampAndOffset(NO_TIMESTAMP, -1)
+
+
+def file_prefix(offset: int) -> str:
+    """The 20 digits that the name of a segment's files begins with."""
+    return f"{offset:020d}"
+
+
+class Segment:
+    """Batches from `base_offset` up to the next segment's base offset."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_files",
+        "_first_timestamp",
+        "_is_synced",
+        "_known_positions",
+        "_largest_timestamp",
+        "_set_aside_end",
+        "base_offset",
+        "created_ms",
+        "log_file",
+        "offset_index",
+        "path_prefix",
+        "size",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self, directory: str, base_offset: int, open_files: OpenFiles, created_ms: int
+    ) -> None:
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.path_prefix = f"{directory}/{file_prefix(base_offset)}"
+        self.log_file: LogFile = open_files.file(self.path_prefix + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(self.path_prefix, base_offset, open_files)
+        self.time_index = TimeIndex(self.path_prefix, base_offset, open_files)
+        self.transaction_index = TransactionIndex(self.path_prefix, open_files)
+        self.size = 0
+        self._files = open_files.files
+        self._set_aside_end = 0
+        self._bytes_since_index_entry = 0
+        self._is_synced = True
+        self._largest_timestamp: TimestampAndOffset | None = None  # None: not read yet
+        self._first_timestamp: int | None = None
+        # Offsets that readers will ask for next -> where their batch starts.
+        self._known_positions: dict[int, int] = {}
+
+    @classmethod
+    def create(
+        cls, directory: str, base_offset: int, open_files: OpenFiles, now_ms: int
+    ) -> Segment:
+        """A new segment with empty files; on an error none of them is left."""
+        segment = cls(directory, base_offset, open_files, now_ms)
+        try:
+            open_files.files.create(segment.log_file.path)
+            segment.offset_index.create()
+            segment.time_index.create()
+        except OSError:
+            segment.remove_files()
+            raise
+        segment._largest_timestamp = _NO_TIMESTAMP_YET
+        return segment
+
+    def load(self) -> None:
+        """Take the size of a file that exists already."""
+        with self.log_file as descriptor:
+            self.size = self._files.size(descriptor)
+
+    # -- appending ---------------------------------------------------------------------
+
+    def append(
+        self,
+        batches: memoryview,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+        offset_of_max_timestamp: int | None = None,
+    ) -> None:
+        """Write at the end and index; after an `OSError` nothing of it remains visible."""
+        position = self.size
+        end = position + len(batches)
+        if end > self._set_aside_end:
+            self._set_aside(end)
+        largest = self._largest_timestamp or self.largest_timestamp
+        if max_timestamp > largest.timestamp:
+            offset = last_offset if offset_of_max_timestamp is None else offset_of_max_timestamp
+            largest = TimestampAndOffset(max_timestamp, offset)
+        files = self._files
+        self._is_synced = False
+        try:
+            with self.log_file as descriptor:
+                files.write_at(descriptor, batches, position)
+            if self._bytes_since_index_entry > index_interval_bytes:
+                self._index(last_offset, position, largest)
+        except OSError:
+            self._cut_back(position)
+            raise
+        self._bytes_since_index_entry += end - position
+        self._largest_timestamp = largest
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        self.size = end
+
+    def _index(self, last_offset: int, position: int, largest: TimestampAndOffset) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.append(*largest)
+        self._bytes_since_index_entry = 0
+
+    def index_batch(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Note a batch that is in the file already, as `append` would have."""
+        largest = self._largest_timestamp or _NO_TIMESTAMP_YET
+        if header.max_timestamp > largest.timestamp:
+            largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+        if self._bytes_since_index_entry > index_interval_bytes:
+            self._index(header.last_offset, position, largest)
+        self._bytes_since_index_entry += header.size
+        self._largest_timestamp = largest
+
+    def _cut_back(self, position: int) -> None:
+        """Undo a failed append. What can't be undone now is overwritten or cut later."""
+        try:
+            with self.log_file as descriptor:
+                self._files.truncate(descriptor, position)
+            self._set_aside_end = position
+            self.offset_index.truncate_to_position(position)
+        except OSError:
+            return
+
+    def _set_aside(self, end: int) -> None:
+        """Reserve blocks ahead of the writes: they are cheaper then, and lie together."""
+        if end < _SET_ASIDE_FROM_BYTES:
+            return
+        step = min(end, _SET_ASIDE_STEP_BYTES_MAX)
+        try:
+            with self.log_file as descriptor:
+                self._files.set_aside(descriptor, self.size, end - self.size + step)
+        except OSError:
+            # Not supported, or no room for a whole step: the write itself will tell.
+            self._set_aside_end = end + step
+            return
+        self._set_aside_end = end + step
+
+    def release_set_aside(self) -> None:
+        """Give back the blocks behind the end of the log."""
+        if self._set_aside_end > self.size:
+            with self.log_file as descriptor:
+                self._files.truncate(descriptor, self.size)
+            self._set_aside_end = 0
+
+    def seal(self) -> None:
+        """Nothing is appended any more: complete the time index, give back unused blocks."""
+        if self.largest_timestamp.timestamp > NO_TIMESTAMP:
+            self.time_index.append(*self.largest_timestamp)
+        self.release_set_aside()
+
+    def sync_log(self) -> None:
+        """Make all batches durable. May run in a thread beside the writer."""
+        if self._is_synced:
+            return
+        self._is_synced = True  # before: a batch that arrives meanwhile makes it false again
+        try:
+            with self.log_file as descriptor:
+                self._files.sync(descriptor)
+        except OSError:
+            self._is_synced = False
+            raise
+
+    def sync(self) -> None:
+        """Make the batches and all indexes durable."""
+        self.sync_log()
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.transaction_index.sync()
+
+    # -- looking up --------------------------------------------------------------------
+
+    @property
+    def largest_timestamp(self) -> TimestampAndOffset:
+        """The largest timestamp and the last offset of the first batch that has it."""
+        largest = self._largest_timestamp
+        if largest is None:
+            largest = self._largest_timestamp = self._read_largest_timestamp()
+        return largest
+
+    def _read_largest_timestamp(self) -> TimestampAndOffset:
+        index = self.time_index
+        largest = TimestampAndOffset(index.last_timestamp, index.last_offset)
+        position = self.offset_index.lookup(largest.offset)
+        for _, header in self.walk(position):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, which `segment.ms` counts from."""
+        if self._first_timestamp is None:
+            first = next(self.walk(0), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first[1].max_timestamp
+        return self._first_timestamp
+
+    def modified_ms(self) -> int:
+        with self.log_file as descriptor:
+            return self._files.modified_ms(descriptor)
+
+    def walk(
+        self, position: int, end: int | None = None, read: ReadAt | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position`, where one must start, on."""
+        with self.log_file as descriptor:
+            yield from walk_headers(
+                read or self._files.read_at,
+                descriptor,
+                position,
+                self.size if end is None else end,
+            )
+
+    def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
+        """The first batch that reaches to `offset` or beyond, or None behind the last one."""
+        if not self.size:
+            return None
+        for position, header in self.walk(self.offset_index.lookup(offset, read), read=read):
+            if header.last_offset >= offset:
+                return BatchPlace(position, header)
+        return None
+
+    def reader(self) -> Callable[[int, int], memoryview]:
+        """Reads up to a number of bytes at a position, for scans through the whole file."""
+
+        def read(position: int, length: int) -> memoryview:
+            with self.log_file as descriptor:
+                return memoryview(self._files.read_at(descriptor, length, position))
+
+        return read
+
+    def read_batch(self, place: BatchPlace) -> bytes:
+        with self.log_file as descriptor:
+            return self._files.read_at(descriptor, place.header.size, place.position)
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
+        """Batches that may hold the first record at or after a time, from `start_offset` on."""
+        offset = max(self.time_index.lookup(timestamp), start_offset)
+        for position, header in self.walk(self.offset_index.lookup(offset)):
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                yield BatchPlace(position, header)
+
+    # -- reading -----------------------------------------------------------------------
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        end_offset: int | None,
+        minimum_one_batch: bool,
+        read: ReadAt | None = None,
+    ) -> FileSlice | None:
+        """Batches from the one holding `start_offset`, up to `end_offset` if one is given.
+
+        The last batch may be cut at `max_bytes`, the first never is: if it does not fit it is
+        returned whole, or not at all. None: there is nothing from `start_offset` on.
+        """
+        size = self.size
+        end = size if end_offset is None else self._position_of(end_offset, size, read)
+        known = self._known_positions.get(start_offset)
+        if known is not None and known < end <= known + max_bytes:
+            position = known
+        else:
+            place = self.find(start_offset, read)
+            if place is None or place.position >= end:
+                return None
+            position, first_size = place.position, place.header.size
+            if first_size > max_bytes:
+                max_bytes = first_size if minimum_one_batch else 0
+        length = min(max_bytes, end - position)
+        descriptor = self.log_file.acquire()
+        return FileSlice(self.log_file, self._files, descriptor, position, length)
+
+    def remember_position(self, offset: int, position: int) -> None:
+        """A batch with `offset` as its first will start at `position`: a reader is up to there."""
+        known = self._known_positions
+        if offset not in known:
+            if len(known) >= _KNOWN_POSITIONS_MAX:
+                self._known_positions = known = dict(list(known.items())[1:])
+            known[offset] = position
+
+    def _position_of(self, offset: int, size: int, read: ReadAt | None) -> int:
+        """Where the batches below `offset` end."""
+        position = self._known_positions.get(offset)
+        if position is None:
+            place = self.find(offset, read)
+            position = size if place is None else place.position
+            self.remember_position(offset, position)
+        return position
+
+    # -- cutting and removing ----------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batch that holds `offset` and all behind it."""
+        place = self.find(offset)
+        if place is not None:
+            self.truncate_to_position(place.position)
+            self.time_index.truncate_to(place.header.base_offset)
+            self.transaction_index.truncate_to(offset)
+
+    def truncate_to_position(self, position: int) -> None:
+        """Cut the file and the offset index; the caller sees to the other indexes."""
+        self._known_positions = {}
+        self.offset_index.truncate_to_position(position)
+        with self.log_file as descriptor:
+            self._files.truncate(descriptor, position)
+        self.size = position
+        self._set_aside_end = 0
+        self._is_synced = False
+        self._largest_timestamp = self._first_timestamp = None
+        self._bytes_since_index_entry = position - self.offset_index.lookup_position(position)
+
+    def start_indexes_anew(self) -> None:
+        """Empty all indexes, to be filled again by `index_batch`."""
+        self.offset_index.create()
+        self.time_index.create()
+        self.transaction_index.clear()
+        self._known_positions = {}
+        self._largest_timestamp = _NO_TIMESTAMP_YET
+        self._bytes_since_index_entry = 0
+
+    def log_files(self) -> list[LogFile]:
+        return [
+            self.log_file,
+            self.offset_index.file,
+            self.time_index.file,
+            self.transaction_index.file,
+        ]
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
+        paths = []
+        for file in self.log_files():
+            if self._files.exists(file.path):
+                renamed = file.path + DELETED_SUFFIX
+                self._files.rename(file.path, renamed)
+                paths.append(renamed)
+                file.path = renamed
+            file.discard()
+        return paths
+
+    def remove_files(self) -> None:
+        for file in self.log_files():
+            self._files.remove(file.path)
+            file.discard()
+
+    def discard(self) -> None:
+        """The files are about to go: close them with their last reader."""
+        for file in self.log_files():
+            file.discard()
+
+    def close(self) -> None:
+        """Close the files until they are used again."""
+        for file in self.log_files():
+            file.close()

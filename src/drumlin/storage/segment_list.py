@@ -1,0 +1,69 @@
+"""The segments of one log in order, found by offset.
+
+Every change replaces the whole list, so that threads that read need no lock: they see the
+segments as they were before a change or after it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from drumlin.storage.segment import Segment
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+class SegmentList:
+    """At least one segment; the last one is active, the others are sealed."""
+
+    __slots__ = ("_segments",)
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        if not segments:
+            raise ValueError("a log has at least one segment")
+        self._segments = tuple(sorted(segments, key=_base_offset))
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    def snapshot(self) -> tuple[Segment, ...]:
+        return self._segments
+
+    def from_offset(self, offset: int) -> tuple[Segment, ...]:
+        """The segment that holds `offset`, and all behind it."""
+        segments = self._segments
+        number = bisect_right(segments, offset, key=_base_offset) - 1
+        return segments[max(0, number) :]
+
+    def base_offset_after(self, segment: Segment) -> int | None:
+        """Where the next segment starts; None behind the active one."""
+        segments = self._segments
+        number = bisect_right(segments, segment.base_offset, key=_base_offset)
+        return segments[number].base_offset if number < len(segments) else None
+
+    def add(self, segment: Segment) -> None:
+        """The new active segment."""
+        assert segment.base_offset > self.active.base_offset
+        self._segments = (*self._segments, segment)
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put `new` where `old`, neighbours in the list, have been; both may be empty."""
+        kept = [segment for segment in self._segments if segment not in old]
+        number = bisect_left(kept, new[0].base_offset, key=_base_offset) if new else 0
+        kept[number:number] = new
+        assert kept, "a log has at least one segment"
+        self._segments = tuple(kept)

@@ -1,0 +1,100 @@
+"""The index of aborted transactions `%020d.txnindex`: what a READ_COMMITTED reader must skip.
+
+34 bytes an entry: version (0), producer id, first and last offset of the transaction, and the
+last stable offset when it ended. A segment in which no transaction was aborted has no file.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from drumlin.storage.open_files import OpenFiles
+
+_LAYOUT: Final = struct.Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records, from `first_offset` to `last_offset`, count for nothing."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Aborted transactions in the order of their end."""
+
+    SUFFIX: Final = ".txnindex"
+    __slots__ = ("_entries", "_files", "file", "is_synced")
+
+    def __init__(self, path_prefix: str, open_files: OpenFiles) -> None:
+        self.file = open_files.file(path_prefix + self.SUFFIX)
+        self.is_synced = True
+        self._files = open_files.files
+        self._entries: tuple[AbortedTransaction, ...] | None = None  # None: not read yet
+
+    def entries(self) -> tuple[AbortedTransaction, ...]:
+        if self._entries is None:
+            self._entries = self._read() if self._files.exists(self.file.path) else ()
+        return self._entries
+
+    def _read(self) -> tuple[AbortedTransaction, ...]:
+        data = self._files.read_file(self.file.path)
+        whole = len(data) // _LAYOUT.size * _LAYOUT.size
+        return tuple(
+            AbortedTransaction._make(fields[1:]) for fields in _LAYOUT.iter_unpack(data[:whole])
+        )
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        entries = self.entries()
+        if not entries:
+            self._files.create(self.file.path)
+        with self.file as descriptor:
+            self._files.write_at(
+                descriptor, _LAYOUT.pack(_VERSION, *transaction), len(entries) * _LAYOUT.size
+            )
+        self._entries = (*entries, transaction)
+        self.is_synced = False
+
+    def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with an offset in the range; `end_offset` is exclusive."""
+        return [
+            entry
+            for entry in self.entries()
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset
+        ]
+
+    def is_complete_up_to(self, end_offset: int) -> bool:
+        """Whether no transaction below `end_offset` can have ended behind this segment."""
+        return any(entry.last_stable_offset >= end_offset for entry in self.entries())
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget transactions that ended at or behind `offset`."""
+        entries = self.entries()
+        kept = tuple(entry for entry in entries if entry.last_offset < offset)
+        if len(kept) < len(entries):
+            with self.file as descriptor:
+                self._files.truncate(descriptor, len(kept) * _LAYOUT.size)
+            self._entries = kept
+            self.is_synced = False
+
+    def clear(self) -> None:
+        """Remove the file: to be filled anew."""
+        self.file.close()
+        self._files.remove(self.file.path)
+        self._entries = ()
+
+    def sync(self) -> None:
+        """Make all entries durable. May run in a thread beside the writer."""
+        if self.is_synced:
+            return
+        self.is_synced = True
+        try:
+            with self.file as descriptor:
+                self._files.sync(descriptor)
+        except OSError:
+            self.is_synced = False
+            raise
