@@ -52,6 +52,14 @@ class Comparison:
     theirs: list[float]
 
     @property
+    def our_median(self) -> float:
+        return statistics.median(self.ours)
+
+    @property
+    def their_median(self) -> float:
+        return statistics.median(self.theirs)
+
+    @property
     def ratios(self) -> list[float]:
         return [our / their for our, their in zip(self.ours, self.theirs, strict=True) if their]
 

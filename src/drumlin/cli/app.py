@@ -73,7 +73,9 @@ def version(as_json: AsJson = False) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return the exit code."""
     try:
-        return app(list(arguments), prog_name="drumlin", standalone_mode=False) or 0
+        code = app(list(arguments), prog_name="drumlin", standalone_mode=False) or 0
+        sys.stdout.flush()
+        return int(code)
     except _UsageError as error:
         return _report_usage(error)
     except typer.Abort:
@@ -81,9 +83,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; nothing is wrong.
+        # Whoever read our output has seen enough: end as typer does when it sees this first.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
     except output.Failure as error:
         output.note(f"drumlin: {error}")
         return error.exit_code

@@ -1,0 +1,81 @@
+"""The command line of the benchmarks; `./script/bench --help` shows it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.harness import Comparison, Options
+from bench.report import print_table, write_chart, write_json
+
+#: In the order in which they run: the quick ones first.
+BENCHES = {
+    "produce": "raw produce requests: rate and processor time",
+    "fetch": "raw fetch requests: rate and processor time",
+    "producer_performance": "Kafka's own ProducerPerformance against both",
+    "latency": "end to end, 5,000 records/s of 1 KB",
+    "columns": "the columnar client beside confluent-kafka, on one core",
+    "spark": "Spark read beside Spark's own Kafka connector",
+    "partitions": "5,000 partitions: start, and what an idle one costs",
+}
+
+
+def main() -> int:
+    arguments = _arguments()
+    results: list[Comparison] = []
+    failed = []
+    for name in arguments.benches or BENCHES:
+        directory = Path(tempfile.mkdtemp(prefix="drumlin-bench-", dir=arguments.directory))
+        options = Options(arguments.rounds, arguments.warmup, arguments.seconds, directory)
+        try:
+            results += importlib.import_module(f"bench.{name}").run(options)
+        except Exception as error:
+            # The others still have something to say; the exit code remembers this one.
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            failed.append(name)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    if results:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        write_json(arguments.output / "bench.json", results)
+        write_chart(arguments.output / "bench.png", results)
+        print_table(results)
+        print(f"Written: {arguments.output}/bench.json, {arguments.output}/bench.png")
+    if failed:
+        print(f"Failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="script/bench",
+        description="Drumlin beside Apache Kafka and Spark's Kafka connector.",
+        epilog="benchmarks:\n" + "\n".join(f"  {k:22}{v}" for k, v in BENCHES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("benches", nargs="*", metavar="BENCHMARK", help="default: all of them")
+    parser.add_argument("--rounds", type=int, default=7, help="that count (default: 7)")
+    parser.add_argument("--warmup", type=int, default=2, help="that do not (default: 2)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a round (default: 2)")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("/dev/shm"),
+        help="where brokers keep their data (default: /dev/shm, memory)",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/bench"), help="default: build/bench"
+    )
+    arguments = parser.parse_args()
+    unknown = set(arguments.benches) - BENCHES.keys()
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
