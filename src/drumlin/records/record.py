@@ -42,8 +42,10 @@ __all__ = [
     "CorruptRecord",
     "Record",
     "decode_batch",
+    "decode_body",
     "decode_records",
     "encode_batch",
+    "encode_record",
     "records_body",
     "renumber",
 ]
@@ -90,7 +92,7 @@ def encode_batch(
     base_timestamp = records[0].timestamp
     body = bytearray()
     for record in records:
-        _write_record(body, record, base_offset, base_timestamp)
+        body += encode_record(record, base_offset, base_timestamp)
     codec = CODECS[compression]
     data = body if codec == 0 else compress(codec, body, compression_level)
     attributes = codec
@@ -119,18 +121,21 @@ def encode_batch(
     return batch
 
 
-def _write_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
-    encoded = bytearray(b"\x00")  # attributes
-    write_varint(encoded, record.timestamp - base_timestamp)
-    write_varint(encoded, record.offset - base_offset)
-    _write_bytes(encoded, record.key)
-    _write_bytes(encoded, record.value)
-    write_varint(encoded, len(record.headers))
+def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytearray:
+    """One record as it stands in a batch."""
+    fields = bytearray(b"\x00")  # attributes
+    write_varint(fields, record.timestamp - base_timestamp)
+    write_varint(fields, record.offset - base_offset)
+    _write_bytes(fields, record.key)
+    _write_bytes(fields, record.value)
+    write_varint(fields, len(record.headers))
     for key, value in record.headers:
-        _write_bytes(encoded, key.encode())
-        _write_bytes(encoded, value)
-    write_varint(body, len(encoded))
-    body += encoded
+        _write_bytes(fields, key.encode())
+        _write_bytes(fields, value)
+    encoded = bytearray()
+    write_varint(encoded, len(fields))
+    encoded += fields
+    return encoded
 
 
 def _write_bytes(encoded: bytearray, value: bytes | None) -> None:
@@ -161,7 +166,15 @@ def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
     if len(buffer) - position < HEADER_SIZE:
         raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header")
     header = parse_header(buffer, position)
-    body = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+    return decode_body(records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX), header)
+
+
+def decode_body(body: Buffer, header: BatchHeader) -> list[Record]:
+    """The records of a batch whose decompressed records part is `body`.
+
+    Raises:
+        CorruptRecord: it is not what the header promises.
+    """
     records = []
     place, end = 0, len(body)
     for _ in range(header.record_count):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.records.batch import NO_TIMESTAMP, Buffer
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels import kernels_if_ready, load_in_background
 from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import Kernels
+
+#: A batch of that many records is worth loading the kernels for.
+_WORTH_LOADING: Final = 16
+
+_Facts = ctypes.c_int64 * 4
 
 
 class Survey(NamedTuple):
@@ -34,6 +44,26 @@ def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
     Raises:
         CorruptRecord: they are not `record_count` well-formed records and nothing else.
     """
+    if record_count > 1 and len(body) > 0:  # a single record is no work for a kernel
+        kernels = kernels_if_ready()
+        if kernels is not None:
+            return _survey_fast(kernels, body, record_count, base_timestamp)
+        if record_count >= _WORTH_LOADING:
+            load_in_background()
+    return survey_plain(body, record_count, base_timestamp)
+
+
+def _survey_fast(kernels: Kernels, body: Buffer, record_count: int, base_timestamp: int) -> Survey:
+    facts = _Facts(INT64_MAX, NO_TIMESTAMP, 0, 0)
+    start = body if isinstance(body, bytes) else ctypes.byref(ctypes.c_char.from_buffer(body))
+    end = kernels.survey(start, len(body), record_count, base_timestamp, facts)
+    if end < 0:
+        raise CorruptRecord(f"malformed records from byte {~end} of {len(body)} on")
+    return Survey(facts[0], facts[1], bool(facts[2]), bool(facts[3]))
+
+
+def survey_plain(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
+    """What `survey` does, without a kernel."""
     min_timestamp, max_timestamp = INT64_MAX, NO_TIMESTAMP
     has_null_key, is_consecutive = False, True
     position, end = 0, len(body)

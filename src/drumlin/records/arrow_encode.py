@@ -1,0 +1,223 @@
+"""Arrow columns -> sealed record batches, and the partitions that keys belong to."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drumlin.records.arrow_memory import Columns, Int64s, as_binary, as_headers
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCE_MODULO,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    seal,
+    write_header,
+)
+from drumlin.records.compression import CODECS, compress
+from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.kernels.layout import (
+    ENCODE_RESULT_WIDTH,
+    ENCODED_BYTES,
+    ENCODED_MAX_TIMESTAMP,
+    KEYS,
+    TIMESTAMPS,
+    VALUES,
+)
+from drumlin.records.plain_columns import murmur2_plain
+from drumlin.records.record import Headers, Record, encode_record
+from drumlin.records.varint import INT64_MAX, INT64_MIN
+
+_INT32_MAX: Final = 2**31 - 1
+
+_Result = ctypes.c_int64 * ENCODE_RESULT_WIDTH
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+
+def encode_from_arrow(
+    values: Column,
+    *,
+    keys: Column | None = None,
+    timestamps: Column | None = None,
+    headers: Column | None = None,
+    rows: Int64s | None = None,
+    default_timestamp_ms: int,
+    max_batch_bytes: int = 1_000_000,
+    compression: str = "none",
+    compression_level: int | None = None,
+    is_transactional: bool = False,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> list[memoryview]:
+    """Sealed batches for one partition, each of `max_batch_bytes` at most before compression.
+
+    `rows` names the rows to take, in order; all by default. Keys and values are bytes or
+    strings; timestamps are Arrow timestamps or milliseconds, and where they are null
+    `default_timestamp_ms` stands. Headers are lists of (key, value). A record that is larger
+    than a batch may be gets one of its own. Sequences go on from batch to batch.
+
+    Raises:
+        ValueError: timestamps too far apart for one batch, or a null header key.
+        OverflowError: a column of 2 GiB or more; encode it in slices.
+    """
+    source = _Source(values, keys, timestamps, headers, rows, default_timestamp_ms)
+    batches: list[memoryview] = []
+    first = 0
+    while first < len(source.rows):
+        encoded = source.encode(first, max_batch_bytes - HEADER_SIZE)
+        header = BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=CODECS[compression] | (TRANSACTIONAL_MASK if is_transactional else 0),
+            last_offset_delta=encoded.record_count - 1,
+            base_timestamp=int(source.timestamps[source.rows[first]]),
+            max_timestamp=encoded.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=encoded.record_count,
+        )
+        batches.append(_sealed(encoded.batch, header, compression_level))
+        first += encoded.record_count
+        if base_sequence != NO_SEQUENCE:
+            base_sequence = (base_sequence + encoded.record_count) % SEQUENCE_MODULO
+    return batches
+
+
+def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
+    """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
+    keys = as_binary(keys)
+    hashes = np.full(len(keys), -1, np.int32)
+    kernels = kernels_if_ready()
+    if kernels is None:
+        for index, key in enumerate(keys.to_pylist()):
+            hashes[index] = -1 if key is None else murmur2_plain(key)
+    elif len(keys):
+        columns = Columns()
+        columns.put_binary(KEYS, keys)
+        kernels.murmur2(columns.place(KEYS), 0, len(keys), hashes.ctypes.data)
+    return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
+
+
+class _Encoded(NamedTuple):
+    batch: memoryview  # room for a header, then the records
+    record_count: int
+    max_timestamp: int
+
+
+class _Source:
+    """The columns of one call, ready for the kernel or for plain Python."""
+
+    def __init__(
+        self,
+        values: Column,
+        keys: Column | None,
+        timestamps: Column | None,
+        headers: Column | None,
+        rows: Int64s | None,
+        default_timestamp_ms: int,
+    ) -> None:
+        self.timestamps = _milliseconds(timestamps, len(values), default_timestamp_ms)
+        self.rows = np.arange(len(values), dtype=np.int64) if rows is None else rows
+        self._values = as_binary(values)
+        self._keys = None if keys is None else as_binary(keys)
+        self._headers = None if headers is None else as_headers(headers)
+        self._kernels = kernels_if_ready()
+        if self._kernels is not None:
+            self._columns = Columns()
+            self._columns.put_numbers(TIMESTAMPS, self.timestamps)
+            self._columns.put_binary(VALUES, self._values)
+            if self._keys is not None:
+                self._columns.put_binary(KEYS, self._keys)
+            if self._headers is not None:
+                self._columns.put_headers(self._headers)
+
+    def encode(self, first: int, room: int) -> _Encoded:
+        """The records of one batch from row `first` on: as many as there is room for, or one."""
+        if self._kernels is None:
+            return self._encode_plain(first, room)
+        result = _Result()
+        while True:
+            target = np.empty(HEADER_SIZE + room, np.uint8)
+            count = self._kernels.encode(
+                self._columns.table,
+                self.rows.ctypes.data,
+                first,
+                len(self.rows),
+                target.ctypes.data + HEADER_SIZE,
+                room,
+                result,
+            )
+            if count < 0:
+                raise ValueError(
+                    f"the timestamp of row {self.rows[first + ~count]} is out of range"
+                )
+            if count:
+                end = HEADER_SIZE + result[ENCODED_BYTES]
+                return _Encoded(target.data[:end], count, result[ENCODED_MAX_TIMESTAMP])
+            # A single record that is larger than a batch should be.
+            room *= 2
+            if room > _INT32_MAX:
+                raise OverflowError("a record of 2 GiB or more")
+
+    def _encode_plain(self, first: int, room: int) -> _Encoded:
+        batch = bytearray(HEADER_SIZE)
+        base_timestamp = max_timestamp = int(self.timestamps[self.rows[first]])
+        count = 0
+        for row in self.rows[first:]:
+            index = int(row)
+            headers = self._headers[index].as_py() if self._headers is not None else None
+            record = Record(
+                count,
+                int(self.timestamps[index]),
+                None if self._keys is None else self._keys[index].as_py(),
+                self._values[index].as_py(),
+                _headers(headers or []),
+            )
+            if not INT64_MIN <= record.timestamp - base_timestamp <= INT64_MAX:
+                raise ValueError(f"the timestamp of row {index} is out of range")
+            encoded = encode_record(record, 0, base_timestamp)
+            if count and len(batch) - HEADER_SIZE + len(encoded) > room:
+                break
+            batch += encoded
+            count += 1
+            max_timestamp = max(max_timestamp, record.timestamp)
+        return _Encoded(memoryview(batch), count, max_timestamp)
+
+
+def _headers(headers: list[dict[str, bytes]]) -> Headers:
+    return tuple((each["key"].decode(errors="replace"), each["value"]) for each in headers)
+
+
+def _milliseconds(timestamps: Column | None, rows: int, default_ms: int) -> Int64s:
+    if timestamps is None:
+        return np.full(rows, default_ms, np.int64)
+    if pa.types.is_timestamp(timestamps.type):
+        timestamps = timestamps.cast(pa.timestamp("ms", timestamps.type.tz), safe=False)
+    milliseconds = timestamps.cast(pa.int64()).fill_null(default_ms)
+    return np.ascontiguousarray(milliseconds.to_numpy(zero_copy_only=False))
+
+
+def _sealed(batch: memoryview, header: BatchHeader, level: int | None) -> memoryview:
+    """The batch with its header, and with its records compressed as the header says."""
+    if header.compression:
+        data = compress(header.compression, batch[HEADER_SIZE:], level)
+        batch = memoryview(bytearray(HEADER_SIZE + len(data)))
+        batch[HEADER_SIZE:] = data
+    write_header(batch, 0, header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    seal(batch, 0, len(batch))
+    return batch

@@ -1,0 +1,125 @@
+"""Which batches in fetched bytes come out to a reader, and where their records lie.
+
+Control batches never come out. A reader that asked for committed data only gets with it the
+list of transactions that were aborted: their batches don't come out either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    crc_matches,
+    parse_header,
+    parse_offset_and_length,
+)
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.record import DECOMPRESSED_BYTES_MAX, decode_batch, records_body
+from drumlin.records.varint import INT64_MAX
+
+_MAGIC_POSITION: Final = 16
+_RECORD_SIZE_MIN: Final = 7  # of seven fields, each one byte
+_ABORT_MARKER: Final = (0).to_bytes(2, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of the fetched bytes a reader wants."""
+
+    start_offset: int = 0
+    end_offset: int = INT64_MAX  # exclusive
+    aborted: Sequence[tuple[int, int]] = ()  # (producer id, first offset), as in a Fetch response
+    verify_crc: bool = True
+
+
+class Body(NamedTuple):
+    """The uncompressed records of one batch: `source[start:end]`."""
+
+    source: Buffer
+    start: int
+    end: int
+    header: BatchHeader
+
+
+def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
+    """The bodies in `buffer` that hold records in the selection, in order.
+
+    Raises:
+        CorruptRecord: something that is no whole and sound batch, save for a last one cut off.
+    """
+    waiting = sorted(selection.aborted, key=lambda entry: entry[1], reverse=True)
+    aborted: set[int] = set()
+    for position, header in whole_batches(buffer):
+        if header.base_offset >= selection.end_offset:
+            return
+        if selection.verify_crc and not crc_matches(buffer, position, header):
+            raise CorruptRecord(f"batch at offset {header.base_offset}: the CRC does not match")
+        while waiting and waiting[-1][1] <= header.last_offset:
+            aborted.add(waiting.pop()[0])
+        if header.is_control:
+            if header.producer_id in aborted and _is_abort(buffer, position):
+                aborted.discard(header.producer_id)
+            continue
+        is_aborted = header.is_transactional and header.producer_id in aborted
+        if header.end_offset > selection.start_offset and not is_aborted:
+            yield _body(buffer, position, header)
+
+
+def whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch.
+
+    Raises:
+        CorruptRecord: a batch of another magic, or of a size that none can have.
+    """
+    position, end = 0, len(buffer)
+    while end - position > _MAGIC_POSITION:
+        base_offset, size = parse_offset_and_length(buffer, position)
+        magic = buffer[position + _MAGIC_POSITION]
+        if magic != MAGIC:
+            raise CorruptRecord(
+                f"batch at offset {base_offset} is of magic {magic}: only {MAGIC} is read"
+            )
+        if size < HEADER_SIZE:
+            raise CorruptRecord(f"batch at offset {base_offset}: {size} bytes are too few")
+        if position + size > end:
+            return
+        yield position, parse_header(buffer, position)
+        position += size
+
+
+def next_offset(buffer: Buffer) -> int | None:
+    """The offset behind the last whole batch: where the next fetch goes on. None without one.
+
+    Raises:
+        CorruptRecord: as from `whole_batches`.
+    """
+    last = None
+    for _, header in whole_batches(buffer):
+        last = header
+    return None if last is None else last.end_offset
+
+
+def _is_abort(buffer: Buffer, position: int) -> bool:
+    markers = decode_batch(buffer, position)
+    # The key of a marker: version, then type; 0 aborts, 1 commits.
+    return bool(markers) and (markers[0].key or b"")[2:4] == _ABORT_MARKER
+
+
+def _body(buffer: Buffer, position: int, header: BatchHeader) -> Body:
+    body = Body(buffer, position + HEADER_SIZE, position + header.size, header)
+    if header.compression:
+        records = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+        body = Body(records, 0, len(records), header)
+    # A count is believed only as far as there are bytes for it: memory is allocated by it.
+    if not 0 <= header.record_count <= (body.end - body.start) // _RECORD_SIZE_MIN:
+        raise CorruptRecord(
+            f"batch at offset {header.base_offset}: {header.record_count} records "
+            f"in {body.end - body.start} bytes"
+        )
+    return body

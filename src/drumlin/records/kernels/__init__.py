@@ -1,0 +1,18 @@
+"""Compiled loops over records: survey, decode, encode, hash.
+
+`code/` holds the loops, in Python for numba; a child process compiles them once for each
+machine (`compile.py`), the result is cached (`cache.py`) and loaded as machine code
+(`machine_code.py`). Who calls a kernel asks `loading.py` for it, and has a plain path for as
+long as the answer is None. Importing this package imports neither numba nor llvmlite.
+"""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.loading import (
+    kernels_if_ready,
+    load_in_background,
+    ready,
+    require,
+)
+
+__all__ = ["kernels_if_ready", "load_in_background", "ready", "require"]

@@ -1,0 +1,129 @@
+"""Arrow columns -> record bytes."""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.dialect import (
+    Pointer,
+    bytes_at,
+    copy_bytes,
+    helper,
+    int32s_at,
+    int64s_at,
+)
+from drumlin.records.kernels.code.varints import add_delta, varint_size, write_varint
+from drumlin.records.kernels.layout import (
+    BYTES,
+    ENCODED_BYTES,
+    ENCODED_MAX_TIMESTAMP,
+    ENDS,
+    HEADER_KEYS,
+    HEADER_LISTS,
+    HEADER_VALUES,
+    KEYS,
+    TIMESTAMPS,
+    VALIDITY,
+    VALUES,
+)
+
+
+def encode(
+    columns: Pointer,
+    rows: Pointer,
+    first: int,
+    end: int,
+    target: Pointer,
+    room: int,
+    result: Pointer,
+) -> int:
+    """Write the records of one batch: as many of `rows[first:end]` as fit `target[:room]`.
+
+    Returns how many those are; `~n` if the timestamp of the n-th is too far from the first.
+    """
+    timestamps = int64s_at(columns[TIMESTAMPS])
+    base_timestamp = timestamps[rows[first]]
+    max_timestamp = base_timestamp
+    position = 0
+    count = 0
+    for index in range(first, end):
+        row = rows[index]
+        timestamp = timestamps[row]
+        # timestamp - base, without signed overflow: -base is ~base + 1
+        delta, _ = add_delta(timestamp, ~base_timestamp)
+        delta, _ = add_delta(delta, 1)
+        _, fits = add_delta(base_timestamp, delta)
+        if not fits:
+            return ~count
+        size = 1 + varint_size(delta) + varint_size(count)
+        size += _field_size(columns, KEYS, row) + _field_size(columns, VALUES, row)
+        size += _headers_size(columns, row)
+        if position + varint_size(size) + size > room:
+            break
+        position = write_varint(target, position, size)
+        target[position] = 0
+        position = write_varint(target, position + 1, delta)
+        position = write_varint(target, position, count)
+        position = _write_field(columns, KEYS, row, target, position)
+        position = _write_field(columns, VALUES, row, target, position)
+        position = _write_headers(columns, row, target, position)
+        max_timestamp = max(max_timestamp, timestamp)
+        count += 1
+    result[ENCODED_BYTES] = position
+    result[ENCODED_MAX_TIMESTAMP] = max_timestamp
+    return count
+
+
+@helper
+def _length(columns: Pointer, column: int, row: int) -> int:
+    """Of a value in a binary column; -1 where it is null, or the column is not there."""
+    if columns[column + ENDS] == 0:
+        return -1
+    if columns[column + VALIDITY] != 0:
+        validity = bytes_at(columns[column + VALIDITY])
+        if (validity[row >> 3] >> (row & 7)) & 1 == 0:
+            return -1
+    ends = int32s_at(columns[column + ENDS])
+    length: int = ends[row + 1] - ends[row]
+    return length
+
+
+@helper
+def _field_size(columns: Pointer, column: int, row: int) -> int:
+    length = _length(columns, column, row)
+    return varint_size(length) + max(length, 0)
+
+
+@helper
+def _write_field(columns: Pointer, column: int, row: int, target: Pointer, position: int) -> int:
+    length = _length(columns, column, row)
+    position = write_varint(target, position, length)
+    if length > 0:
+        source = bytes_at(columns[column + BYTES])
+        start = int32s_at(columns[column + ENDS])[row]
+        copy_bytes(target, position, source, start, length)
+        position += length
+    return position
+
+
+@helper
+def _headers_size(columns: Pointer, row: int) -> int:
+    if columns[HEADER_LISTS] == 0:
+        return 1
+    lists = int32s_at(columns[HEADER_LISTS])
+    size = varint_size(lists[row + 1] - lists[row])
+    for header in range(lists[row], lists[row + 1]):
+        size += _field_size(columns, HEADER_KEYS, header)
+        size += _field_size(columns, HEADER_VALUES, header)
+    return size
+
+
+@helper
+def _write_headers(columns: Pointer, row: int, target: Pointer, position: int) -> int:
+    if columns[HEADER_LISTS] == 0:
+        target[position] = 0
+        return position + 1
+    lists = int32s_at(columns[HEADER_LISTS])
+    position = write_varint(target, position, lists[row + 1] - lists[row])
+    for header in range(lists[row], lists[row + 1]):
+        position = _write_field(columns, HEADER_KEYS, header, target, position)
+        position = _write_field(columns, HEADER_VALUES, header, target, position)
+    return position

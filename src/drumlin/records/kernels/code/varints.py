@@ -1,0 +1,121 @@
+"""Zigzag varints. Their rules are those of `records/varint.py`, their plain twin.
+
+A read that fails returns the position BEYOND, from which every further read fails too: a
+record is read as if all were well, and checked once where it must end.
+"""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.dialect import Pointer, helper
+
+BEYOND = 1 << 62
+_WITHOUT_SIGN = (1 << 63) - 1
+
+
+@helper
+def read_varint(data: Pointer, position: int, end: int) -> tuple[int, int]:
+    """A 32-bit integer, and the position behind it."""
+    if position >= end:
+        return 0, BEYOND
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value = byte & 0x7F
+    shift = 7
+    while shift < 35:
+        position += 1
+        if position >= end:
+            return 0, BEYOND
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == 28 and byte > 0x0F:
+                return 0, BEYOND
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+    return 0, BEYOND
+
+
+@helper
+def read_varlong(data: Pointer, position: int, end: int) -> tuple[int, int]:
+    """A 64-bit integer, and the position behind it."""
+    if position >= end:
+        return 0, BEYOND
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value = byte & 0x7F
+    shift = 7
+    while shift < 70:
+        position += 1
+        if position >= end:
+            return 0, BEYOND
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == 63 and byte > 1:
+                return 0, BEYOND
+            return ((value >> 1) & _WITHOUT_SIGN) ^ -(value & 1), position + 1
+        shift += 7
+    return 0, BEYOND
+
+
+@helper
+def varint_size(value: int) -> int:
+    """How many bytes an integer of up to 64 bits takes."""
+    zigzag = (value << 1) ^ (value >> 63)
+    size = 1
+    while zigzag < 0 or zigzag > 0x7F:
+        zigzag = (zigzag >> 7) & (_WITHOUT_SIGN >> 6)
+        size += 1
+    return size
+
+
+@helper
+def write_varint(target: Pointer, position: int, value: int) -> int:
+    """Write an integer of up to 64 bits; the position behind it."""
+    zigzag = (value << 1) ^ (value >> 63)
+    while zigzag < 0 or zigzag > 0x7F:
+        target[position] = (zigzag & 0x7F) | 0x80
+        zigzag = (zigzag >> 7) & (_WITHOUT_SIGN >> 6)
+        position += 1
+    target[position] = zigzag
+    return position + 1
+
+
+@helper
+def skip_field(data: Pointer, position: int, end: int) -> tuple[int, int]:
+    """Length (-1: null) of a key, value or header part, and the position behind its bytes.
+
+    The position may lie behind `end`, and is BEYOND where the length is no length.
+    """
+    length, position = read_varint(data, position, end)
+    if length < -1:
+        return 0, BEYOND
+    if length > 0:
+        return length, position + length
+    return length, position
+
+
+@helper
+def skip_headers(data: Pointer, position: int, end: int) -> tuple[int, int]:
+    """Number of a record's headers, and the position behind them."""
+    count, position = read_varint(data, position, end)
+    if count < 0 or count > end - position:
+        return 0, BEYOND
+    for _ in range(count):
+        key_length, position = skip_field(data, position, end)
+        if key_length < 0:
+            return 0, BEYOND
+        _, position = skip_field(data, position, end)
+    return count, position
+
+
+@helper
+def add_delta(base: int, delta: int) -> tuple[int, bool]:
+    """Their sum, and whether it fits 64 bits."""
+    # The sum of unsigned numbers may wrap; that of signed ones may not (see the dialect).
+    low = (base & 0xFFFFFFFF) + (delta & 0xFFFFFFFF)
+    high = ((base >> 32) & 0xFFFFFFFF) + ((delta >> 32) & 0xFFFFFFFF) + (low >> 32)
+    total = (high << 32) | (low & 0xFFFFFFFF)
+    return total, ((base ^ total) & (delta ^ total)) >= 0

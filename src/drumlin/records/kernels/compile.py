@@ -1,0 +1,90 @@
+"""The child process that compiles the kernels: `python -m drumlin.records.kernels.compile FILE`.
+
+numba compiles each kernel to LLVM's language; what is kept of that is the kernels and what
+they call, without numba's wrappers for Python. The result is one object file of machine code
+for this very processor. `loading.py` runs this; numba stays in the child.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+from numba import cfunc, types
+
+from drumlin.records.kernels import cache, machine_code
+from drumlin.records.kernels.code.decode import decode
+from drumlin.records.kernels.code.encode import encode
+from drumlin.records.kernels.code.murmur2 import murmur2
+from drumlin.records.kernels.code.survey import survey
+from drumlin.records.kernels.layout import SIGNATURES
+
+_KERNELS: Final[dict[str, Any]] = {
+    "survey": survey,
+    "decode": decode,
+    "encode": encode,
+    "murmur2": murmur2,
+}
+# All that machine code may ask of its surroundings: the C library has it, whoever loads it.
+_ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
+_NICENESS: Final = 10
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    os.nice(_NICENESS)  # clients are being served meanwhile
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if cache.read(path) is None:  # nobody else was faster
+            cache.write(path, compile_kernels())
+
+
+def compile_kernels() -> bytes:
+    """An object file that defines every kernel by its name."""
+    target = machine_code.target_machine()
+    module = llvm.parse_assembly("")
+    for name, kernel in _KERNELS.items():
+        module.link_in(_alone(name, kernel, target))
+    undefined = {
+        function.name
+        for function in module.functions
+        if function.is_declaration and not function.name.startswith("llvm.")
+    }
+    if not undefined <= _ALLOWED_SYMBOLS:
+        raise RuntimeError(f"kernels need more than memory: {sorted(undefined)}")
+    return bytes(target.emit_object(module))
+
+
+def _alone(name: str, kernel: Any, target: Any) -> Any:
+    """One kernel as a module of its own in which nothing else is visible from outside."""
+    compiled = cfunc(_signature(SIGNATURES[name]), error_model="numpy")(kernel)
+    module = llvm.parse_assembly(compiled.inspect_llvm())
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration:
+            value.linkage = llvm.Linkage.internal
+    entry = module.get_function(compiled.native_name)
+    entry.linkage = llvm.Linkage.external
+    entry.name = name
+    # Optimised again, numba's handling of exceptions turns out to be unreachable: no kernel
+    # raises. With it goes every use of Python's own functions.
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _signature(parameters: str) -> Any:
+    pointer: Any = types.CPointer
+    kinds: dict[str, Any] = {
+        "p": pointer(types.uint8),
+        "l": pointer(types.int64),
+        "i": types.int64,
+    }
+    return types.int64(*(kinds[parameter] for parameter in parameters))
+
+
+if __name__ == "__main__":
+    main()

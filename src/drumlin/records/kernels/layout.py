@@ -1,0 +1,64 @@
+"""The numbers that kernels and their callers agree on: places in tables, and signatures.
+
+Plain Python: the broker's and client's processes import this, the compiler too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# One row of the table of bodies that `decode` reads: a batch's records, and its header's part
+# in what they mean.
+BODY_START: Final = 0
+BODY_END: Final = 1
+BODY_COUNT: Final = 2
+BODY_BASE_OFFSET: Final = 3
+BODY_BASE_TIMESTAMP: Final = 4
+BODY_IS_LOG_APPEND_TIME: Final = 5
+BODY_MAX_TIMESTAMP: Final = 6
+BODY_WIDTH: Final = 7
+
+# The table of columns: addresses of Arrow buffers. A binary column is three of them: 32-bit
+# offsets, bytes, and the validity bitmap (all zeros when handed to `decode`; 0 for "none is
+# null" when handed to `encode`). The three of headers are 0 where no headers are wanted.
+OFFSETS: Final = 0
+TIMESTAMPS: Final = 1
+TIMESTAMP_TYPES: Final = 2
+KEYS: Final = 3
+VALUES: Final = 6
+HEADER_LISTS: Final = 9
+HEADER_KEYS: Final = 10
+HEADER_VALUES: Final = 13
+COLUMN_COUNT: Final = 16
+
+# A binary column's buffers, from its place in the table of columns.
+ENDS: Final = 0
+BYTES: Final = 1
+VALIDITY: Final = 2
+
+# The state of `decode`: how much of each column is written, and which offsets are wanted.
+ROWS: Final = 0
+KEY_BYTES: Final = 1
+VALUE_BYTES: Final = 2
+HEADER_ROWS: Final = 3
+HEADER_KEY_BYTES: Final = 4
+HEADER_VALUE_BYTES: Final = 5
+FIRST_OFFSET: Final = 6
+END_OFFSET: Final = 7  # exclusive
+DECODE_STATE_WIDTH: Final = 8
+
+#: Bytes that `decode` may write behind the end of a binary column's bytes.
+PADDING: Final = 32
+
+# What `encode` reports of the batch that it wrote.
+ENCODED_BYTES: Final = 0
+ENCODED_MAX_TIMESTAMP: Final = 1
+ENCODE_RESULT_WIDTH: Final = 2
+
+# Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
+SIGNATURES: Final = {
+    "survey": "piiil",
+    "decode": "pilill",
+    "encode": "lliipil",
+    "murmur2": "liil",
+}

@@ -1,0 +1,89 @@
+"""Whether the kernels are there yet, and what brings them in.
+
+Until they are, plain Python serves; if they can't be had (no compiler, no memory for code),
+it serves for good, and that is said once in the log.
+
+    cached          a few tens of milliseconds
+    not cached      a child process compiles for some seconds; this one only waits for it
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import Kernels
+
+_log = logging.getLogger(__name__)
+_COMPILE_TIMEOUT_S = 300
+
+_lock = threading.Lock()
+_kernels: Kernels | None = None
+_failed = False
+_background: threading.Thread | None = None
+
+
+def kernels_if_ready() -> Kernels | None:
+    """The kernels, or None as long as plain Python has to serve."""
+    return _kernels
+
+
+def ready() -> bool:
+    return _kernels is not None
+
+
+def require() -> Kernels | None:
+    """Load the kernels now, waiting for their compilation; None if they can't be had."""
+    global _kernels, _failed
+    with _lock:
+        if _kernels is None and not _failed:
+            try:
+                _kernels = _load()
+            except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
+                _failed = True
+                _log.warning("no fast kernels, records are handled slowly: %s", error)
+        return _kernels
+
+
+def load_in_background() -> None:
+    """Start what `require` does in a thread, unless that has been done."""
+    global _background
+    if _background is None:
+        _background = threading.Thread(target=require, name="load-kernels", daemon=True)
+        _background.start()
+
+
+def _load() -> Kernels:
+    # Not needed by those who never meet a large batch: imported here.
+    from drumlin.records.kernels import cache, machine_code
+
+    path = cache.locate()
+    code = cache.read(path)
+    if code is None:
+        _compile(str(path))
+        code = cache.read(path)
+    if code is None:
+        raise RuntimeError(f"{path} can't be read back")
+    return machine_code.load(code)
+
+
+def _compile(path: str) -> None:
+    # A child: compiling needs 200 MB and holds the GIL. It must find what this process finds.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    finished = subprocess.run(  # noqa: S603  our own interpreter and module
+        [sys.executable, "-m", "drumlin.records.kernels.compile", path],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_COMPILE_TIMEOUT_S,
+        check=False,
+    )
+    if finished.returncode != 0:
+        lines = finished.stderr.strip().splitlines()
+        raise RuntimeError(lines[-1] if lines else f"exit code {finished.returncode}")

@@ -1,0 +1,38 @@
+"""Columns without kernels: slow, and what the kernels are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from drumlin.records.bodies import Body, Selection
+from drumlin.records.record import Record, decode_body
+
+_SEED: Final = 0x9747B28C
+_MULTIPLIER: Final = 0x5BD1E995
+_UINT32: Final = 0xFFFFFFFF
+
+
+def decode_plain(bodies: Iterable[Body], selection: Selection) -> list[tuple[Record, int]]:
+    """The wanted records, each with its timestamp type."""
+    return [
+        (record, int(body.header.is_log_append_time))
+        for body in bodies
+        for record in decode_body(memoryview(body.source)[body.start : body.end], body.header)
+        if selection.start_offset <= record.offset < selection.end_offset
+    ]
+
+
+def murmur2_plain(key: bytes) -> int:
+    """Kafka's default hash of a key, from 0 to 2^31 - 1."""
+    value = _SEED ^ len(key)
+    whole = len(key) & ~3
+    for start in range(0, whole, 4):
+        block = int.from_bytes(key[start : start + 4], "little") * _MULTIPLIER & _UINT32
+        block = (block ^ block >> 24) * _MULTIPLIER & _UINT32
+        value = (value * _MULTIPLIER & _UINT32) ^ block
+    if len(key) > whole:
+        rest = int.from_bytes(key[whole:], "little")
+        value = (value ^ rest) * _MULTIPLIER & _UINT32
+    value = (value ^ value >> 13) * _MULTIPLIER & _UINT32
+    return (value ^ value >> 15) & 0x7FFFFFFF
