@@ -1,0 +1,1 @@
+"""What the cluster knows about itself: brokers, topics, configurations, producer id blocks."""

@@ -1,0 +1,180 @@
+"""The embedded store's SQLite file: its tables, and statements made durable. Blocking.
+
+One writer: a connection that is used by one thread at a time. WAL with synchronous=FULL: a
+commit returns once it would survive a power failure, and costs one fsync.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.metadata.image import (
+    ClusterImage,
+    PartitionState,
+    Resource,
+    ResourceType,
+    TopicState,
+)
+
+FILE_NAME: Final = "drumlin-metadata.sqlite"
+_SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE topics (
+    topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE
+) WITHOUT ROWID;
+CREATE TABLE partitions (
+    topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
+    partition INTEGER NOT NULL,
+    leader INTEGER NOT NULL,
+    leader_epoch INTEGER NOT NULL,
+    replicas TEXT NOT NULL,
+    isr TEXT NOT NULL,
+    PRIMARY KEY (topic_id, partition)
+) WITHOUT ROWID;
+CREATE TABLE configs (
+    resource_type INTEGER NOT NULL,
+    resource_name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (resource_type, resource_name, key)
+) WITHOUT ROWID;
+"""
+
+#: SQL and its parameters.
+Statement = tuple[str, Sequence[Any]]
+
+
+class UnreadableMetadata(Exception):
+    """The file is not a metadata database of ours, or of a later version of us."""
+
+
+class Database:
+    """One open metadata file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; create it when it is not there.
+
+        Raises:
+            UnreadableMetadata: it cannot be used.
+        """
+        self.is_new = not path.exists()
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._create_tables()
+        except sqlite3.Error as error:
+            raise UnreadableMetadata(f"{path}: {error}") from error
+
+    def _create_tables(self) -> None:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version > _SCHEMA_VERSION:
+            raise UnreadableMetadata(f"its schema version is {version}, newer than this program's")
+        if version < _SCHEMA_VERSION:
+            self._connection.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def execute_durably(self, statements: Iterable[Statement]) -> None:
+        """Execute all of them in one transaction, and return once it is on the disk.
+
+        Raises:
+            sqlite3.Error: nothing of it has happened.
+        """
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, parameters in statements:
+                self._connection.execute(sql, parameters)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def value(self, key: str) -> Any:
+        """A value of the table `cluster`, or None."""
+        sql = "SELECT value FROM cluster WHERE key = ?"
+        row = self._connection.execute(sql, (key,)).fetchone()
+        return row[0] if row else None
+
+    def load(self, cluster_id: str) -> ClusterImage:
+        """Everything that is stored."""
+        image = ClusterImage(cluster_id)
+        partitions: dict[bytes, list[PartitionState]] = {}
+        rows = self._connection.execute("SELECT * FROM partitions ORDER BY topic_id, partition")
+        for topic_id, index, leader, leader_epoch, replicas, isr in rows:
+            state = PartitionState(
+                index, leader, leader_epoch, tuple(json.loads(replicas)), tuple(json.loads(isr))
+            )
+            partitions.setdefault(topic_id, []).append(state)
+        for topic_id, name in self._connection.execute("SELECT topic_id, name FROM topics"):
+            states = tuple(partitions.get(topic_id, ()))
+            image.put_topic(TopicState(name, UUID(bytes=topic_id), states))
+        configs: dict[Resource, dict[str, str]] = {}
+        for resource_type, name, key, value in self._connection.execute("SELECT * FROM configs"):
+            resource = Resource(ResourceType(resource_type), name)
+            configs.setdefault(resource, {})[key] = value
+        for resource, values in configs.items():
+            image.put_configs(resource, values)
+        return image
+
+
+def put_value(key: str, value: Any) -> Statement:
+    return "INSERT OR REPLACE INTO cluster VALUES (?, ?)", (key, value)
+
+
+def put_topic(topic: TopicState) -> list[Statement]:
+    sql = "INSERT INTO topics VALUES (?, ?)"
+    return [
+        (sql, (topic.topic_id.bytes, topic.name)),
+        *put_partitions(topic.topic_id, topic.partitions),
+    ]
+
+
+def put_partitions(topic_id: UUID, partitions: Iterable[PartitionState]) -> list[Statement]:
+    sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)"
+    return [
+        (
+            sql,
+            (
+                topic_id.bytes,
+                each.index,
+                each.leader,
+                each.leader_epoch,
+                json.dumps(each.replicas),
+                json.dumps(each.isr),
+            ),
+        )
+        for each in partitions
+    ]
+
+
+def delete_topic(topic: TopicState) -> list[Statement]:
+    configs = "DELETE FROM configs WHERE resource_type = ? AND resource_name = ?"
+    return [
+        ("DELETE FROM topics WHERE topic_id = ?", (topic.topic_id.bytes,)),
+        (configs, (ResourceType.TOPIC, topic.name)),
+    ]
+
+
+def put_config(resource: Resource, key: str, value: str | None) -> Statement:
+    """Set a key, or remove it where `value` is None."""
+    if value is None:
+        sql = "DELETE FROM configs WHERE resource_type = ? AND resource_name = ? AND key = ?"
+        return sql, (resource.type, resource.name, key)
+    sql = "INSERT OR REPLACE INTO configs VALUES (?, ?, ?, ?)"
+    return sql, (resource.type, resource.name, key, value)
+
+
+def advance_leader_epochs() -> Statement:
+    return "UPDATE partitions SET leader_epoch = leader_epoch + 1", ()

@@ -1,0 +1,144 @@
+"""The cluster as this broker knows it, in memory. Read freely; changed by the store alone.
+
+What stands in the image is immutable: a change replaces it, so a reader may keep what it got
+for the length of a request.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.metadata.names import INTERNAL_TOPICS, collision_key
+
+NO_LEADER: Final = -1
+
+
+class ResourceType(enum.IntEnum):
+    """What a configuration belongs to; the numbers are the protocol's."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class Resource(NamedTuple):
+    """Owner of a configuration. A broker without a name: the default for all brokers."""
+
+    type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients find a broker by one of its listeners."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """A broker that is alive."""
+
+    node_id: int
+    rack: str | None
+    endpoints: tuple[Endpoint, ...]
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where clients of the listener of that name find the broker."""
+        return next((each for each in self.endpoints if each.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Where a partition lives and who leads it."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic; `partitions[i].index == i`."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionState, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> PartitionState | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class ClusterImage:
+    """Brokers, topics and configurations, by what they are looked up with."""
+
+    cluster_id: str
+    controller_id: int = -1
+    brokers: dict[int, BrokerState] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    topics_by_id: dict[UUID, TopicState] = field(default_factory=dict)
+    _configs: dict[Resource, Mapping[str, str]] = field(default_factory=dict)
+    _names_by_collision_key: dict[str, set[str]] = field(default_factory=dict)
+
+    def configs(self, resource: Resource) -> Mapping[str, str]:
+        """What was set for the resource; empty for one that has nothing, or does not exist."""
+        return self._configs.get(resource, _NO_CONFIGS)
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        return self.configs(Resource(ResourceType.TOPIC, topic))
+
+    def topic_name(self, topic_id: UUID | None) -> str | None:
+        """The name of the topic with that id, if there is one."""
+        topic = self.topics_by_id.get(topic_id) if topic_id is not None else None
+        return None if topic is None else topic.name
+
+    def colliding_names(self, name: str) -> set[str]:
+        """Existing topics that metrics could not tell from `name`, itself included."""
+        return self._names_by_collision_key.get(collision_key(name), set())
+
+    def offline_replicas(self, partition: PartitionState) -> tuple[int, ...]:
+        """Replicas on brokers that are not alive."""
+        return tuple(each for each in partition.replicas if each not in self.brokers)
+
+    # -- changes, for the store ----------------------------------------------------------
+
+    def put_broker(self, broker: BrokerState) -> None:
+        self.brokers[broker.node_id] = broker
+
+    def put_topic(self, topic: TopicState) -> None:
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._names_by_collision_key.setdefault(collision_key(topic.name), set()).add(topic.name)
+
+    def remove_topic(self, topic: TopicState) -> None:
+        """Forget a topic and its configuration."""
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.topic_id]
+        key = collision_key(topic.name)
+        self._names_by_collision_key[key].discard(topic.name)
+        if not self._names_by_collision_key[key]:
+            del self._names_by_collision_key[key]
+        self._configs.pop(Resource(ResourceType.TOPIC, topic.name), None)
+
+    def put_configs(self, resource: Resource, configs: Mapping[str, str]) -> None:
+        if configs:
+            self._configs[resource] = MappingProxyType(dict(configs))
+        else:
+            self._configs.pop(resource, None)

@@ -1,0 +1,58 @@
+"""Rules for topic names, and which topics are Kafka's own. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+GROUP_METADATA: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA, TRANSACTION_STATE, SHARE_GROUP_STATE})
+NAME_LENGTH_MAX: Final = 249
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse what cannot be a topic's name: it is a folder's name and part of metric names.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION, with Kafka's sentence.
+    """
+    reason = None
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL.fullmatch(name):
+        reason = (
+            f"'{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    if reason is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
+
+
+def collision_key(name: str) -> str:
+    """Equal for names that differ in `.` and `_` only: metrics write both alike."""
+    return name.replace(".", "_")
+
+
+def check_no_collision(name: str, existing: Iterable[str]) -> None:
+    """Refuse a name that metrics could not tell from an existing one.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION.
+    """
+    for other in existing:
+        if other != name:
+            message = f"Topic '{name}' collides with existing topic: {other}"
+            raise KafkaError(ErrorCode.invalid_topic_exception, message)

@@ -1,0 +1,257 @@
+"""`SqliteMetadata`: the embedded metadata store, for a cluster of one broker.
+
+A commit waits for the disk, so it runs in a thread of its own and the event loop goes on.
+While one is under way, further mutations gather, and the next commit takes them all with one
+fsync: a thousand topics asked for at once cost a handful of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import sqlite3
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from drumlin.metadata import database
+from drumlin.metadata.changes import (
+    Change,
+    ConfigsChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from drumlin.metadata.database import Database, Statement
+from drumlin.metadata.image import (
+    BrokerState,
+    ClusterImage,
+    PartitionState,
+    Resource,
+    ResourceType,
+    TopicState,
+)
+from drumlin.metadata.store import Alteration, Assignment, ProducerIdBlock
+from drumlin.storage.meta_properties import new_cluster_id
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+#: As many as Apache Kafka's controller hands out at a time.
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+_CLUSTER_ID: Final = "cluster_id"
+_NEXT_PRODUCER_ID: Final = "next_producer_id"
+
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
+    """Let a mutation end although its caller is cancelled: the image must show what is stored."""
+
+    @functools.wraps(mutation)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.shield(asyncio.create_task(mutation(*args, **kwargs)))
+
+    return run
+
+
+class SqliteMetadata:
+    """See `store.MetadataStore` for what its methods promise."""
+
+    def __init__(self, opened: Database, image: ClusterImage) -> None:
+        self.image = image
+        self.is_new = opened.is_new
+        self._database = opened
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._listeners: list[Callable[[Change], None]] = []
+        # A lock lives as long as somebody holds or awaits it.
+        self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(cls, directory: Path, cluster_id: str | None = None) -> SqliteMetadata:
+        """Open the store in `directory`. Blocks: for the start of a broker.
+
+        A new store belongs to the cluster `cluster_id`, or to a new one.
+
+        Raises:
+            UnreadableMetadata: the file there cannot be used, or is of another cluster.
+        """
+        path = directory / database.FILE_NAME
+        opened = Database(path)
+        stored = opened.value(_CLUSTER_ID)
+        if stored is None:
+            stored = cluster_id or new_cluster_id()
+            opened.execute_durably([database.put_value(_CLUSTER_ID, stored)])
+        elif cluster_id not in (None, stored):
+            opened.close()
+            raise database.UnreadableMetadata(
+                f"{path}: it belongs to cluster {stored}, the data to cluster {cluster_id}"
+            )
+        return cls(opened, opened.load(stored))
+
+    def register_broker(self, broker: BrokerState) -> None:
+        """Make this process the cluster's broker, its controller, and every leader."""
+        self.image.put_broker(broker)
+        self.image.controller_id = broker.node_id
+
+    def advance_leader_epochs(self) -> None:
+        """Begin a new leader epoch in every partition. Blocks: for the start of a broker.
+
+        After an unclean stop records may be missing that consumers have seen; the new epoch
+        is how they find out.
+        """
+        self._database.execute_durably([database.advance_leader_epochs()])
+        for topic in list(self.image.topics.values()):
+            partitions = tuple(
+                replace(each, leader_epoch=each.leader_epoch + 1) for each in topic.partitions
+            )
+            self.image.put_topic(replace(topic, partitions=partitions))
+
+    def on_change(self, listener: Callable[[Change], None]) -> None:
+        self._listeners.append(listener)
+
+    @_uncancelled
+    async def create_topic(
+        self,
+        name: str,
+        assignment: Assignment,
+        configs: Mapping[str, str],
+        topic_id: UUID | None = None,
+        first_leader_epoch: int = 0,
+    ) -> TopicState:
+        async with self._lock(Resource(ResourceType.TOPIC, name)):
+            if name in self.image.topics:
+                message = f"Topic '{name}' already exists."
+                raise KafkaError(ErrorCode.topic_already_exists, message)
+            partitions = _partitions(0, assignment, first_leader_epoch)
+            topic = TopicState(name, topic_id or uuid.uuid4(), partitions)
+            resource = Resource(ResourceType.TOPIC, name)
+            settings = [database.put_config(resource, *each) for each in configs.items()]
+            await self._commit([*database.put_topic(topic), *settings])
+            self.image.put_topic(topic)
+            self.image.put_configs(resource, configs)
+            self._report(TopicCreated(topic, configs))
+            return topic
+
+    @_uncancelled
+    async def delete_topic(self, topic_id: UUID) -> None:
+        topic = self._topic_with_id(topic_id)
+        async with self._lock(Resource(ResourceType.TOPIC, topic.name)):
+            topic = self._topic_with_id(topic_id)
+            await self._commit(database.delete_topic(topic))
+            self.image.remove_topic(topic)
+            self._report(TopicDeleted(topic))
+
+    @_uncancelled
+    async def add_partitions(
+        self, name: str, first_index: int, assignment: Assignment
+    ) -> TopicState:
+        async with self._lock(Resource(ResourceType.TOPIC, name)):
+            topic = self.image.topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition)
+            if len(topic.partitions) != first_index:
+                message = f"Topic already has {len(topic.partitions)} partition(s)."
+                raise KafkaError(ErrorCode.invalid_partitions, message)
+            added = _partitions(first_index, assignment)
+            await self._commit(database.put_partitions(topic.topic_id, added))
+            topic = replace(topic, partitions=topic.partitions + added)
+            self.image.put_topic(topic)
+            self._report(PartitionsAdded(topic, added))
+            return topic
+
+    @_uncancelled
+    async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
+        async with self._lock(resource):
+            current = self.image.configs(resource)
+            changes = alteration(current)
+            if not changes:
+                return
+            await self._commit([database.put_config(resource, *each) for each in changes.items()])
+            merged = {**current, **changes}
+            configs = {key: value for key, value in merged.items() if value is not None}
+            self.image.put_configs(resource, configs)
+            self._report(ConfigsChanged(resource, configs))
+
+    @_uncancelled
+    async def next_producer_id_block(self) -> ProducerIdBlock:
+        async with self._lock(_NEXT_PRODUCER_ID):
+            first = await self._in_thread(self._database.value, _NEXT_PRODUCER_ID) or 0
+            following = first + PRODUCER_ID_BLOCK_SIZE
+            await self._commit([database.put_value(_NEXT_PRODUCER_ID, following)])
+            return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
+
+    async def close(self) -> None:
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+        await self._in_thread(self._database.close)
+        self._thread.shutdown()
+
+    def _lock(self, key: object) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    def _topic_with_id(self, topic_id: UUID) -> TopicState:
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            message = "This server does not host this topic ID."
+            raise KafkaError(ErrorCode.unknown_topic_id, message)
+        return topic
+
+    def _report(self, change: Change) -> None:
+        for listener in self._listeners:
+            listener(change)
+
+    async def _commit(self, statements: Sequence[Statement]) -> None:
+        """Make one mutation durable, together with others that wait now.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; nothing of it is stored.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((statements, done))
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_waiting())
+        await done
+
+    async def _commit_waiting(self) -> None:
+        while self._waiting:
+            taken, self._waiting = self._waiting, []
+            statements = [statement for each, _ in taken for statement in each]
+            failure: KafkaError | None = None
+            try:
+                await self._in_thread(self._database.execute_durably, statements)
+            except sqlite3.Error as error:
+                _log.error("the metadata could not be written: %s", error)
+                message = f"the metadata could not be written: {error}"
+                failure = KafkaError(ErrorCode.kafka_storage_error, message)
+            for _, done in taken:
+                if failure is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(failure)
+        self._committing = None
+
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+def _partitions(
+    first_index: int, assignment: Assignment, leader_epoch: int = 0
+) -> tuple[PartitionState, ...]:
+    return tuple(
+        PartitionState(index, replicas[0], leader_epoch, tuple(replicas), tuple(replicas))
+        for index, replicas in enumerate(assignment, first_index)
+    )

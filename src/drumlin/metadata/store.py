@@ -1,0 +1,88 @@
+"""The interface of a metadata store. `sqlite.py` is the embedded one, for a single broker.
+
+Reading goes to `image`, at once. A mutation is checked against what is stored, made durable,
+shown in the image, reported to the listeners, and only then its coroutine returns. Mutations
+of the same topic or the same configuration happen one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from drumlin.metadata.changes import Change
+from drumlin.metadata.image import ClusterImage, Resource, TopicState
+
+#: Replicas of each partition, the preferred leader first.
+Assignment = Sequence[Sequence[int]]
+#: Current configuration -> what to change: a value sets a key, None removes it.
+Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids that nobody else will ever get."""
+
+    first: int
+    size: int
+
+
+class MetadataStore(Protocol):
+    """Where topics, configurations and producer ids are kept."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is known now."""
+
+    def on_change(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` on the event loop after each change from now on."""
+
+    def create_topic(
+        self,
+        name: str,
+        assignment: Assignment,
+        configs: Mapping[str, str],
+        topic_id: UUID | None = None,
+        first_leader_epoch: int = 0,
+    ) -> Awaitable[TopicState]:
+        """Create a topic, each partition led by its first replica.
+
+        An id and an epoch are given for logs that exist already and come from elsewhere.
+
+        Raises:
+            KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR.
+        """
+
+    def delete_topic(self, topic_id: UUID) -> Awaitable[None]:
+        """Delete a topic and its configuration.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID, or KAFKA_STORAGE_ERROR.
+        """
+
+    def add_partitions(
+        self, name: str, first_index: int, assignment: Assignment
+    ) -> Awaitable[TopicState]:
+        """Add partitions to a topic that has `first_index` of them.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS when it has another
+                number meanwhile, or KAFKA_STORAGE_ERROR.
+        """
+
+    def alter_configs(self, resource: Resource, alteration: Alteration) -> Awaitable[None]:
+        """Change a configuration; `alteration` decides, knowing the one that is stored.
+
+        Raises:
+            KafkaError: what `alteration` raises, or KAFKA_STORAGE_ERROR.
+        """
+
+    def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:
+        """Take a block of producer ids.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
+    def close(self) -> Awaitable[None]:
+        """Wait for mutations under way, then let go of whatever is open."""

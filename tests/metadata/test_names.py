@@ -1,0 +1,58 @@
+"""Topic names, with the sentences that Apache Kafka 4.3 answered."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from drumlin.metadata.image import ClusterImage, TopicState
+from drumlin.metadata.names import check_no_collision, check_topic_name
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_LETTERS = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "Topic name is invalid: the empty string is not allowed"),
+        (".", "Topic name is invalid: '.' is not allowed"),
+        ("..", "Topic name is invalid: '..' is not allowed"),
+        (
+            "a" * 250,
+            (
+                "Topic name is invalid: the length of '" + "a" * 250 + "' is longer than the max "
+                "allowed length 249"
+            ),
+        ),
+        ("a b", f"Topic name is invalid: 'a b' {_LETTERS}"),
+        ("é", f"Topic name is invalid: 'é' {_LETTERS}"),
+        ("x/y", f"Topic name is invalid: 'x/y' {_LETTERS}"),
+        ("a\n", f"Topic name is invalid: 'a\n' {_LETTERS}"),
+        ("\u0661", f"Topic name is invalid: '\u0661' {_LETTERS}"),
+    ],
+)
+def test_refused_names(name: str, message: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_topic_name(name)
+    assert caught.value.code is ErrorCode.invalid_topic_exception
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize("name", ["a", "...", "a.b_c-D9", "a" * 249, "__consumer_offsets"])
+def test_accepted_names(name: str) -> None:
+    check_topic_name(name)
+
+
+def test_names_that_metrics_cannot_tell_apart_collide() -> None:
+    image = ClusterImage("cluster")
+    topic = TopicState("md.x", uuid.uuid4(), ())
+    image.put_topic(topic)
+    assert image.colliding_names("md_x") == {"md.x"}
+    with pytest.raises(KafkaError) as caught:
+        check_no_collision("md_x", image.colliding_names("md_x"))
+    assert caught.value.message == "Topic 'md_x' collides with existing topic: md.x"
+    check_no_collision("md.x", image.colliding_names("md.x"))
+    image.remove_topic(topic)
+    assert image.colliding_names("md_x") == set()
