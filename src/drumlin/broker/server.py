@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.connection import Connection
 from drumlin.broker.request_memory import RequestMemory
+from drumlin.config.listeners import Listener
 
 if TYPE_CHECKING:
     from drumlin.broker.router import Router
@@ -43,15 +44,6 @@ class ConnectionLimits:
         return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """One address to listen on. Port 0 takes a free one."""
-
-    name: str
-    host: str
-    port: int
-
-
 class Server:
     """Accepts for all listeners."""
 
@@ -64,8 +56,8 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
 
-    def listen(self, listener: Listener) -> int:
-        """Bind and start accepting; the port that is listened on.
+    def bind(self, listener: Listener) -> int:
+        """Take the address; the port, which the system chooses where it is 0.
 
         Raises:
             OSError: the address is in use, or not ours.
@@ -79,14 +71,19 @@ class Server:
                 size = self._limits.socket_receive_buffer_bytes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
             sock.bind((listener.host, listener.port))
-            sock.listen(self._limits.socket_listen_backlog_size)
             sock.setblocking(False)
         except OSError:
             sock.close()
             raise
         self._sockets[sock] = listener.name
-        asyncio.get_running_loop().add_reader(sock.fileno(), self._accept, sock)
         return int(sock.getsockname()[1])
+
+    def start_accepting(self) -> None:
+        """Let clients in, on all addresses."""
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            sock.listen(self._limits.socket_listen_backlog_size)
+            loop.add_reader(sock.fileno(), self._accept, sock)
 
     @property
     def connection_count(self) -> int:

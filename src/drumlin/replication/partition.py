@@ -138,15 +138,24 @@ class Partition:
     # -- reading -----------------------------------------------------------------------
 
     def read(
-        self, start_offset: int, max_bytes: int, isolation_level: int, minimum_one_batch: bool
+        self,
+        start_offset: int,
+        max_bytes: int,
+        isolation_level: int,
+        *,
+        minimum_one_batch: bool,
+        may_block: bool,
     ) -> ReadResult:
-        """Slices of log files for a consumer.
+        """Slices of log files for a consumer. With `may_block`, any thread may call it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+            BlockingIOError: unless it may block, and the disk is needed.
         """
         end_offset = self.readable_end_offset(isolation_level)
-        return self.log.read(start_offset, max_bytes, end_offset, minimum_one_batch)
+        return self.log.read(
+            start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block
+        )
 
     def close(self) -> None:
         """The partition goes away: whoever waits looks again and finds it gone."""

@@ -51,6 +51,8 @@ class LogDirectories:
             LogDirectory(str(Path(path).absolute()), self._open_files) for path in paths
         ]
         self._logs: dict[tuple[str, int], PartitionLog] = {}
+        #: Whether the last stop of every dir was a clean one.
+        self.was_clean = True
         #: Files and folders to remove, and when, by the monotonic clock.
         self._doomed: list[tuple[float, str]] = []
 
@@ -88,6 +90,7 @@ class LogDirectories:
         self, directory: LogDirectory, config_for: Callable[[str], LogConfig], threads: int
     ) -> None:
         was_clean = directory.take_clean_marker()
+        self.was_clean = self.was_clean and was_clean
         requests = list(self._load_requests(directory, config_for, was_clean))
         if not was_clean and requests:
             _logger.info(

@@ -102,6 +102,11 @@ class LogDirectory:
         """Everything is on the device: the next start need not look."""
         self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
 
+    def come_back(self) -> None:
+        """Serve again, after `works_again`."""
+        self.failure = None
+        _logger.warning("Log dir %s is back online", self.path)
+
     def works_again(self) -> bool:
         """Try to write, sync and remove a file. Blocks: call it in a thread."""
         path = f"{self.path}/{_PROBE_NAME}"

@@ -26,6 +26,7 @@ from drumlin.broker.fetch_sessions import (
 )
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import Waiter, wait_in
+from drumlin.storage.partition_log import ReadResult
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -45,12 +46,15 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         fetch = _Fetch(context, request, shape)
     except KafkaError as error:
         return _error_response(shape, error.code)
-    fetch.read()
-    if fetch.is_complete:
-        if fetch.is_resident():
-            return fetch.respond()
-        return fetch.respond_cold()
-    return Waiting(fetch.wait_and_respond())
+    try:
+        fetch.read(may_block=False)
+    except BlockingIOError:
+        return Waiting(fetch.read_cold_and_respond())
+    if not fetch.is_complete:
+        return Waiting(fetch.wait_and_respond())
+    if fetch.is_resident():
+        return fetch.respond()
+    return Waiting(fetch.respond_cold())
 
 
 def _replica_id(context: RequestContext, request: Any) -> int:
@@ -110,12 +114,16 @@ class _Fetch:
 
     # -- reading -----------------------------------------------------------------------
 
-    def read(self) -> None:
-        """Read all partitions, in order, within the bounds."""
+    def read(self, may_block: bool) -> None:
+        """Read all partitions, in order, within the bounds. Changes nothing but itself.
+
+        Raises:
+            BlockingIOError: unless it may block, and finding a batch needs the disk.
+        """
         self.release()
         budget = self._max_bytes
         for key, wanted in self._session.wanted.items():
-            answer = self._read_partition(key, wanted, budget)
+            answer = self._read_partition(key, wanted, budget, may_block)
             self._answers[key] = answer
             size = len(answer.records)
             self._read_bytes += size
@@ -123,7 +131,7 @@ class _Fetch:
             if answer.error_code is not ErrorCode.none or _diverges(answer):
                 self._must_answer = True
 
-    def _read_partition(self, key: FetchKey, wanted: Wanted, budget: int) -> Any:
+    def _read_partition(self, key: FetchKey, wanted: Wanted, budget: int, may_block: bool) -> Any:
         try:
             partition = self._find(key)
             partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -135,30 +143,36 @@ class _Fetch:
                 min(wanted.max_bytes, budget),
                 self._isolation_level,
                 minimum_one_batch=self._read_bytes == 0,
+                may_block=may_block,
             )
         except KafkaError as error:
             return self._failed(key.partition, error.code)
         aborted = None
         if self._isolation_level == _READ_COMMITTED:
-            aborted = tuple(
-                self._shape(
-                    "AbortedTransaction",
-                    producer_id=each.producer_id,
-                    first_offset=each.first_offset,
-                )
-                for each in partition.aborted_transactions(wanted.fetch_offset, result)
+            aborted = self._aborted(partition, wanted.fetch_offset, result)
+        records = result.slices[0] if result.slices else _NOTHING
+        return self._answer(key.partition, partition, records=records, aborted=aborted)
+
+    def _aborted(
+        self, partition: Partition, fetch_offset: int, result: ReadResult
+    ) -> tuple[Any, ...]:
+        """The aborted transactions that have records among those read."""
+        if not result.slices:
+            return ()
+        return tuple(
+            self._shape(
+                "AbortedTransaction", producer_id=each.producer_id, first_offset=each.first_offset
             )
-        return self._answer(
-            key.partition, partition, records=result.slice or _NOTHING, aborted=aborted
+            for each in partition.log.aborted_transactions(
+                fetch_offset, partition.last_stable_offset
+            )
         )
 
     def _find(self, key: FetchKey) -> Partition:
         broker = self._context.broker
         if key.name is not None:
             return broker.partitions.get(key.name, key.partition)
-        name = broker.metadata.image.topic_name(key.topic_id)
-        if name is None:
-            raise KafkaError(ErrorCode.unknown_topic_id)
+        name = broker.name_of_topic(key.topic_id)
         return broker.partitions.get(name, key.partition)
 
     def _diverging_epoch(self, partition: Partition, wanted: Wanted) -> Any | None:
@@ -221,7 +235,16 @@ class _Fetch:
         waiter = Waiter(self._min_bytes - self._read_bytes)
         rooms = [partition.waiting for partition in self._partitions()]
         await wait_in(rooms, waiter, self._max_wait_s)
-        self.read()
+        try:
+            self.read(may_block=False)
+        except BlockingIOError:
+            await self._context.broker.blocking(self.read, True)
+        return await self.respond_cold()
+
+    async def read_cold_and_respond(self) -> Any:
+        await self._context.broker.blocking(self.read, True)
+        if not self.is_complete:
+            return await self.wait_and_respond()
         return await self.respond_cold()
 
     def _partitions(self) -> Iterator[Partition]:
@@ -240,11 +263,7 @@ class _Fetch:
     async def respond_cold(self) -> Any:
         for answer in self._answers.values():
             if answer.records and not answer.records.is_resident():
-                try:
-                    await self._context.broker.blocking(answer.records.prefetch)
-                except BaseException:
-                    self.release()
-                    raise
+                await self._context.broker.blocking(answer.records.prefetch)
         return self.respond()
 
     def respond(self) -> Any:

@@ -25,6 +25,8 @@ _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
+#: Answered from memory.
+_KNOWN: Final = (_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
 _SINCE_VERSION: Final = {
     _MAX_TIMESTAMP: 7,
     _EARLIEST_LOCAL: 8,
@@ -40,6 +42,13 @@ class _Found(NamedTuple):
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if any(part.timestamp not in _KNOWN for topic in request.topics for part in topic.partitions):
+        # Searching by time reads the log; all of it only reads, so a thread may do it.
+        return context.broker.blocking(_respond, context, request, shape)
+    return _respond(context, request, shape)
+
+
+def _respond(context: RequestContext, request: Any, shape: Shape) -> Any:
     named = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
@@ -95,11 +104,8 @@ def _find(version: int, partition: Partition, timestamp: int, isolation_level: i
         return _Found(end_offset, -1, partition.leader_epoch)
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         offset = partition.log_start_offset
-        epoch = log.leader_epochs.epoch_for_offset(offset)
-        return _Found(offset, -1, -1 if epoch is None else epoch)
-    if timestamp == _LATEST_TIERED:
-        return _Found()
-    if timestamp == _EARLIEST_PENDING_UPLOAD:
+        return _Found(offset, -1, log.leader_epochs.epoch_for(offset))
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _Found()
     if timestamp == _MAX_TIMESTAMP:
         found = log.max_timestamp_offset()

@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.records.batch import COMPRESSION_MASK, HEADER_SIZE
+from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.records.batch import COMPRESSION_MASK
 from drumlin.records.validation import InvalidBatch, PreparedBatch, prepare_produce
 from drumlin.replication.partition import Partition
 from drumlin.storage.partition_log import AppendResult
@@ -32,8 +33,8 @@ from drumlin.wire.produce_request import (
 
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ZSTD: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
+_ATTRIBUTES_LOW_BYTE: Final = 22
 #: Compressed batches from this size on are unpacked and checked in a thread.
 _OFF_LOOP_BYTES: Final = 32 * 1024
 
@@ -75,7 +76,7 @@ def _is_heavy(part: PartitionProduce) -> bool:
     records = part.records
     if records is None or len(records) < _OFF_LOOP_BYTES:
         return False
-    return bool(records[22] & COMPRESSION_MASK)
+    return bool(records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK)
 
 
 def _append(
@@ -85,7 +86,7 @@ def _append(
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
         now_ms = context.broker.clock.wall_ms()
-        batch = prepare_produce(records, partition.log.append_rules, now_ms)
+        batch = _prepare(context.version, partition, records, now_ms)
         return _write(context, request, partition, batch, now_ms)
     except KafkaError as error:
         return _Appended(part.partition, error=error)
@@ -100,8 +101,7 @@ async def _append_heavy(
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
         now_ms = context.broker.clock.wall_ms()
-        rules = partition.log.append_rules
-        batch = await context.broker.blocking(prepare_produce, records, rules, now_ms)
+        batch = await context.broker.blocking(_prepare, context.version, partition, records, now_ms)
         # The topic may have gone meanwhile, and come again.
         partition = _find(context, topic, part.partition)
         return _write(context, request, partition, batch, now_ms)
@@ -111,13 +111,11 @@ async def _append_heavy(
 
 def _find(context: RequestContext, topic: TopicProduce, partition: int) -> Partition:
     if context.version >= 13:
-        name = context.broker.metadata.image.topic_name(topic.topic_id)
-        if name is None:
-            raise KafkaError(ErrorCode.unknown_topic_id)
+        name = context.broker.name_of_topic(topic.topic_id)
     else:
         name = topic.name or ""
     found = context.broker.partitions.get(name, partition)
-    if found.is_internal and context.client_id != _ADMIN_CLIENT_ID:
+    if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(
             ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {name}"
         )
@@ -125,18 +123,24 @@ def _find(context: RequestContext, topic: TopicProduce, partition: int) -> Parti
 
 
 def _present(records: memoryview | None, version: int) -> memoryview:
-    if records is None or len(records) < HEADER_SIZE:
+    if not records:
         raise InvalidBatch(
             ErrorCode.invalid_record,
             f"Produce requests with version {version} must have at least one record batch per "
             "partition",
         )
-    if version < _ZSTD_FROM_VERSION and records[22] & COMPRESSION_MASK == _ZSTD:
-        raise KafkaError(
-            ErrorCode.unsupported_compression_type,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
     return records
+
+
+def _prepare(version: int, partition: Partition, records: memoryview, now_ms: int) -> PreparedBatch:
+    log = partition.log
+    return prepare_produce(
+        records,
+        log.append_rules,
+        now_ms,
+        log_name=log.name,
+        allows_zstd=version >= _ZSTD_FROM_VERSION,
+    )
 
 
 def _write(

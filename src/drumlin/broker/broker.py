@@ -1,0 +1,243 @@
+"""The broker: its parts, put together, started and stopped in order.
+
+Owns no rule of its own. Everything that changes state runs on the event loop; what blocks goes
+through `blocking` into threads and comes back as a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from drumlin.broker.cycles import Cycles
+from drumlin.broker.fetch_sessions import FetchSessions
+from drumlin.broker.flushes import Flushes
+from drumlin.broker.hosting import Hosting
+from drumlin.broker.router import Router
+from drumlin.broker.server import ConnectionLimits, Server
+from drumlin.broker.upkeep import start_upkeep
+from drumlin.clock import Clock
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.listeners import Listener
+from drumlin.config.topic import LogConfig, log_config
+from drumlin.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.metadata.database import UnreadableMetadata
+from drumlin.metadata.image import BrokerState, Endpoint
+from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.records.batch import iterate_headers
+from drumlin.replication.partition import PartitionRegistry
+from drumlin.storage.files import Files
+from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.storage.meta_properties import read_meta_properties
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_THREADS: Final = 16
+_READ_BYTES: Final = 1 << 20
+_DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
+
+
+class StartFailed(Exception):
+    """The broker cannot start; the message is for whoever started it."""
+
+
+class Broker:
+    """One broker process. Built by `start`."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, metadata: SqliteMetadata, logs: LogDirectories
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.metadata = metadata
+        self.logs = logs
+        self.partitions = PartitionRegistry()
+        self._threads = ThreadPoolExecutor(_THREADS, "blocking")
+        self.flushes = Flushes(self.blocking)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
+        self.producer_ids = ProducerIds(metadata.next_producer_id_block)
+        self.groups = GroupCoordinator(
+            config,
+            clock,
+            append=self._append_to_offsets,
+            read_batches=self._read_offsets,
+            offsets_partition_count=self._offsets_partition_count,
+            create_offsets_topic=self._create_offsets_topic,
+        )
+        self.hosting = Hosting(config, metadata.image, logs, self.partitions, self.groups)
+        self.server = Server(Router(self), _limits(config))
+        self.listeners: list[Listener] = []
+        self._cycles = Cycles()
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    async def blocking(self, function: Callable[..., T], *args: Any) -> T:
+        """Call something that may block, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+    def name_of_topic(self, topic_id: UUID | None) -> str:
+        """The name of the topic that has this id now.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID.
+        """
+        topic = None if topic_id is None else self.metadata.image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.unknown_topic_id)
+        return topic.name
+
+    # -- starting ----------------------------------------------------------------------
+
+    @classmethod
+    async def start(cls, config: BrokerConfig, clock: Clock) -> Broker:
+        """A broker that serves.
+
+        Raises:
+            StartFailed: with one line that says why.
+        """
+        metadata, logs = _open(config, clock)
+        broker = cls(config, clock, metadata, logs)
+        try:
+            broker._listen()
+            if not logs.was_clean:
+                metadata.advance_leader_epochs()
+            broker._register()
+            broker.hosting.host_all()
+        except BaseException:
+            broker.server.close()
+            logs.abandon()
+            raise
+        metadata.on_change(broker.hosting.on_change)
+        broker.groups.start()
+        start_upkeep(broker, broker._cycles)
+        broker.server.start_accepting()
+        return broker
+
+    def _listen(self) -> None:
+        for listener in self.config.listeners:
+            try:
+                port = self.server.bind(listener)
+            except OSError as error:
+                where = f"{listener.host or '*'}:{listener.port}"
+                raise StartFailed(
+                    f"cannot listen on {where}: {os.strerror(error.errno or 0)}"
+                ) from error
+            self.listeners.append(Listener(listener.name, listener.host, port))
+
+    def _register(self) -> None:
+        ports = {each.name: each.port for each in self.listeners}
+        endpoints = tuple(
+            Endpoint(each.name, each.host or socket.getfqdn(), each.port or ports[each.name])
+            for each in self.config.advertised_listeners
+        )
+        self.metadata.register_broker(BrokerState(self.node_id, self.config.broker_rack, endpoints))
+
+    # -- what coordinators are handed ----------------------------------------------------
+
+    def _append_to_offsets(self, partition: int, batch: bytearray) -> None:
+        now_ms = self.clock.wall_ms()
+        self.partitions.get(OFFSETS_TOPIC, partition).append_internal(batch, now_ms)
+
+    def _read_offsets(self, partition: int) -> Iterable[bytes]:
+        return _batches(self.partitions.get(OFFSETS_TOPIC, partition).log)
+
+    def _offsets_partition_count(self) -> int | None:
+        topic = self.metadata.image.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
+
+    async def _create_offsets_topic(self) -> None:
+        config = self.config
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        assignment = [[self.node_id]] * config.offsets_topic_num_partitions
+        try:
+            await self.metadata.create_topic(OFFSETS_TOPIC, assignment, configs)
+        except KafkaError as error:
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+
+    # -- stopping ----------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """A clean stop: what was acknowledged is on disk, and the next start knows it."""
+        self.server.stop_accepting()
+        self.server.close()
+        await self._cycles.stop()
+        await self.groups.close()
+        await self.blocking(self.logs.close)
+        await self.metadata.close()
+        self._threads.shutdown()
+
+
+def _open(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDirectories]:
+    """The metadata and the logs of this broker's log dirs."""
+    paths = [Path(path) for path in config.log_dirs]
+    try:
+        paths[0].mkdir(parents=True, exist_ok=True)
+        known = read_meta_properties(str(paths[0]), Files())
+        metadata = SqliteMetadata.open(paths[0], None if known is None else known.cluster_id)
+    except (OSError, ValueError, UnreadableMetadata) as error:
+        raise StartFailed(f"cannot use {paths[0]}: {error}") from error
+    defaults = config.topic_defaults()
+
+    def config_for(topic: str) -> LogConfig:
+        return log_config(metadata.image.topic_configs(topic), defaults)
+
+    try:
+        logs = LogDirectories.open(
+            paths,
+            node_id=config.node_id,
+            cluster_id=metadata.image.cluster_id,
+            config_for=config_for,
+            clock=clock,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
+        )
+    except UnusableLogDirectory as error:
+        raise StartFailed(str(error)) from error
+    return metadata, logs
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    memory = config.queued_max_request_bytes
+    return ConnectionLimits(
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        request_memory_bytes=memory if memory > 0 else _DEFAULT_REQUEST_MEMORY_BYTES,
+    )
+
+
+def _batches(log: PartitionLog) -> Iterator[bytes]:
+    """All whole batches of a log, in pieces. Blocks."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        result = log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one_batch=True)
+        if not result.slices:
+            return
+        piece = result.slices[0]
+        data = piece.read()
+        piece.release()
+        for _, header in iterate_headers(data):
+            offset = header.end_offset
+        yield data

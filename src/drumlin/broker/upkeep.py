@@ -1,0 +1,59 @@
+"""A broker's chores: what is done now and then, how often, and in which thread.
+
+What changes a log runs on the event loop; what waits for a disk runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.broker.cycles import Cycles
+
+_SECOND_MS: Final = 1000
+_PROBE_MS: Final = 5000
+
+
+def start_upkeep(broker: Broker, cycles: Cycles) -> None:
+    """Start all chores of a broker."""
+    config, logs = broker.config, broker.logs
+    cycles.every(
+        config.log_retention_check_interval_ms,
+        "retention",
+        logs.delete_old_segments,
+        first_after_ms=config.log_initial_task_delay_ms,
+    )
+    cycles.every(_SECOND_MS, "removal", lambda: broker.blocking(logs.remove_doomed))
+    cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
+    cycles.every(
+        config.log_flush_offset_checkpoint_interval_ms,
+        "checkpoints",
+        lambda: broker.blocking(logs.write_checkpoints),
+    )
+    cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
+    cycles.every(
+        config.producer_id_expiration_check_interval_ms,
+        "producer expiry",
+        lambda: logs.expire_producers(config.producer_id_expiration_ms),
+    )
+    cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _flush(broker: Broker) -> None:
+    """Make sealed segments durable, and what `flush.ms` says is due."""
+    for log in broker.logs.logs_to_flush():
+        await broker.blocking(log.flush)
+
+
+async def _probe(broker: Broker) -> None:
+    """Bring failed log dirs back that work again."""
+    for directory in broker.logs.directories:
+        if not directory.is_online and await broker.blocking(directory.works_again):
+            directory.come_back()
+            broker.hosting.host_all()
