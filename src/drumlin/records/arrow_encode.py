@@ -101,7 +101,7 @@ def encode_from_arrow(
 def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
     """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
     keys = as_binary(keys)
-    hashes = np.full(len(keys), -1, np.int32)
+    hashes = np.full(len(keys), -1, np.int64)  # what the kernel writes
     kernels = kernels_if_ready()
     if kernels is None:
         for index, key in enumerate(keys.to_pylist()):
@@ -109,8 +109,8 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
     elif len(keys):
         columns = Columns()
         columns.put_binary(KEYS, keys)
-        kernels.murmur2(columns.place(KEYS), 0, len(keys), hashes.ctypes.data)
-    return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
+        kernels.murmur2(columns.place(KEYS), len(keys), hashes.ctypes.data)
+    return np.where(hashes < 0, -1, hashes % partition_count).astype(np.int32)
 
 
 class _Encoded(NamedTuple):

@@ -60,5 +60,5 @@ SIGNATURES: Final = {
     "survey": "piiil",
     "decode": "pilill",
     "encode": "lliipil",
-    "murmur2": "liil",
+    "murmur2": "lii",
 }

@@ -10,19 +10,19 @@ _MULTIPLIER = 0x5BD1E995
 _UINT32 = 0xFFFFFFFF
 
 
-def murmur2(column: Pointer, first: int, count: int, hashes: Pointer) -> int:
+def murmur2(column: Pointer, count: int, hashes_address: int) -> int:
     """Hashes of `count` values of a binary column, as numbers from 0 to 2^31 - 1; -1 for null."""
     ends = int32s_at(column[ENDS])
     data = bytes_at(column[BYTES])
-    for index in range(count):
-        row = first + index
+    hashes = int32s_at(hashes_address)
+    for row in range(count):
         is_valid = 1
         if column[VALIDITY] != 0:
             is_valid = (bytes_at(column[VALIDITY])[row >> 3] >> (row & 7)) & 1
         if is_valid:
-            hashes[index] = _hash(data, ends[row], ends[row + 1]) & 0x7FFFFFFF
+            hashes[row] = _hash(data, ends[row], ends[row + 1]) & 0x7FFFFFFF
         else:
-            hashes[index] = -1
+            hashes[row] = -1
     return count
 
 
