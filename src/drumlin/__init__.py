@@ -1,3 +1,19 @@
 """Drumlin: a commit-log platform that speaks the Kafka wire protocol."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drumlin.client.client import connect as connect
+
+__all__ = ["__version__", "connect"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The client needs Arrow; the broker and the command line must not pay for that.
+    if name == "connect":
+        from drumlin.client.client import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -93,8 +93,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             waited = f"no connection within {options.connect_timeout_ms} ms"
             raise ConnectionLost(f"broker {address}: {waited}") from None
         except OSError as error:
-            reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
-            raise ConnectionLost(f"broker {address}: {reason}") from error
+            raise ConnectionLost(f"broker {address}: {_reason(error)}") from error
         try:
             await connection._negotiate()
         except BaseException:
@@ -280,6 +279,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._may_write.set()
         if self._transport is not None:
             self._transport.abort()
+
+
+def _reason(error: OSError) -> str:
+    # asyncio words its own errors; a failed look-up of a name has a negative number.
+    known = error.errno is not None and error.errno > 0
+    return os.strerror(error.errno or 0) if known else str(error.strerror or error)
 
 
 def _is_unsupported_version(frame: memoryview) -> bool:

@@ -1,0 +1,227 @@
+"""Appending many records at once: columns in, acknowledged record batches out.
+
+The caller's thread chooses partitions and encodes, window by window; the loop delivers. What
+is encoded but not acknowledged is bounded, so a table of any size can be appended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypedDict
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drumlin.client.errors import DeliveryFailed
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.partition_sender import Batch
+from drumlin.client.partitioning import TablePartitioner, as_given, by_key, rows_by_partition
+from drumlin.client.producer import Acks, Producer
+from drumlin.peer.produce import Produced
+from drumlin.peer.retry import Deadline
+from drumlin.records import kernels
+from drumlin.records.columns import encode_from_arrow
+
+BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
+_BUFFER_BYTES: Final = 32 << 20
+_WINDOW_BYTES: Final = 16 << 20
+_KERNELS_FROM_BYTES: Final = 256 << 10
+
+
+class AppendOptions(TypedDict, total=False):
+    """See `Client.append`."""
+
+    key: str | None
+    value: str
+    headers: str | None
+    timestamp: str | None
+    partition: str | TablePartitioner | None
+    compression: str
+    acks: Acks
+    batch_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+
+
+class AppendedRange(NamedTuple):
+    """What went into one partition. Other producers' records may lie in between."""
+
+    first_offset: int
+    end_offset: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReport:
+    """What an append has written. Offsets are -1 where brokers don't tell (acks="none")."""
+
+    topic: str
+    record_count: int
+    size_bytes: int
+    partitions: dict[int, AppendedRange]
+
+
+class _Columns(NamedTuple):
+    """The columns that records are made of; None: there is no such column."""
+
+    value: pa.ChunkedArray
+    key: pa.ChunkedArray | None
+    headers: pa.ChunkedArray | None
+    timestamp: pa.ChunkedArray | None
+
+    def slice(self, start: int, length: int) -> _Columns:
+        return _Columns._make(each and each.slice(start, length) for each in self)
+
+
+def append(
+    thread: LoopThread,
+    producer: Producer,
+    data: pa.Table | pa.RecordBatch,
+    topic: str,
+    options: AppendOptions,
+) -> AppendReport:
+    """See `Client.append`."""
+    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    columns = _columns_of(table, options)
+    partitions = thread.run(producer.partitions(topic))
+    if table.nbytes >= _KERNELS_FROM_BYTES:
+        kernels.require()
+    assigned = _assigned(table, columns, partitions, options)
+    deliveries = _Deliveries(thread, producer, topic, options)
+    for start, length in _windows(table):
+        window = columns.slice(start, length)
+        for partition, rows in rows_by_partition(assigned[start : start + length]).items():
+            for batch in _encode(window, rows, options):
+                deliveries.send(partition, batch)
+    return deliveries.report()
+
+
+def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
+    def column(role: str) -> pa.ChunkedArray | None:
+        name = options.get(role, role)
+        if name is None or (role not in options and name not in table.column_names):
+            return None
+        if name not in table.column_names:
+            raise ValueError(f"no column {name!r} for {role}: there are {table.column_names}")
+        return table.column(name)
+
+    values = column("value")
+    if values is None:
+        raise ValueError(f"no column 'value': name one of {table.column_names} with value=")
+    return _Columns(values, column("key"), column("headers"), column("timestamp"))
+
+
+def _assigned(
+    table: pa.Table, columns: _Columns, partitions: Sequence[int], options: AppendOptions
+) -> NDArray[np.int32]:
+    """The partition of each row."""
+    chosen: Any = options.get("partition")
+    if callable(chosen):
+        return as_given(chosen(table, len(partitions)), partitions, table.num_rows)
+    if chosen is not None:
+        return as_given(table.column(chosen), partitions, table.num_rows)
+    batch_bytes = options.get("batch_bytes", BATCH_BYTES)
+    rows_per_batch = max(1, batch_bytes // _row_bytes(table))
+    return by_key(columns.key, partitions, table.num_rows, rows_per_batch)
+
+
+def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:
+    """Where to cut the table into parts that are encoded at a time: (first row, rows)."""
+    rows = max(1, _WINDOW_BYTES // _row_bytes(table))
+    for start in range(0, table.num_rows, rows):
+        yield start, min(rows, table.num_rows - start)
+
+
+def _row_bytes(table: pa.Table) -> int:
+    size_bytes: int = table.nbytes
+    return 1 + size_bytes // max(1, table.num_rows)
+
+
+def _encode(window: _Columns, rows: NDArray[np.int64], options: AppendOptions) -> list[memoryview]:
+    return encode_from_arrow(
+        window.value,
+        keys=window.key,
+        timestamps=window.timestamp,
+        headers=window.headers,
+        rows=rows,
+        default_timestamp_ms=time.time_ns() // 1_000_000,
+        max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
+        compression=options.get("compression", "none"),
+    )
+
+
+@dataclass(slots=True)
+class _Delivery:
+    partition: int
+    batch: Batch
+
+
+@dataclass(slots=True)
+class _Deliveries:
+    """Batches on their way, bounded in bytes, and what became of those before."""
+
+    thread: LoopThread
+    producer: Producer
+    topic: str
+    options: AppendOptions
+    on_their_way: deque[_Delivery] = field(default_factory=deque)
+    bytes_on_their_way: int = 0
+    size_bytes: int = 0
+    done: dict[int, AppendedRange] = field(default_factory=dict)
+
+    def send(self, partition: int, buffer: memoryview) -> None:
+        """Hand a batch to the loop; waits for older ones while too many are on their way."""
+        limit = self.options.get("buffer_bytes", _BUFFER_BYTES)
+        while self.on_their_way and self.bytes_on_their_way + len(buffer) > limit:
+            self._await_oldest()
+        timeout_ms = self.options.get("delivery_timeout_ms", 120_000)
+        batch = Batch(buffer, Deadline(timeout_ms))
+        acks = self.options.get("acks", "all")
+        self.on_their_way.append(_Delivery(partition, batch))
+        self.bytes_on_their_way += len(buffer)
+        self.size_bytes += len(buffer)
+        self.thread.call_soon(self.producer.put, self.topic, partition, acks, batch)
+
+    def report(self) -> AppendReport:
+        """Wait for all, and say where the records are."""
+        while self.on_their_way:
+            self._await_oldest()
+        count = sum(each.record_count for each in self.done.values())
+        return AppendReport(self.topic, count, self.size_bytes, dict(sorted(self.done.items())))
+
+    def _await_oldest(self) -> None:
+        oldest = self.on_their_way[0]
+        try:
+            produced = oldest.batch.done.result()
+        except DeliveryFailed as error:
+            self._fail(error)
+        self.on_their_way.popleft()
+        self.bytes_on_their_way -= len(oldest.batch.buffer)
+        self._acknowledged(oldest, produced)
+
+    def _acknowledged(self, delivery: _Delivery, produced: Produced) -> None:
+        count = delivery.batch.record_count
+        first, end = produced.base_offset, produced.base_offset + count
+        before = self.done.get(delivery.partition)
+        if before is not None:
+            first = before.first_offset if before.first_offset >= 0 else first
+            count += before.record_count
+        if produced.base_offset < 0:
+            end = before.end_offset if before else -1
+        self.done[delivery.partition] = AppendedRange(first, end, count)
+
+    def _fail(self, error: DeliveryFailed) -> None:
+        """Wait until nothing is on its way any more, and report the failure."""
+        wait([each.batch.done for each in self.on_their_way])
+        for each in self.on_their_way:
+            if each.batch.done.exception() is None:
+                self._acknowledged(each, each.batch.done.result())
+        acknowledged = sum(each.record_count for each in self.done.values())
+        raise DeliveryFailed(
+            f"{error} ({acknowledged} records of this append were written)", acknowledged
+        ) from error

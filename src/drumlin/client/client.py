@@ -1,0 +1,317 @@
+"""The synchronous client: what a Python program or a Spark task talks to.
+
+A `Client` owns one thread with an event loop, in which all its connections live; every method
+hands a coroutine to that thread and waits. Decoding and encoding run in the caller's thread,
+so that network and kernels overlap. A client may be used from several threads. It must not
+cross a fork, and it refuses to be pickled: a worker process opens its own with `connect`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypeVar, Unpack
+
+import pyarrow as pa
+
+from drumlin.client import admin, offsets, reader
+from drumlin.client.admin import TopicDescription
+from drumlin.client.appender import AppendOptions, AppendReport, append
+from drumlin.client.errors import translated
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
+from drumlin.client.producer import Producer
+from drumlin.client.range_stream import OffsetRange
+from drumlin.client.reader import Place, ReadOptions
+from drumlin.client.writer import Writer, WriterOptions
+from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
+from drumlin.peer.options import Isolation, PeerOptions
+from drumlin.records import kernels
+
+T = TypeVar("T")
+
+
+def connect(
+    bootstrap: str,
+    *,
+    client_id: str = "drumlin",
+    request_timeout_ms: int = 30_000,
+    connect_timeout_ms: int = 10_000,
+    retry_backoff_ms: int = 50,
+    retry_backoff_max_ms: int = 1_000,
+) -> Client:
+    """A client of the cluster that the brokers in `bootstrap` belong to.
+
+    Args:
+        bootstrap: "host:port[,host:port...]"; one reachable broker is enough.
+        client_id: how brokers name this client in logs and quotas.
+        request_timeout_ms: how long one call may take, retries included.
+        connect_timeout_ms: how long one broker may take to accept a connection.
+
+    Raises:
+        BrokerUnreachable: none of the brokers answers.
+    """
+    options = PeerOptions(
+        client_id=client_id,
+        request_timeout_ms=request_timeout_ms,
+        connect_timeout_ms=connect_timeout_ms,
+        retry_backoff_ms=retry_backoff_ms,
+        retry_backoff_max_ms=retry_backoff_max_ms,
+    )
+    client = Client(bootstrap, options)
+    try:
+        client.refresh()
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+class Client:
+    """One cluster, seen from one process. Use it as a context manager, or `close` it."""
+
+    def __init__(self, bootstrap: str, options: PeerOptions) -> None:
+        self.bootstrap = bootstrap
+        self.options = options
+        addresses = parse_bootstrap(bootstrap)
+        self._thread = LoopThread(f"drumlin-client {bootstrap}")
+        self._connections = BrokerConnections(addresses, options)
+        self._producer = Producer(self._connections)
+        kernels.load_in_background()
+
+    # -- life ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close all connections and stop the thread. Closing twice does nothing."""
+        if not self._thread.is_running:
+            return
+        try:
+            self._thread.call_soon(self._producer.close)
+            self._run(self._connections.close())
+        finally:
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Client holds sockets and a thread: connect anew in the other process")
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with translated():
+            return self._thread.run(coroutine)
+
+    def refresh(self) -> None:
+        """Ask the cluster anew which brokers it has."""
+        self._run(self._connections.refresh(()))
+
+    # -- topics --------------------------------------------------------------------------
+
+    def list_topics(
+        self, pattern: str | re.Pattern[str] | None = None, *, internal: bool = False
+    ) -> list[str]:
+        """Names of topics, sorted; `pattern` must match the whole name, as in Spark and Kafka."""
+        names = self._run(admin.list_topics(self._connections, internal))
+        if pattern is None:
+            return names
+        matches = re.compile(pattern).fullmatch
+        return [name for name in names if matches(name)]
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
+        """Topics with their partitions, leaders and replicas; all of them by default.
+
+        Raises:
+            UnknownTopic: one of `names` does not exist.
+        """
+        return self._run(admin.describe_topics(self._connections, names))
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partition numbers of a topic, sorted.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+        """
+        return self._run(self._connections.partitions(topic))
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic and wait until all its partitions have leaders; -1: broker's default.
+
+        Raises:
+            TopicExists: it is there already.
+        """
+        wanted = admin.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
+        self._run(admin.create_topic(self._connections, wanted))
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with all its records.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+        """
+        self._run(admin.delete_topic(self._connections, topic))
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Raise the number of a topic's partitions to `count`."""
+        self._run(admin.add_partitions(self._connections, topic, count))
+
+    def topic_configs(self, topic: str) -> dict[str, admin.ConfigEntry]:
+        """All configuration keys of a topic: value, and whether it differs from the default."""
+        return self._run(admin.topic_configs(self._connections, topic))
+
+    def set_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Set configuration keys of a topic; None returns a key to its default."""
+        self._run(admin.set_topic_configs(self._connections, topic, changes))
+
+    # -- offsets -------------------------------------------------------------------------
+
+    def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Look up a place in each of many partitions at once, one request a broker.
+
+        A spec is "earliest", "latest", "max_timestamp", or a time (milliseconds or an aware
+        datetime): the first record at or after it, with offset -1 where there is none.
+        `isolation="read_committed"` moves "latest" to the last stable offset.
+
+        Raises:
+            UnknownTopic: a topic, or a partition of it, does not exist.
+        """
+        return self._run(offsets.list_offsets(self._connections, wanted, isolation))
+
+    def offsets(
+        self,
+        topic: str,
+        at: OffsetSpec = "latest",
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[int, int]:
+        """The offset of one place in every partition of a topic.
+
+        A time gives the offset to start reading from: where no record is that young, the end.
+        """
+        return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
+
+    # -- reading -------------------------------------------------------------------------
+
+    def read(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Place | Mapping[int, Place] = "earliest",
+        end: Place | Mapping[int, Place] = "latest",
+        **options: Unpack[ReadOptions],
+    ) -> pa.Table:
+        """The records from `start` up to, not including, `end`, as one table.
+
+        Offsets are whole numbers; times are aware datetimes. Records come in offset order,
+        partition after partition. An `end` beyond the last record reads what is there.
+
+        Raises:
+            UnknownTopic: there is no such topic or partition.
+            OffsetOutOfRange: `start` is a number that the log does not hold (any more).
+        """
+        batches = list(self.read_batches(topic, partitions, start=start, end=end, **options))
+        return pa.Table.from_batches(batches, reader.schema_of(options))
+
+    def read_batches(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Place | Mapping[int, Place] = "earliest",
+        end: Place | Mapping[int, Place] = "latest",
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """As `read`, piece by piece: only a few fetches are in memory at a time."""
+        with translated():
+            isolation = options.get("isolation", "read_uncommitted")
+            ranges = self._run(
+                reader.plan(self._connections, topic, partitions, start, end, isolation)
+            )
+            yield from reader.read_ranges(self._thread, self._connections, ranges, options)
+
+    def read_range(
+        self,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        end_offset: int,
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of one partition with start_offset <= offset < end_offset.
+
+        The low-level way: offsets are taken at their word, nothing is looked up first. Offsets
+        that hold no record (compacted away, markers of transactions) are passed over. Batches
+        have the schema `records.columns.RECORD_SCHEMA` (plus headers, if asked for).
+
+        Args:
+            headers: add the column `headers`.
+            isolation: "read_committed" leaves out records of aborted transactions.
+            columns: the columns wanted; all by default.
+            max_bytes_per_batch: bytes fetched at a time, and so about the size of a batch.
+
+        Raises:
+            OffsetOutOfRange: start_offset is not in the log; names the range that is.
+            LogEndsEarly: the log ends (or, read_committed, is stable only) before end_offset.
+        """
+        ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
+        with translated():
+            yield from reader.read_ranges(self._thread, self._connections, ranges, options)
+
+    # -- writing -------------------------------------------------------------------------
+
+    def append(
+        self, data: pa.Table | pa.RecordBatch, topic: str, **options: Unpack[AppendOptions]
+    ) -> AppendReport:
+        """Append many records at once; returns when the brokers have acknowledged all.
+
+        Rows keep their order within a partition. By default the producer is idempotent: a
+        retry never writes a record twice.
+
+        Args:
+            key, value, headers, timestamp: the columns to take them from. "key", "headers" and
+                "timestamp" may be missing; a missing timestamp is the time of the call.
+            partition: a column of partition numbers, or a function that is given the data and
+                the number of partitions and returns such a column. By default Kafka's: murmur2
+                of the key, and for null keys one partition a batch.
+            compression: "none", "gzip", "snappy", "lz4" or "zstd".
+            acks: "all", "leader" or "none"; anything but "all" is not idempotent.
+            batch_bytes: the largest record batch; a broker refuses more than
+                `max.message.bytes`, 1 MiB by default.
+            delivery_timeout_ms: how long to go on trying.
+
+        Raises:
+            UnknownTopic: there is no such topic, and the broker does not create it.
+            DeliveryFailed: a broker refused a batch for good, or time ran out; says which
+                partition, why, and what had been acknowledged before.
+        """
+        with translated():
+            return append(self._thread, self._producer, data, topic, options)
+
+    def writer(self, topic: str, **options: Any) -> Writer:
+        """A writer for records one by one, which collects them into batches.
+
+        `options` are those of `WriterOptions`; see there, and `Writer`.
+        """
+        with translated():
+            return Writer(self._thread, self._producer, topic, WriterOptions(**options))

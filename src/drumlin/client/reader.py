@@ -1,0 +1,180 @@
+"""Reading ranges of a log into Arrow: fetches run ahead in the loop, decoding in the caller."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal, TypedDict
+
+import pyarrow as pa
+
+from drumlin.client.errors import OffsetOutOfRange
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from drumlin.client.range_stream import OffsetRange, RangeStream
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.fetch import Fetched
+from drumlin.peer.options import Isolation
+from drumlin.records import kernels
+from drumlin.records.columns import (
+    RECORD_SCHEMA,
+    RECORD_SCHEMA_WITH_HEADERS,
+    iterate_arrow,
+)
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: A place to start or to end reading: a name, an offset, or a time.
+Place = Literal["earliest", "latest"] | int | datetime
+
+FETCH_BYTES: Final = 4 << 20
+_RANGES_AHEAD: Final = 2
+_KERNELS_FROM_BYTES: Final = 256 << 10  # less is read sooner in plain Python, if they aren't there
+
+
+class ReadOptions(TypedDict, total=False):
+    """What all ways of reading understand."""
+
+    headers: bool
+    columns: Sequence[str]
+    isolation: Isolation
+    max_bytes_per_batch: int
+
+
+async def plan(
+    connections: BrokerConnections,
+    topic: str,
+    partitions: Sequence[int] | None,
+    start: Place | Mapping[int, Place],
+    end: Place | Mapping[int, Place],
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """The ranges to read, cut to what the log holds now; empty ones are left out.
+
+    Raises:
+        KafkaError: unknown topic or partition.
+        OffsetOutOfRange: a start that is a number outside the log.
+    """
+    existing = await connections.partitions(topic)
+    wanted = existing if partitions is None else list(partitions)
+    for partition in wanted:
+        if partition not in existing:
+            where = f"topic {topic!r} partition {partition} does not exist"
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
+    places = [(topic, each) for each in wanted]
+    firsts = await _offsets(connections, dict.fromkeys(places, "earliest"), isolation)
+    ends = await _offsets(connections, dict.fromkeys(places, "latest"), isolation)
+    starts = await _resolve(connections, places, start, isolation, firsts, ends)
+    stops = await _resolve(connections, places, end, isolation, firsts, ends)
+    for place in places:
+        if not firsts[place] <= starts[place] <= ends[place]:
+            raise OffsetOutOfRange(*place, starts[place], firsts[place], ends[place])
+    ranges = [OffsetRange(*each, starts[each], min(stops[each], ends[each])) for each in places]
+    return [each for each in ranges if each.start_offset < each.end_offset]
+
+
+async def _resolve(
+    connections: BrokerConnections,
+    places: Sequence[TopicPartition],
+    at: Place | Mapping[int, Place],
+    isolation: Isolation,
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """The offsets that a place, or one for each partition, stands for."""
+    offsets: dict[TopicPartition, int] = {}
+    times: dict[TopicPartition, OffsetSpec] = {}
+    for place in places:
+        spec = at[place[1]] if isinstance(at, Mapping) else at
+        if isinstance(spec, int):
+            offsets[place] = spec
+        elif spec == "earliest":
+            offsets[place] = firsts[place]
+        elif spec == "latest":
+            offsets[place] = ends[place]
+        else:
+            times[place] = spec
+    found = await _offsets(connections, times, isolation)
+    young = {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
+    return offsets | young
+
+
+async def _offsets(
+    connections: BrokerConnections,
+    wanted: Mapping[TopicPartition, OffsetSpec],
+    isolation: Isolation,
+) -> dict[TopicPartition, int]:
+    if not wanted:
+        return {}
+    found = await list_offsets(connections, wanted, isolation)
+    return {place: each.offset for place, each in found.items()}
+
+
+def read_ranges(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+) -> Iterator[pa.RecordBatch]:
+    """The records of `ranges`, one range after the other, each in offset order.
+
+    While one range is decoded the next is being fetched already, so that many short ranges
+    do not cost a round trip each.
+    """
+    waiting = deque(ranges)
+    open_streams: deque[tuple[OffsetRange, RangeStream]] = deque()
+    isolation = options.get("isolation", "read_uncommitted")
+    fetch_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
+
+    async def open_stream(wanted: OffsetRange) -> RangeStream:
+        return RangeStream(connections, wanted, isolation, fetch_bytes)
+
+    try:
+        while waiting or open_streams:
+            while waiting and len(open_streams) < _RANGES_AHEAD:
+                wanted = waiting.popleft()
+                open_streams.append((wanted, thread.run(open_stream(wanted))))
+            wanted, stream = open_streams[0]
+            piece = thread.run(stream.next())
+            if piece is None:
+                open_streams.popleft()
+                continue
+            yield from _decode(piece, wanted, options)
+    finally:
+        for _, stream in open_streams:
+            if thread.is_running:
+                thread.call_soon(stream.close)
+
+
+def schema_of(options: ReadOptions) -> pa.Schema:
+    """The schema of what is read with these options.
+
+    Raises:
+        ValueError: a column is asked for that there is not.
+    """
+    columns = options.get("columns")
+    with_headers = options.get("headers", False) or "headers" in (columns or ())
+    schema = RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
+    if columns is None:
+        return schema
+    unknown = set(columns) - set(schema.names)
+    if unknown:
+        raise ValueError(f"no such columns: {sorted(unknown)}; there are {schema.names}")
+    return pa.schema([schema.field(each) for each in columns])
+
+
+def _decode(piece: Fetched, wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    schema = schema_of(options)
+    if len(piece.records) >= _KERNELS_FROM_BYTES:
+        kernels.require()
+    batches = iterate_arrow(
+        [piece.records],
+        partition=wanted.partition,
+        start_offset=wanted.start_offset,
+        end_offset=wanted.end_offset,
+        with_headers="headers" in schema.names,
+        aborted=piece.aborted_transactions,
+    )
+    for batch in batches:
+        if batch.num_rows:
+            yield batch.select(schema.names) if "columns" in options else batch
