@@ -34,7 +34,13 @@ from drumlin.coordination.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.group_state import Deadline, DeadlineKind, GroupRules, GroupState
+from drumlin.coordination.group_state import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    Deadline,
+    DeadlineKind,
+    GroupRules,
+    GroupState,
+)
 from drumlin.coordination.membership import Member
 from drumlin.coordination.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -207,8 +213,8 @@ class Group(GroupLifecycle):
         member = self._check_member(
             request.member_id, request.group_instance_id, request.generation_id
         )
-        if request.protocol_type not in (None, self.protocol_type) or (
-            request.protocol_name not in (None, self.protocol_name or request.protocol_name)
+        if _differs(request.protocol_type, self.protocol_type) or (
+            _differs(request.protocol_name, self.protocol_name)
         ):
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
         if self.state is GroupState.PREPARING_REBALANCE:
@@ -236,8 +242,8 @@ class Group(GroupLifecycle):
         if self.state is GroupState.PREPARING_REBALANCE:
             # Whoever rejoins first stays: the group may be larger than a lowered maximum.
             is_joined = member is not None and member.join_waiter is not None
-            return is_joined or self.membership.awaiting_join < self._rules.max_size
-        return member is not None or len(self.membership.members) < self._rules.max_size
+            return is_joined or self.membership.awaiting_join < self._rules.group_max_size
+        return member is not None or len(self.membership.members) < self._rules.group_max_size
 
     # -- joining and leaving ---------------------------------------------------------------
 
@@ -287,8 +293,7 @@ class Group(GroupLifecycle):
             self.protocol_type = request.protocol_type
         self._joined_during_delay = self._initial_delay_ms is not None
         self.membership.add(member)
-        timeout_ms = self._rules.new_member_join_timeout_ms
-        self._schedule(DeadlineKind.SESSION, timeout_ms, member_id)
+        self._schedule(DeadlineKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
         self._rebalance_or_complete_join(f"{member_id} joins: {request.reason}")
 
     def _update_member(self, member: Member, request: JoinRequest, waiter: Any) -> None:
@@ -372,3 +377,8 @@ class Group(GroupLifecycle):
             self._answer_join(
                 member, self._join_answer(member, with_members=False, leader_id=leader_id)
             )
+
+
+def _differs(asked: str | None, actual: str | None) -> bool:
+    """Older clients do not say which protocol they mean; before a vote there is none."""
+    return asked is not None and actual is not None and asked != actual

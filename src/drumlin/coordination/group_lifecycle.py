@@ -66,6 +66,9 @@ class GroupLifecycle:
 
         Its members get the time of a session to show themselves.
         """
+        self.protocol_name = metadata.protocol_name
+        if metadata.members:
+            self.protocol_name = metadata.protocol_name or ""
         for each in metadata.members:
             member = Member(
                 each.member_id,
@@ -74,7 +77,7 @@ class GroupLifecycle:
                 each.client_host,
                 each.rebalance_timeout_ms,
                 each.session_timeout_ms,
-                ((metadata.protocol_name or "", each.subscription),),
+                ((self.protocol_name or "", each.subscription),),
                 each.assignment,
             )
             self.membership.add(member)
@@ -84,9 +87,10 @@ class GroupLifecycle:
         self.state = GroupState.STABLE if metadata.members else GroupState.EMPTY
         self.generation_id = metadata.generation_id
         self.protocol_type = metadata.protocol_type
-        self.protocol_name = metadata.protocol_name
         self.state_timestamp_ms = metadata.state_timestamp_ms
         self.subscribed_topics = self._read_subscriptions()
+        if len(self.membership.members) > self._rules.group_max_size:
+            self._prepare_rebalance("it was loaded with more members than are allowed now")
 
     def expire(self, deadline: Deadline) -> list[Effect]:
         """A deadline of this group has come."""
@@ -121,7 +125,7 @@ class GroupLifecycle:
         _log.info("group %s rebalances after generation %d: %s", *self._name, reason)
         timeout_ms = self.membership.rebalance_timeout_ms
         if is_first:
-            delay_ms = self._rules.initial_rebalance_delay_ms
+            delay_ms = self._rules.group_initial_rebalance_delay_ms
             self._initial_delay_ms = delay_ms
             self._initial_remaining_ms = max(timeout_ms - delay_ms, 0)
             self._joined_during_delay = False
@@ -141,7 +145,7 @@ class GroupLifecycle:
         delay_ms, remaining_ms = self._initial_delay_ms, self._initial_remaining_ms
         if delay_ms is not None and self._joined_during_delay and remaining_ms:
             self._joined_during_delay = False
-            self._initial_delay_ms = min(self._rules.initial_rebalance_delay_ms, remaining_ms)
+            self._initial_delay_ms = min(self._rules.group_initial_rebalance_delay_ms, remaining_ms)
             self._initial_remaining_ms = max(remaining_ms - delay_ms, 0)
             self._schedule(DeadlineKind.JOIN, self._initial_delay_ms)
         else:

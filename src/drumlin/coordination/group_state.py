@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from drumlin.coordination.group_messages import NO_MEMBER_ID
 
@@ -37,6 +36,10 @@ class IllegalTransition(AssertionError):
     """A mistake of ours: the group is not in a state from which it can go there."""
 
 
+#: No configuration in Kafka either: a join whose client is gone must end some day.
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+
+
 class DeadlineKind(Enum):
     SESSION = "session"  # a member has not been heard of
     JOIN = "join"  # members have not rejoined
@@ -51,13 +54,10 @@ class Deadline(NamedTuple):
     member_id: str = NO_MEMBER_ID
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """The part of the broker's configuration that groups go by."""
+class GroupRules(Protocol):
+    """The part of the broker's configuration that groups go by; the names are Kafka's keys."""
 
-    initial_rebalance_delay_ms: int = 3_000
-    max_size: int = 2**31 - 1
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    new_member_join_timeout_ms: int = 300_000
-    """No configuration in Kafka either: a join whose client is gone must end some day."""
+    @property
+    def group_initial_rebalance_delay_ms(self) -> int: ...
+    @property
+    def group_max_size(self) -> int: ...

@@ -1,0 +1,23 @@
+"""DeleteGroups (key 42), versions 0-2: delete groups without members, and their offsets.
+
+A group named twice is deleted, and answered, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drumlin.broker.context import RequestContext
+from drumlin.wire.errors import KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        try:
+            code = await context.broker.groups.delete(group_id)
+        except KafkaError as error:
+            code = error.code
+        results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))
+    return shape("DeleteGroupsResponse", throttle_time=ZERO, results=tuple(results))

@@ -1,0 +1,83 @@
+"""DescribeGroups (key 15), versions 0-6: state and members of groups.
+
+- Metadata of members is shown in a stable group only, where it is the chosen protocol's.
+- A group that is not there is "Dead" without an error, from version 6 GROUP_ID_NOT_FOUND too.
+- From version 3 the client may ask what it is authorised to do; everything, as yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.group import Group
+from drumlin.coordination.group_state import GroupState
+from drumlin.coordination.membership import Member
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_NOT_FOUND_IS_AN_ERROR: Final = 6
+_NOT_ASKED: Final = -(2**31)
+#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
+_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    asked = getattr(request, "include_authorized_operations", False)
+    operations = _ALL_OPERATIONS if asked else _NOT_ASKED
+    groups = tuple(_describe(context, group_id, operations, shape) for group_id in request.groups)
+    return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=groups)
+
+
+def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:
+    try:
+        group = context.broker.groups.group(group_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.group_id_not_found:
+            return _described(shape, group_id, "", error_code=error.code)
+        if context.version < _NOT_FOUND_IS_AN_ERROR:
+            dead = GroupState.DEAD.value
+            return _described(shape, group_id, dead, authorized_operations=operations)
+        return _described(
+            shape,
+            group_id,
+            GroupState.DEAD.value,
+            error_code=error.code,
+            error_message=f"Group {group_id} not found.",
+        )
+    is_stable = group.state is GroupState.STABLE
+    return _described(
+        shape,
+        group_id,
+        group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=tuple(
+            _member(shape, group, member) for member in group.membership.members.values()
+        ),
+        authorized_operations=operations,
+    )
+
+
+def _described(shape: Shape, group_id: str, state: str, **fields: Any) -> Any:
+    blank = {
+        "error_code": ErrorCode.none,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+        "authorized_operations": _NOT_ASKED,
+    }
+    return shape("DescribedGroup", group_id=group_id, group_state=state, **{**blank, **fields})
+
+
+def _member(shape: Shape, group: Group, member: Member) -> Any:
+    is_stable = group.state is GroupState.STABLE
+    return shape(
+        "DescribedGroupMember",
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+        member_assignment=member.assignment,
+    )

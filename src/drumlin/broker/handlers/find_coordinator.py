@@ -1,0 +1,90 @@
+"""FindCoordinator (key 10), versions 0-6: which broker coordinates a group or a transaction.
+
+    key type 0  group            the leader of the group's partition of __consumer_offsets,
+                                 which is created by the first request
+             1  transaction (1+) this broker: it refuses transactional ids in InitProducerId,
+                                 which tells a client more than a coordinator never found
+             2  share (6+)       INVALID_REQUEST, as share groups are not served
+
+Up to version 3 one key is asked for, from version 4 several (KIP-699).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_NO_NODE: Final = -1
+_SUCCESS_MESSAGE: Final = "NONE"  # where one key is asked for; several have an empty one
+
+
+class _Found(NamedTuple):
+    code: ErrorCode
+    node_id: int = _NO_NODE
+    host: str = ""
+    port: int = -1
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    key_type = getattr(request, "key_type", _GROUP)
+    if not shape.has("Coordinator"):
+        found = await _find(context, key_type, request.key)
+        succeeded = found.code is ErrorCode.none
+        return shape(
+            "FindCoordinatorResponse",
+            throttle_time=ZERO,
+            error_code=found.code,
+            error_message=_SUCCESS_MESSAGE if succeeded else found.code.name,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = await _find(context, key_type, key)
+        coordinators.append(
+            shape(
+                "Coordinator",
+                key=key,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+                error_code=found.code,
+                error_message="",
+            )
+        )
+    return shape("FindCoordinatorResponse", throttle_time=ZERO, coordinators=tuple(coordinators))
+
+
+async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
+    if key_type == _GROUP:
+        try:
+            partition = await context.broker.groups.find_partition(key)
+        except KafkaError:
+            return _Found(ErrorCode.coordinator_not_available)
+        return _leader(context, partition)
+    if key_type == _TRANSACTION:
+        return _node(context, context.broker.node_id)
+    return _Found(ErrorCode.invalid_request)
+
+
+def _leader(context: RequestContext, partition: int) -> _Found:
+    topic = context.broker.metadata.image.topics.get(OFFSETS_TOPIC)
+    state = None if topic is None else topic.partition(partition)
+    if state is None:
+        return _Found(ErrorCode.coordinator_not_available)
+    return _node(context, state.leader)
+
+
+def _node(context: RequestContext, node_id: int) -> _Found:
+    broker = context.broker.metadata.image.brokers.get(node_id)
+    endpoint = None if broker is None else broker.endpoint(context.listener)
+    if endpoint is None:
+        return _Found(ErrorCode.coordinator_not_available)
+    return _Found(ErrorCode.none, node_id, endpoint.host, endpoint.port)

@@ -1,0 +1,26 @@
+"""Heartbeat (key 12), versions 0-4: a member shows that it lives, and hears of rebalances.
+
+From version 3 static members name themselves (KIP-345).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drumlin.broker.context import RequestContext
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    code = ErrorCode.none
+    try:
+        context.broker.groups.heartbeat(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id,
+        )
+    except KafkaError as error:
+        code = error.code
+    return shape("HeartbeatResponse", throttle_time=ZERO, error_code=code)

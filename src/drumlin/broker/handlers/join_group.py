@@ -1,0 +1,76 @@
+"""JoinGroup (key 11), versions 0-9: become a member of the group's next generation.
+
+- Answered when the generation begins: the next request of the connection may start meanwhile.
+- Version 0 has no rebalance timeout: the session timeout stands in for it.
+- From version 4 a new dynamic member is told its id first (KIP-394), from 5 there are static
+  members (KIP-345), from 7 the protocol name of an error is null, from 8 a reason is given
+  (KIP-800), from 9 a static leader may be told to skip the assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.coordination.group_messages import JoinAnswer, JoinRequest
+from drumlin.wire.errors import KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_REQUIRES_KNOWN_MEMBER_ID: Final = 4
+_PROTOCOL_NAME_IS_NULLABLE: Final = 7
+_CAN_SKIP_ASSIGNMENT: Final = 9
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    rebalance_timeout = getattr(request, "rebalance_timeout", request.session_timeout)
+    join = JoinRequest(
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        client_id=context.client_id or "",
+        client_host=context.client_host,
+        rebalance_timeout_ms=rebalance_timeout // _MILLISECOND,
+        session_timeout_ms=request.session_timeout // _MILLISECOND,
+        protocol_type=request.protocol_type,
+        protocols=tuple((each.name, each.metadata) for each in request.protocols),
+        requires_known_member_id=context.version >= _REQUIRES_KNOWN_MEMBER_ID,
+        can_skip_assignment=context.version >= _CAN_SKIP_ASSIGNMENT,
+        reason=getattr(request, "reason", None),
+    )
+    try:
+        answer = context.broker.groups.join(request.group_id, join)
+    except KafkaError as error:
+        return _response(shape, JoinAnswer(error.code, request.member_id))
+    return Waiting(_respond(shape, answer))
+
+
+async def _respond(shape: Shape, answer: Awaitable[JoinAnswer]) -> Any:
+    return _response(shape, await answer)
+
+
+def _response(shape: Shape, answer: JoinAnswer) -> Any:
+    protocol_name = answer.protocol_name
+    if shape.version < _PROTOCOL_NAME_IS_NULLABLE:
+        protocol_name = protocol_name or ""
+    return shape(
+        "JoinGroupResponse",
+        throttle_time=ZERO,
+        error_code=answer.error,
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type,
+        protocol_name=protocol_name,
+        leader=answer.leader_id,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=tuple(
+            shape(
+                "JoinGroupResponseMember",
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata,
+            )
+            for member in answer.members
+        ),
+    )

@@ -1,0 +1,45 @@
+"""LeaveGroup (key 13), versions 0-5: members leave without waiting for their session to end.
+
+- Up to version 2 one member leaves, and its error is the response's.
+- From version 3 several do (KIP-345), static ones by their instance id alone if need be; each
+  has its own error. From version 5 they say why (KIP-800).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.group_messages import LeavingMember
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    has_several = shape.has("MemberResponse")
+    if has_several:
+        leaving = [
+            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
+            for each in request.members
+        ]
+    else:
+        leaving = [LeavingMember(request.member_id)]
+    code = ErrorCode.none
+    codes: list[ErrorCode] = []
+    try:
+        codes = context.broker.groups.leave(request.group_id, leaving)
+    except KafkaError as error:
+        code = error.code
+    if not has_several and codes:
+        code = codes[0]
+    members = tuple(
+        shape(
+            "MemberResponse",
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=member_code,
+        )
+        for member, member_code in zip(leaving, codes, strict=False)
+        if has_several
+    )
+    return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=members)

@@ -1,0 +1,129 @@
+"""OffsetCommit (key 8), versions 2-10: remember positions of a group.
+
+- Answered when they are in the log: the next request of the connection may start meanwhile.
+- Partitions that do not exist are answered first, as Apache Kafka does, whatever becomes of
+  the others.
+- Up to version 4 a retention of its own may be given; from 6 leader epochs come along, from 7
+  static members; from 10 topics are named by id (KIP-848).
+- From version 9 a group that is not there is GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.coordination.group_shard import Commit, Position
+from drumlin.metadata.image import TopicState
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_DEFAULT_RETENTION_MS: Final = -1
+_TOPIC_IDS: Final = 10
+_GROUP_ID_NOT_FOUND: Final = 9
+
+TopicKey = str | UUID | None
+#: Topic as the request names it, partition, and what became of it.
+Result = tuple[TopicKey, int, ErrorCode]
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    refused: list[Result] = []
+    accepted: list[tuple[TopicKey, Position]] = []
+    for topic in request.topics:
+        key, state, code = _find_topic(context, topic)
+        for part in topic.partitions:
+            if state is None or state.partition(part.partition_index) is None:
+                refused.append((key, part.partition_index, code))
+            else:
+                accepted.append((key, _position(state, part)))
+    if not accepted:
+        return _response(shape, refused)
+    commit = Commit(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        generation_id=request.generation_id_or_member_epoch,
+        retention_ms=_retention_ms(request),
+        positions=[position for _, position in accepted],
+    )
+    try:
+        codes = context.broker.groups.commit(commit)
+    except KafkaError as error:
+        return _response(shape, refused + _fail(accepted, context.version, error))
+    return Waiting(_respond(shape, refused, accepted, codes))
+
+
+async def _respond(
+    shape: Shape,
+    refused: list[Result],
+    accepted: list[tuple[TopicKey, Position]],
+    codes: Awaitable[list[ErrorCode]],
+) -> Any:
+    try:
+        results = [
+            (key, position.partition, code)
+            for (key, position), code in zip(accepted, await codes, strict=True)
+        ]
+    except KafkaError as error:
+        results = _fail(accepted, shape.version, error)
+    return _response(shape, refused + results)
+
+
+def _find_topic(
+    context: RequestContext, topic: Any
+) -> tuple[TopicKey, TopicState | None, ErrorCode]:
+    """How the request names the topic, the topic, and the error where a partition is not there."""
+    image = context.broker.metadata.image
+    if context.version < _TOPIC_IDS:
+        state = image.topics.get(topic.name)
+        return topic.name, state, ErrorCode.unknown_topic_or_partition
+    state = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+    missing = ErrorCode.unknown_topic_id if state is None else ErrorCode.unknown_topic_or_partition
+    return topic.topic_id, state, missing
+
+
+def _position(topic: TopicState, part: Any) -> Position:
+    return Position(
+        topic.name,
+        topic.topic_id,
+        part.partition_index,
+        part.committed_offset,
+        getattr(part, "committed_leader_epoch", -1),
+        part.committed_metadata or "",
+    )
+
+
+def _retention_ms(request: Any) -> int | None:
+    retention = getattr(request, "retention_time", None)
+    retention_ms = _DEFAULT_RETENTION_MS if retention is None else retention // _MILLISECOND
+    return None if retention_ms == _DEFAULT_RETENTION_MS else retention_ms
+
+
+def _fail(
+    accepted: list[tuple[TopicKey, Position]], version: int, error: KafkaError
+) -> list[Result]:
+    code = error.code
+    if code is ErrorCode.group_id_not_found and version < _GROUP_ID_NOT_FOUND:
+        code = ErrorCode.illegal_generation
+    return [(key, position.partition, code) for key, position in accepted]
+
+
+def _response(shape: Shape, results: list[Result]) -> Any:
+    topics: dict[TopicKey, list[Any]] = {}
+    for key, partition, code in results:
+        topics.setdefault(key, []).append(
+            shape("OffsetCommitResponsePartition", partition_index=partition, error_code=code)
+        )
+    return shape(
+        "OffsetCommitResponse",
+        throttle_time=ZERO,
+        topics=tuple(
+            shape("OffsetCommitResponseTopic", name=key, topic_id=key, partitions=tuple(partitions))
+            for key, partitions in topics.items()
+        ),
+    )

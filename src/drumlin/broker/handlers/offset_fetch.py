@@ -1,0 +1,157 @@
+"""OffsetFetch (key 9), versions 1-10: what a group has committed.
+
+- A partition without a commit has offset -1 and no error, whether or not it exists.
+- From version 2 null for the topics means all of them, and errors of the group stand on top.
+- From version 8 several groups are asked for at once (KIP-709); from 10 topics are named by id
+  (KIP-848), and those with an unknown id are answered last.
+- `require_stable` (7+, KIP-447) makes no difference yet: nothing is pending without transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.group_coordinator import FetchedOffsets
+from drumlin.coordination.group_records import NO_LEADER_EPOCH, CommittedOffset
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_GROUP_ERROR: Final = 2
+_SEVERAL_GROUPS: Final = 8
+_TOPIC_IDS: Final = 10
+_NO_OFFSET: Final = -1
+
+Asked = Sequence[tuple[str, Sequence[int]]] | None
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if context.version >= _TOPIC_IDS:
+        groups = [await _group_by_ids(context, each, shape) for each in request.groups]
+        return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
+    if context.version >= _SEVERAL_GROUPS:
+        groups = [await _group_by_names(context, each, shape) for each in request.groups]
+        return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
+    code, topics = ErrorCode.none, ()
+    try:
+        fetched = await context.broker.groups.fetch_offsets(request.group_id, _asked(request))
+        topics = _topics_by_name(shape, "OffsetFetchResponseTopic", fetched)
+    except KafkaError as error:
+        code = error.code
+        if context.version < _GROUP_ERROR:
+            topics = _failed_topics(shape, request, code)
+    return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
+
+
+def _asked(request: Any) -> Asked:
+    if request.topics is None:
+        return None
+    return [(topic.name, topic.partition_indexes) for topic in request.topics]
+
+
+async def _group_by_names(context: RequestContext, group: Any, shape: Shape) -> Any:
+    code, topics = ErrorCode.none, ()
+    try:
+        fetched = await context.broker.groups.fetch_offsets(group.group_id, _asked(group))
+        topics = _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
+    except KafkaError as error:
+        code = error.code
+    return shape(
+        "OffsetFetchResponseGroup", group_id=group.group_id, topics=topics, error_code=code
+    )
+
+
+async def _group_by_ids(context: RequestContext, group: Any, shape: Shape) -> Any:
+    image = context.broker.metadata.image
+    asked: list[tuple[str, Sequence[int]]] | None = None
+    unknown: list[Any] = []
+    if group.topics is not None:
+        asked = []
+        for topic in group.topics:
+            name = image.topic_name(topic.topic_id)
+            if name is None:
+                unknown.append(_unknown_topic(shape, topic))
+            else:
+                asked.append((name, topic.partition_indexes))
+    code, topics = ErrorCode.none, []
+    try:
+        for name, partitions in await context.broker.groups.fetch_offsets(group.group_id, asked):
+            state = image.topics.get(name)
+            if state is not None:
+                found = _partitions(shape, "OffsetFetchResponsePartitions", partitions)
+                topics.append(
+                    shape("OffsetFetchResponseTopics", topic_id=state.topic_id, partitions=found)
+                )
+        topics += unknown
+    except KafkaError as error:
+        code = error.code
+    return shape(
+        "OffsetFetchResponseGroup",
+        group_id=group.group_id,
+        topics=tuple(topics),
+        error_code=code,
+    )
+
+
+def _topics_by_name(shape: Shape, class_name: str, fetched: FetchedOffsets) -> Any:
+    partition_class = class_name.replace("Topic", "Partition")
+    return tuple(
+        shape(class_name, name=name, partitions=_partitions(shape, partition_class, partitions))
+        for name, partitions in fetched
+    )
+
+
+def _partitions(
+    shape: Shape, class_name: str, partitions: list[tuple[int, CommittedOffset | None]]
+) -> Any:
+    return tuple(
+        shape(
+            class_name,
+            partition_index=partition,
+            committed_offset=_NO_OFFSET if committed is None else committed.offset,
+            committed_leader_epoch=(
+                NO_LEADER_EPOCH if committed is None else committed.leader_epoch
+            ),
+            metadata="" if committed is None else committed.metadata,
+            error_code=ErrorCode.none,
+        )
+        for partition, committed in partitions
+    )
+
+
+def _failed(shape: Shape, class_name: str, partition: int, code: ErrorCode) -> Any:
+    return shape(
+        class_name,
+        partition_index=partition,
+        committed_offset=_NO_OFFSET,
+        committed_leader_epoch=NO_LEADER_EPOCH,
+        metadata="",
+        error_code=code,
+    )
+
+
+def _unknown_topic(shape: Shape, topic: Any) -> Any:
+    code = ErrorCode.unknown_topic_id
+    return shape(
+        "OffsetFetchResponseTopics",
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            _failed(shape, "OffsetFetchResponsePartitions", partition, code)
+            for partition in topic.partition_indexes
+        ),
+    )
+
+
+def _failed_topics(shape: Shape, request: Any, code: ErrorCode) -> Any:
+    return tuple(
+        shape(
+            "OffsetFetchResponseTopic",
+            name=topic.name,
+            partitions=tuple(
+                _failed(shape, "OffsetFetchResponsePartition", partition, code)
+                for partition in topic.partition_indexes
+            ),
+        )
+        for topic in request.topics
+    )

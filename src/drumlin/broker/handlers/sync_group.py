@@ -1,0 +1,54 @@
+"""SyncGroup (key 14), versions 0-5: hand in the assignment, as leader, and fetch one's own.
+
+- Answered when the leader's assignment is in the log: the next request of the connection may
+  start meanwhile.
+- From version 3 there are static members; from version 5 the protocol's type and name must
+  be given, and are compared with the group's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.coordination.group_messages import SyncAnswer, SyncRequest
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_PROTOCOL_IS_MANDATORY: Final = 5
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    protocol_type = getattr(request, "protocol_type", None)
+    protocol_name = getattr(request, "protocol_name", None)
+    if context.version >= _PROTOCOL_IS_MANDATORY and None in (protocol_type, protocol_name):
+        return _response(shape, SyncAnswer(ErrorCode.inconsistent_group_protocol))
+    sync = SyncRequest(
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        generation_id=request.generation_id,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+    try:
+        answer = context.broker.groups.sync(request.group_id, sync)
+    except KafkaError as error:
+        return _response(shape, SyncAnswer(error.code))
+    return Waiting(_respond(shape, answer))
+
+
+async def _respond(shape: Shape, answer: Awaitable[SyncAnswer]) -> Any:
+    return _response(shape, await answer)
+
+
+def _response(shape: Shape, answer: SyncAnswer) -> Any:
+    return shape(
+        "SyncGroupResponse",
+        throttle_time=ZERO,
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
+    )

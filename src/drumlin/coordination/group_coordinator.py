@@ -1,0 +1,478 @@
+"""The group coordinator: finds the group, lets it decide, and waits for the log.
+
+All state changes run on the event loop without awaiting; only answers wait, for other members
+or for the log. So requests take effect in the order in which they are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.group import Group
+from drumlin.coordination.group_log import GroupRecord, encode_batches
+from drumlin.coordination.group_messages import (
+    NO_MEMBER_ID,
+    Answer,
+    Created,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.group_partitions import GroupPartitions, partition_for
+from drumlin.coordination.group_records import CommittedOffset, GroupKey, GroupMetadata
+from drumlin.coordination.group_shard import Commit, GroupShard
+from drumlin.coordination.group_state import Deadline, GroupRules, GroupState
+from drumlin.records.batch import Buffer
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+#: What goes wrong with the log, and what members and consumers are told instead.
+_TOLD: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+
+#: Groups looked at for expired offsets before others get their turn on the loop.
+_GROUPS_PER_STEP: Final = 200
+
+FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | None]]]]
+Confirmation = asyncio.Future[None]
+
+
+class CoordinatorConfig(GroupRules, Protocol):
+    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
+
+    @property
+    def group_min_session_timeout_ms(self) -> int: ...
+    @property
+    def group_max_session_timeout_ms(self) -> int: ...
+    @property
+    def offset_metadata_max_bytes(self) -> int: ...
+    @property
+    def offsets_commit_timeout_ms(self) -> int: ...
+    @property
+    def offsets_retention_check_interval_ms(self) -> int: ...
+    @property
+    def offsets_retention_minutes(self) -> int: ...
+    @property
+    def offsets_topic_num_partitions(self) -> int: ...
+
+
+class GroupCoordinator:
+    """All groups that this broker coordinates.
+
+    Handed in:
+        config: the broker's configuration.
+        clock: wall time for records, monotonic time for deadlines.
+        append(partition, batch): appends a batch to that partition of `__consumer_offsets`
+            before it returns, and raises `KafkaError` if it cannot. Returns None if all in-sync
+            replicas have it by then, else a future that is done when they do.
+        read_batches(partition): blocking, called and iterated in a thread: the partition from
+            its log start to its end, as buffers of whole batches.
+        offsets_partition_count(): how many partitions `__consumer_offsets` has; None before it
+            exists.
+        create_offsets_topic(): awaited where the topic is needed and does not exist. When it
+            is done, `become_leader` has been called for the partitions that are led here.
+
+    The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
+    `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
+
+    Requests raise `KafkaError` with what the client is to be told.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        clock: Clock,
+        *,
+        append: Callable[[int, bytearray], Confirmation | None],
+        read_batches: Callable[[int], Iterable[Buffer]],
+        offsets_partition_count: Callable[[], int | None],
+        create_offsets_topic: Callable[[], Awaitable[None]],
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._append = append
+        self._offsets_partition_count = offsets_partition_count
+        self._create_offsets_topic = create_offsets_topic
+        self._new_id = new_id
+        self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
+        self._partitions = GroupPartitions(self._new_shard, read_batches, self._set_alarm)
+        self._alarm: asyncio.TimerHandle | None = None
+        self._unconfirmed: set[Confirmation] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_active = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; before, everyone is told that no coordinator is available."""
+        self._is_active = True
+        self._spawn(self._expire_offsets_for_ever())
+
+    async def close(self) -> None:
+        """Let go of all groups, and of everyone who waits."""
+        self._is_active = False
+        for partition in self._partitions.partitions():
+            self.resign(partition)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._partitions.close()
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: its groups are loaded in the background."""
+        self._partitions.begin(partition, leader_epoch)
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition: its groups are none of ours any more."""
+        shard = self._partitions.end(partition)
+        if shard is not None:
+            for group in shard.groups.values():
+                self._carry_out(shard, group, group.unload())
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """What is committed for a topic goes with it."""
+        self._spawn(self._delete_offsets_of(topic, topic_id))
+
+    async def _delete_offsets_of(self, topic: str, topic_id: UUID) -> None:
+        for partition in self._partitions.partitions():
+            shard = await self._partitions.when_ready(partition)
+            if shard is not None and (records := shard.topic_deleted(topic, topic_id)):
+                self._write_or_log(shard, records, f"offsets of the deleted topic {topic}")
+
+    # -- finding -----------------------------------------------------------------------------
+
+    async def find_partition(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` whose leader coordinates the group.
+
+        Creates the topic if there is none yet.
+        """
+        if self._offsets_partition_count() is None:
+            await self._create_offsets_topic()
+            partition = self._partition_for(group_id)
+            # It is empty: to wait is cheaper for clients than to come again.
+            await self._partitions.when_ready(partition)
+        return self._partition_for(group_id)
+
+    def _partition_for(self, group_id: str) -> int:
+        count = self._offsets_partition_count() or self._config.offsets_topic_num_partitions
+        return partition_for(group_id, count)
+
+    def _shard_of(self, group_id: str) -> GroupShard:
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        return self._partitions.shard(self._partition_for(group_id))
+
+    def _shard_with_members(self, group_id: str) -> GroupShard:
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        return self._shard_of(group_id)
+
+    # -- membership ----------------------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest) -> Awaitable[JoinAnswer]:
+        """JoinGroup. The answer comes when the next generation begins.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        shard = self._shard_with_members(group_id)
+        shortest = self._config.group_min_session_timeout_ms
+        longest = self._config.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            raise KafkaError(ErrorCode.invalid_session_timeout)
+        group = shard.groups.get(group_id)
+        is_new = group is None
+        if group is None:
+            if request.member_id != NO_MEMBER_ID:
+                raise KafkaError(ErrorCode.unknown_member_id)
+            group = shard.create(group_id)
+        waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        effects = group.join(request, waiter)
+        if is_new:
+            empty = GroupMetadata(None, 0, None, None, group.state_timestamp_ms, ())
+            effects.append(Store(empty, Created()))
+        self._carry_out(shard, group, effects)
+        return waiter
+
+    def sync(self, group_id: str, request: SyncRequest) -> Awaitable[SyncAnswer]:
+        """SyncGroup. The answer comes when the leader's assignment is in the log.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        shard = self._shard_with_members(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        self._carry_out(shard, group, group.sync(request, waiter))
+        return waiter
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> None:
+        """Heartbeat.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        try:
+            shard = self._shard_with_members(group_id)
+        except KafkaError as refusal:
+            if refusal.code is ErrorCode.coordinator_load_in_progress:
+                return  # whether it is a member is not known yet: it may go on
+            raise
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        group.heartbeat(member_id, group_instance_id, generation_id)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
+        """LeaveGroup: a code for each member.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        shard = self._shard_with_members(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.unknown_member_id for _ in leaving]
+        codes, effects = group.leave(leaving)
+        self._carry_out(shard, group, effects)
+        return codes
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> Awaitable[list[ErrorCode]]:
+        """OffsetCommit: a code for each position. The answer comes when all is in the log.
+
+        Raises:
+            KafkaError: none of it was committed.
+        """
+        shard = self._shard_of(commit.group_id)
+        codes, records = shard.commit(commit, self._config.offset_metadata_max_bytes)
+        return self._when_written(shard, records, codes)
+
+    async def fetch_offsets(
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> FetchedOffsets:
+        """OffsetFetch of one group: what is committed, and known to all in-sync replicas.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        self._shard_of(group_id)
+        if self._unconfirmed:
+            timeout = self._config.offsets_commit_timeout_ms / 1000
+            _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
+            if late:
+                raise KafkaError(ErrorCode.not_coordinator)
+        return list(self._shard_of(group_id).fetch(group_id, topics))
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]]
+    ) -> Awaitable[list[ErrorCode]]:
+        """OffsetDelete: a code for each partition.
+
+        Raises:
+            KafkaError: none of them was deleted.
+        """
+        shard = self._shard_with_members(group_id)
+        codes, records = shard.delete_offsets(group_id, partitions)
+        return self._when_written(shard, records, codes)
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def groups(self) -> list[Group]:
+        """ListGroups: all that are coordinated here.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        return [group for shard in self._partitions.shards() for group in shard.groups.values()]
+
+    def group(self, group_id: str) -> Group:
+        """DescribeGroups.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+        """
+        return self._shard_of(group_id).group(group_id)
+
+    def delete(self, group_id: str) -> Awaitable[ErrorCode]:
+        """DeleteGroups, one of them.
+
+        Raises:
+            KafkaError: it was not deleted.
+        """
+        shard = self._shard_of(group_id)
+        return self._when_written(shard, shard.delete_group(group_id), ErrorCode.none)
+
+    # -- effects and time ----------------------------------------------------------------------
+
+    def _carry_out(self, shard: GroupShard, group: Group, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                if not effect.waiter.done():  # it may have given up
+                    effect.waiter.set_result(effect.answer)
+            else:
+                self._store(shard, group, effect)
+        self._set_alarm()
+
+    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        record: GroupRecord = (GroupKey(group.group_id), store.metadata)
+        try:
+            confirmation = self._write(shard, [record])
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+            return
+        if confirmation is None:
+            self._stored(shard, group, store, None)
+        else:
+            self._spawn(self._store_when_confirmed(shard, group, store, confirmation))
+
+    async def _store_when_confirmed(
+        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
+    ) -> None:
+        try:
+            await self._confirmed(confirmation)
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+        else:
+            self._stored(shard, group, store, None)
+
+    def _stored(
+        self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
+    ) -> None:
+        if error is not None:
+            _log.warning("metadata of group %s was not stored: %s", group.group_id, error.name)
+        self._carry_out(shard, group, group.stored(store, error))
+        if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
+            del shard.groups[group.group_id]
+
+    def _set_alarm(self) -> None:
+        """See to it that `wake` is called when the next deadline comes."""
+        deadline = self._deadlines.next_deadline()
+        if deadline is None or not self._is_active:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(deadline - self._clock.monotonic(), 0)
+        if self._alarm is not None:
+            if self._alarm.when() <= when and not self._alarm.cancelled():
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_at(when, self.wake)
+
+    def wake(self) -> None:
+        """Tell the groups whose deadlines have come."""
+        self._alarm = None
+        for deadline in self._deadlines.due(self._clock.monotonic()):
+            shard = self._partitions.find(self._partition_for(deadline.group_id))
+            group = None if shard is None else shard.groups.get(deadline.group_id)
+            if shard is not None and group is not None:
+                self._carry_out(shard, group, group.expire(deadline))
+        self._set_alarm()
+
+    async def _expire_offsets_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            await self.expire_offsets()
+
+    async def expire_offsets(self) -> None:
+        """Delete offsets whose retention is over, and groups that hold nothing any more."""
+        retention_ms = self._config.offsets_retention_minutes * 60_000
+        for partition in self._partitions.partitions():
+            shard = await self._partitions.when_ready(partition)
+            for count, group_id in enumerate(list(shard.groups) if shard else (), 1):
+                if count % _GROUPS_PER_STEP == 0:
+                    await asyncio.sleep(0)
+                    if await self._partitions.when_ready(partition) is not shard:
+                        break
+                assert shard is not None
+                if records := shard.expired(group_id, retention_ms):
+                    self._write_or_log(shard, records, f"expired offsets of {group_id}")
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def _write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Confirmation | None:
+        """Append the records and take them over; the confirmation of the last, if one is due."""
+        confirmation = None
+        for batch, contained in encode_batches(records, self._clock.wall_ms()):
+            try:
+                confirmation = self._append(shard.partition, batch)
+            except KafkaError as error:
+                raise _told(error) from error
+            shard.apply(contained)
+        if confirmation is not None:
+            self._unconfirmed.add(confirmation)
+            confirmation.add_done_callback(self._unconfirmed.discard)
+        return confirmation
+
+    def _write_or_log(self, shard: GroupShard, records: Sequence[GroupRecord], what: str) -> None:
+        try:
+            self._write(shard, records)
+            _log.info("partition %d: %d records removed: %s", shard.partition, len(records), what)
+        except KafkaError as error:
+            _log.warning("partition %d: %s stay: %s", shard.partition, what, error)
+
+    def _when_written(
+        self, shard: GroupShard, records: Sequence[GroupRecord], answer: Any
+    ) -> Awaitable[Any]:
+        """Write now; the awaitable gives `answer` once the records are confirmed."""
+        confirmation = self._write(shard, records) if records else None
+        return self._answer_when_confirmed(confirmation, answer)
+
+    async def _answer_when_confirmed(self, confirmation: Confirmation | None, answer: Any) -> Any:
+        if confirmation is not None:
+            await self._confirmed(confirmation)
+        return answer
+
+    async def _confirmed(self, confirmation: Confirmation) -> None:
+        timeout = self._config.offsets_commit_timeout_ms / 1000
+        try:
+            await asyncio.wait_for(asyncio.shield(confirmation), timeout)
+        except TimeoutError:
+            raise _told(KafkaError(ErrorCode.request_timed_out)) from None
+        except KafkaError as error:
+            raise _told(error) from error
+
+    # -- small things --------------------------------------------------------------------------
+
+    def _new_shard(self, partition: int) -> GroupShard:
+        return GroupShard(partition, self._config, self._clock, self._deadlines, self._new_id)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _told(error: KafkaError) -> KafkaError:
+    return KafkaError(_TOLD.get(error.code, error.code), error.message)

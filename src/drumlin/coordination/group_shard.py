@@ -1,0 +1,236 @@
+"""The groups of one partition of `__consumer_offsets`, as its leader has them in memory.
+
+Plain synchronous code. Whatever changes committed offsets, or removes a group, is first made
+into records; `apply` takes them over once they are in the log. So the memory never says what
+the log does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.group import Group
+from drumlin.coordination.group_log import GroupRecord
+from drumlin.coordination.group_records import (
+    CommittedOffset,
+    GroupKey,
+    GroupMetadata,
+    OffsetKey,
+)
+from drumlin.coordination.group_state import Deadline, GroupRules, GroupState
+from drumlin.coordination.offsets import CommittedOffsets
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+class Position(NamedTuple):
+    """One position that a client wants to commit."""
+
+    topic: str
+    topic_id: UUID | None
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A client's request to commit positions of a group."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    retention_ms: int | None
+    """Only of clients of the oldest versions; None: the broker's retention."""
+    positions: Sequence[Position]
+
+
+class GroupShard:
+    """One partition's groups and their offsets."""
+
+    def __init__(
+        self,
+        partition: int,
+        rules: GroupRules,
+        clock: Clock,
+        deadlines: DeadlineQueue[Deadline],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+        self.offsets = CommittedOffsets()
+        self._rules = rules
+        self._clock = clock
+        self._deadlines = deadlines
+        self._new_id = new_id
+
+    # -- groups ----------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group:
+        """
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        return group
+
+    def create(self, group_id: str) -> Group:
+        """A new empty group."""
+        assert group_id not in self.groups
+        group = Group(group_id, self._rules, self._clock, self._deadlines, self._new_id)
+        self.groups[group_id] = group
+        return group
+
+    def restore(self, group_id: str, metadata: GroupMetadata) -> None:
+        """A group as the log has it, while loading."""
+        self.create(group_id).restore(metadata)
+
+    # -- what is to be written -------------------------------------------------------------
+
+    def commit(
+        self, commit: Commit, metadata_max_bytes: int
+    ) -> tuple[list[ErrorCode], list[GroupRecord]]:
+        """An error code for each position, and the records that commit the accepted ones.
+
+        Raises:
+            KafkaError: none of it may be committed.
+        """
+        group = self.groups.get(commit.group_id)
+        if group is None and commit.generation_id >= 0:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        if group is not None:
+            group.check_offset_commit(
+                commit.member_id, commit.group_instance_id, commit.generation_id
+            )
+        now_ms = self._clock.wall_ms()
+        expire_ms = None if commit.retention_ms is None else now_ms + commit.retention_ms
+        codes: list[ErrorCode] = []
+        records: list[GroupRecord] = []
+        for position in commit.positions:
+            if _java_length(position.metadata) > metadata_max_bytes:
+                codes.append(ErrorCode.offset_metadata_too_large)
+                continue
+            codes.append(ErrorCode.none)
+            key = OffsetKey(commit.group_id, position.topic, position.partition)
+            committed = CommittedOffset(
+                position.offset,
+                position.leader_epoch,
+                position.metadata,
+                now_ms,
+                expire_ms,
+                position.topic_id,
+            )
+            records.append((key, committed))
+        return codes, records
+
+    def delete_group(self, group_id: str) -> list[GroupRecord]:
+        """
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        self.group(group_id).check_delete()
+        records: list[GroupRecord] = [(key, None) for key, _ in self.offsets.items(group_id)]
+        records.append((GroupKey(group_id), None))
+        return records
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[tuple[str, int]]
+    ) -> tuple[list[ErrorCode], list[GroupRecord]]:
+        """An error code for each partition, and the tombstones.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = self.group(group_id)
+        group.check_offset_delete()
+        codes: list[ErrorCode] = []
+        records: list[GroupRecord] = []
+        for topic, partition in partitions:
+            if group.is_subscribed_to(topic):
+                codes.append(ErrorCode.group_subscribed_to_topic)
+                continue
+            codes.append(ErrorCode.none)
+            if self.offsets.get(group_id, topic, partition) is not None:
+                records.append((OffsetKey(group_id, topic, partition), None))
+        return codes, records
+
+    def expired(self, group_id: str, retention_ms: int) -> list[GroupRecord]:
+        """Tombstones for what the group no longer holds; for the group too, if that is all."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return []
+        now_ms = self._clock.wall_ms()
+        keeps_some = False
+        records: list[GroupRecord] = []
+        for key, committed in self.offsets.items(group_id):
+            expires_ms = _expires_ms(group, committed, retention_ms)
+            if expires_ms is None or now_ms < expires_ms or group.is_subscribed_to(key.topic):
+                keeps_some = True
+            else:
+                records.append((key, None))
+        if not keeps_some and group.state is GroupState.EMPTY and not group.membership.pending_join:
+            records.append((GroupKey(group_id), None))
+        return records
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> list[GroupRecord]:
+        """Tombstones for the offsets of a topic that is gone, but not for its successor's."""
+        return [
+            (key, None)
+            for key, committed in self.offsets.of_topic(topic)
+            if committed.topic_id in (None, topic_id)
+        ]
+
+    # -- what was written ------------------------------------------------------------------
+
+    def apply(self, records: Iterable[GroupRecord]) -> None:
+        """Take over records that are in the log now; metadata of groups is theirs already."""
+        for key, value in records:
+            if isinstance(key, GroupKey):
+                if value is None and (group := self.groups.pop(key.group_id, None)):
+                    group.unload()
+            elif isinstance(value, CommittedOffset):
+                self.put_offset(key, value)
+            else:
+                self.offsets.remove(key)
+
+    def put_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
+        if key.group_id not in self.groups:
+            self.create(key.group_id)  # a group without members: it only keeps offsets
+        self.offsets.put(key, committed)
+
+    # -- questions -------------------------------------------------------------------------
+
+    def fetch(
+        self, group_id: str, topics: Iterable[tuple[str, Sequence[int]]] | None
+    ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | None]]]]:
+        """What is committed for the partitions asked for, or for all that have something."""
+        committed = self.offsets.topics(group_id)
+        if topics is None:
+            for topic, partitions in committed.items():
+                yield topic, list(partitions.items())
+            return
+        for topic, asked in topics:
+            known = committed.get(topic, {})
+            yield topic, [(partition, known.get(partition)) for partition in asked]
+
+
+def _expires_ms(group: Group, committed: CommittedOffset, retention_ms: int) -> int | None:
+    starts_ms = group.retention_starts_ms(committed.commit_timestamp_ms)
+    if starts_ms is None:
+        return None
+    if committed.expire_timestamp_ms is not None:
+        return committed.expire_timestamp_ms
+    return starts_ms + retention_ms
+
+
+def _java_length(text: str) -> int:
+    """The length as Kafka counts it: in UTF-16 units."""
+    return len(text.encode("utf-16-le")) // 2

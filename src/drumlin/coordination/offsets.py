@@ -1,0 +1,50 @@
+"""The offsets that groups have committed: a plain store, by group, topic and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drumlin.coordination.group_records import CommittedOffset, OffsetKey
+
+TopicOffsets = dict[int, CommittedOffset]
+
+
+class CommittedOffsets:
+    """What is committed, in the order in which topics and partitions first were."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, TopicOffsets]] = {}
+
+    def put(self, key: OffsetKey, committed: CommittedOffset) -> None:
+        topics = self._groups.setdefault(key.group_id, {})
+        topics.setdefault(key.topic, {})[key.partition] = committed
+
+    def remove(self, key: OffsetKey) -> None:
+        topics = self._groups.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is None:
+            return
+        if not partitions:
+            del topics[key.topic]
+        if not topics:
+            del self._groups[key.group_id]
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._groups.get(group_id, {}).get(topic, {}).get(partition)
+
+    def topics(self, group_id: str) -> dict[str, TopicOffsets]:
+        """Everything that the group has committed; not to be changed by the caller."""
+        return self._groups.get(group_id, {})
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def items(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        for topic, partitions in self.topics(group_id).items():
+            for partition, committed in partitions.items():
+                yield OffsetKey(group_id, topic, partition), committed
+
+    def of_topic(self, topic: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        for group_id, topics in self._groups.items():
+            for partition, committed in topics.get(topic, {}).items():
+                yield OffsetKey(group_id, topic, partition), committed
