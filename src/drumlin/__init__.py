@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from drumlin.version import __version__
+
 if TYPE_CHECKING:
     from drumlin.client.client import connect as connect
 
 __all__ = ["__version__", "connect"]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

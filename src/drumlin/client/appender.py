@@ -139,7 +139,8 @@ def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:
 
 def _row_bytes(table: pa.Table) -> int:
     size_bytes: int = table.nbytes
-    return 1 + size_bytes // max(1, table.num_rows)
+    rows: int = table.num_rows
+    return 1 + size_bytes // max(1, rows)
 
 
 def _encode(window: _Columns, rows: NDArray[np.int64], options: AppendOptions) -> list[memoryview]:

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Self
 
-from drumlin import __version__
 from drumlin.peer.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -22,6 +21,7 @@ from drumlin.peer.errors import (
     UnsupportedByBroker,
 )
 from drumlin.peer.options import PeerOptions
+from drumlin.version import __version__
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.frames import FrameReader
 from drumlin.wire.messages import (
