@@ -102,6 +102,8 @@ class BrokerConfig:
         Raises:
             ConfigError: an unknown key, or a value that is not allowed.
         """
+        for name, text in properties.items():
+            known_broker_key(name, text)
         return cls(properties)
 
     def __getattr__(self, name: str) -> Any:
@@ -158,8 +160,6 @@ class BrokerConfig:
 
 def _resolve(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values by key, and the attributes that are made of several keys or parsed further."""
-    for name in given:
-        known_broker_key(name, given[name])
     values: dict[str, Any] = {}
     for name, key in broker_keys().items():
         text = given.get(name)
@@ -225,13 +225,16 @@ def _check_together(values: dict[str, Any], given: Mapping[str, str]) -> None:
     keys = topic_keys()
     if _topic_default(keys["retention.ms"], values) == 0:
         name = next(name for name, _ in BROKER_SYNONYMS["retention.ms"] if values[name] == 0)
-        raise _refused(name, given, "must be -1 (for ever) or at least 1")
+        message = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+        raise _refused(name, given, "must be -1 (for ever) or at least 1", message)
     roll_ms = _topic_default(keys["segment.ms"], values)
     if isinstance(roll_ms, int) and roll_ms < 1:
-        raise _refused("log.roll.ms", given, "must be at least 1")
+        message = "log.roll.ms must be greater than or equal to 1"
+        raise _refused("log.roll.ms", given, "must be at least 1", message)
     jitter_ms = _topic_default(keys["segment.jitter.ms"], values)
     if isinstance(jitter_ms, int) and jitter_ms < 0:
-        raise _refused("log.roll.jitter.ms", given, "must be at least 0")
+        message = "log.roll.jitter.ms must be greater than or equal to 0"
+        raise _refused("log.roll.jitter.ms", given, "must be at least 0", message)
     if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
         allowed = "must be at least socket.request.max.bytes, or -1"
         raise _refused("queued.max.request.bytes", given, allowed)
@@ -243,8 +246,15 @@ def _check_together(values: dict[str, Any], given: Mapping[str, str]) -> None:
         and not values["max.connections.per.ip.overrides"].strip()
     ):
         allowed = "can be 0 only where max.connections.per.ip.overrides lets somebody in"
-        raise _refused("max.connections.per.ip", given, allowed)
+        message = (
+            "max.connections.per.ip can be set to zero only if "
+            "max.connections.per.ip.overrides property is set."
+        )
+        raise _refused("max.connections.per.ip", given, allowed, message)
 
 
-def _refused(name: str, given: Mapping[str, str], allowed: str) -> ConfigError:
-    return ConfigError(name, given.get(name), allowed, f"{name} {allowed}")
+def _refused(
+    name: str, given: Mapping[str, str], allowed: str, message: str | None = None
+) -> ConfigError:
+    sentence = f"requirement failed: {message or f'{name} {allowed}'}"
+    return ConfigError(name, given.get(name), allowed, sentence)

@@ -8,6 +8,9 @@ without documentation is accepted and does nothing.
 Origins: `kafka-4`; `kafka-3` (gone in 4, accepted so that an old server.properties starts);
 `internal` (not listed by Kafka); `dynamic` (only ever set at run time); `plugin` (read by
 Kafka's stock plugins).
+
+The update modes are Kafka's, save for `listeners` and `listener.security.protocol.map`, which
+cannot be changed while this broker runs.
 """
 
 from __future__ import annotations
@@ -158,6 +161,14 @@ def known_broker_key(name: str, value: str | None) -> Key | None:
         raise UnknownKey(name, value, similar[0] if similar else None)
     return key
 
+
+#: Broker keys for one thing, by precedence: what DescribeConfigs tells of each other.
+SAME_THING: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
 
 #: Topic key -> the broker keys that give its default, by precedence, each with the factor
 #: from its unit to the topic key's.

@@ -104,6 +104,10 @@ class ClusterImage:
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         return self.configs(Resource(ResourceType.TOPIC, topic))
 
+    def broker_configs(self, name: str) -> Mapping[str, str]:
+        """What was set for one broker, or for all of them where `name` is empty."""
+        return self.configs(Resource(ResourceType.BROKER, name))
+
     def topic_name(self, topic_id: UUID | None) -> str | None:
         """The name of the topic with that id, if there is one."""
         topic = self.topics_by_id.get(topic_id) if topic_id is not None else None

@@ -1,0 +1,216 @@
+"""What must hold for a topic to be created or to grow, whoever asks for it.
+
+CreateTopics, CreatePartitions, auto-creation and the internal topics all go through here. Once
+the metadata has a topic, `hosting` gives it its logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from drumlin.config.topic import validate_overrides
+from drumlin.metadata.assignments import (
+    Replicas,
+    check_assignments,
+    check_replicas,
+    spread_replicas,
+)
+from drumlin.metadata.names import (
+    CLUSTER_METADATA,
+    GROUP_METADATA,
+    check_no_collision,
+    check_topic_name,
+)
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.image import TopicState
+
+_log = logging.getLogger(__name__)
+
+DEFAULT: Final = -1
+#: So that one request cannot make more folders and files than the machine takes.
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWish:
+    """A topic as somebody wants it; `DEFAULT` and no assignments leave the choice to us."""
+
+    name: str
+    partition_count: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: tuple[tuple[int, Sequence[int]], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+    def count(self, config: BrokerConfig) -> int:
+        """Partitions that it would have."""
+        if self.assignments:
+            return len(self.assignments)
+        if self.partition_count == DEFAULT:
+            return config.num_partitions
+        return max(self.partition_count, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that may be created."""
+
+    name: str
+    assignment: tuple[Replicas, ...]
+    configs: Mapping[str, str]
+
+
+def check_partition_total(broker: Broker, wishes: Iterable[TopicWish]) -> None:
+    """Refuse a request that asks for too much at once.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION.
+    """
+    if sum(wish.count(broker.config) for wish in wishes) > PARTITIONS_PER_REQUEST_MAX:
+        message = "Excessively large number of partitions per request."
+        raise KafkaError(ErrorCode.policy_violation, message)
+
+
+def plan_topic(broker: Broker, wish: TopicWish) -> TopicPlan:
+    """Check a wish and fill in what it leaves open.
+
+    Raises:
+        KafkaError: whatever is wrong with it, in Kafka's order and words.
+    """
+    if wish.name == CLUSTER_METADATA:
+        message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+        raise KafkaError(ErrorCode.invalid_request, message)
+    check_topic_name(wish.name)
+    image = broker.metadata.image
+    if wish.name in image.topics:
+        message = f"Topic '{wish.name}' already exists."
+        raise KafkaError(ErrorCode.topic_already_exists, message)
+    check_no_collision(wish.name, image.colliding_names(wish.name))
+    configs = _check_configs(broker, wish)
+    return TopicPlan(wish.name, _assign(broker, wish), configs)
+
+
+def _check_configs(broker: Broker, wish: TopicWish) -> dict[str, str]:
+    nulls = [name for name, value in wish.configs if value is None]
+    if nulls:
+        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        raise KafkaError(ErrorCode.invalid_config, message)
+    configs = {name: value for name, value in wish.configs if value is not None}
+    validate_overrides(configs, broker.config.topic_defaults())
+    return configs
+
+
+def _assign(broker: Broker, wish: TopicWish) -> tuple[Replicas, ...]:
+    brokers = broker.metadata.image.brokers.keys()
+    if wish.assignments:
+        if wish.replication_factor != DEFAULT:
+            message = (
+                "A manual partition assignment was specified, but replication factor was not "
+                "set to -1."
+            )
+            raise KafkaError(ErrorCode.invalid_request, message)
+        if wish.partition_count != DEFAULT:
+            message = (
+                "A manual partition assignment was specified, but numPartitions was not set to -1."
+            )
+            raise KafkaError(ErrorCode.invalid_request, message)
+        return check_assignments(wish.assignments, brokers)
+    if wish.replication_factor < DEFAULT or wish.replication_factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise KafkaError(ErrorCode.invalid_replication_factor, message)
+    if wish.partition_count < DEFAULT or wish.partition_count == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise KafkaError(ErrorCode.invalid_partitions, message)
+    replication_factor = wish.replication_factor
+    if replication_factor == DEFAULT:
+        replication_factor = broker.config.default_replication_factor
+    count = wish.count(broker.config)
+    start = random.randrange(max(len(brokers), 1))
+    return spread_replicas(brokers, count, replication_factor, start)
+
+
+async def create_topic(broker: Broker, plan: TopicPlan) -> TopicState:
+    """Create a topic; when this returns, it is durable and its partitions serve.
+
+    Raises:
+        KafkaError: TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR.
+    """
+    return await broker.metadata.create_topic(plan.name, plan.assignment, plan.configs)
+
+
+def plan_partitions(
+    broker: Broker, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+) -> tuple[Replicas, ...]:
+    """Replicas of the partitions that a topic needs to have `count` of them.
+
+    Raises:
+        KafkaError: whatever is wrong with the wish.
+    """
+    image = broker.metadata.image
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    existing = len(topic.partitions)
+    if count == existing:
+        message = f"Topic already has {existing} partition(s)."
+        raise KafkaError(ErrorCode.invalid_partitions, message)
+    if count < existing:
+        message = (
+            f"The topic {name} currently has {existing} partition(s); "
+            f"{count} would not be an increase."
+        )
+        raise KafkaError(ErrorCode.invalid_partitions, message)
+    added = count - existing
+    if assignments is not None and len(assignments) != added:
+        message = (
+            f"Attempted to add {added} additional partition(s), "
+            f"but only {len(assignments)} assignment(s) were specified."
+        )
+        raise KafkaError(ErrorCode.invalid_replica_assignment, message)
+    if added > PARTITIONS_PER_REQUEST_MAX:
+        message = "Excessively large number of partitions per request."
+        raise KafkaError(ErrorCode.policy_violation, message)
+    replica_count = len(topic.partitions[0].replicas)
+    brokers = image.brokers.keys()
+    if assignments is None:
+        return spread_replicas(brokers, added, replica_count, existing)
+    return tuple(check_replicas(each, brokers, replica_count) for each in assignments)
+
+
+async def create_automatically(broker: Broker, name: str) -> None:
+    """Create a topic because somebody asked for it by name.
+
+    Raises:
+        KafkaError: it cannot be created.
+    """
+    wish = _internal_wish(broker.config, name) or TopicWish(name)
+    try:
+        await create_topic(broker, plan_topic(broker, wish))
+    except KafkaError as error:
+        if error.code is not ErrorCode.topic_already_exists:
+            raise
+    else:
+        _log.info("created topic %s with the defaults, as a client asked for it", name)
+
+
+def _internal_wish(config: BrokerConfig, name: str) -> TopicWish | None:
+    """How Kafka's own topics are created; the transaction and share topics come later."""
+    if name != GROUP_METADATA:
+        return None
+    return TopicWish(
+        name,
+        config.offsets_topic_num_partitions,
+        config.offsets_topic_replication_factor,
+        configs=(
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+        ),
+    )
