@@ -170,10 +170,18 @@ class _Reading:
         """Batches of one partition each, up to `last` or, following, for ever."""
         while True:
             ends = last.in_partitions(self._client, self._topic, self.offsets)
+            if last == END:
+                self._check_starts(ends)
             yield from self._up_to(ends)
             if not follow or self.records == self._count:
                 return
             time.sleep(_POLL_S)
+
+    def _check_starts(self, ends: dict[int, int]) -> None:
+        for partition, offset in self.offsets.items():
+            if offset > ends[partition]:
+                where = f"{self._topic}-{partition} ends at offset {ends[partition]}"
+                raise output.Failure(f"{where}, there is no offset {offset}")
 
     def _up_to(self, ends: dict[int, int]) -> Iterator[pa.RecordBatch]:
         starts = dict(self.offsets)
