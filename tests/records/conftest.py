@@ -1,0 +1,37 @@
+"""Kernels for tests: present, or deliberately not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+from drumlin.records.kernels import loading
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    """As in a process that has not loaded any, and can't."""
+    with mock.patch.multiple(loading, _kernels=None, _failed=True, _background=object()):
+        yield
+
+
+@pytest.fixture(scope="session")
+def kernels() -> loading.Kernels:
+    """The kernels; compiled now if this machine has never done that."""
+    loaded = loading.require()
+    assert loaded is not None
+    return loaded
+
+
+@pytest.fixture(params=["plain", "kernels"])
+def either_path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs a test twice: with kernels, and with plain Python instead."""
+    if request.param == "plain":
+        with without_kernels():
+            yield request.param
+    else:
+        request.getfixturevalue("kernels")
+        yield request.param
