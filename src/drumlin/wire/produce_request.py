@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.field_reader import FieldReader
 from drumlin.wire.messages import parse_request
 
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
-_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
@@ -94,85 +94,32 @@ def _copied(version: int, frame: memoryview, position: int) -> ProduceRequest:
 
 
 class _Reader:
-    __slots__ = ("_flexible", "_frame", "_position", "_topic_ids")
+    __slots__ = ("_fields", "_topic_ids")
 
     def __init__(self, frame: memoryview, position: int, version: int) -> None:
-        self._frame = frame
-        self._position = position
-        self._flexible = version >= _FLEXIBLE_FROM
+        self._fields = FieldReader(frame, position, flexible=version >= _FLEXIBLE_FROM)
         self._topic_ids = version >= _TOPIC_IDS_FROM
 
     def request(self) -> ProduceRequest:
-        length = self._length(nullable=True, wide=False)
-        transactional_id = None if length is None else str(self._take(length), "utf-8")
-        acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(self._frame, self._position)
-        self._position += _ACKS_AND_TIMEOUT.size
-        topics = [self._topic() for _ in range(self._array_length())]
-        self._skip_tags()
+        transactional_id = self._fields.nullable_string()
+        acks, timeout_ms = self._fields.fixed(_ACKS_AND_TIMEOUT)
+        topics = [self._topic() for _ in range(self._fields.array_length())]
+        self._fields.skip_tags()
         return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
     def _topic(self) -> TopicProduce:
         name = topic_id = None
         if self._topic_ids:
-            raw = bytes(self._take(16))
+            raw = bytes(self._fields.raw(16))
             topic_id = None if raw == _NULL_UUID else UUID(bytes=raw)
         else:
-            length = self._length(nullable=False, wide=False)
-            name = str(self._take(length or 0), "utf-8")
-        partitions = [self._partition() for _ in range(self._array_length())]
-        self._skip_tags()
+            name = self._fields.string()
+        partitions = [self._partition() for _ in range(self._fields.array_length())]
+        self._fields.skip_tags()
         return TopicProduce(name, topic_id, partitions)
 
     def _partition(self) -> PartitionProduce:
-        index = _INT32.unpack_from(self._frame, self._position)[0]
-        self._position += 4
-        length = self._length(nullable=True, wide=True)
-        records = None if length is None else self._take(length)
-        self._skip_tags()
+        (index,) = self._fields.fixed(_INT32)
+        records = self._fields.nullable_bytes()
+        self._fields.skip_tags()
         return PartitionProduce(index, records)
-
-    def _array_length(self) -> int:
-        length = self._length(nullable=False, wide=True) or 0
-        # Every element takes a byte at least, so no length can make us loop for long.
-        if length > len(self._frame) - self._position:
-            raise MalformedMessage(f"an array of {length} elements does not fit its frame")
-        return length
-
-    def _length(self, *, nullable: bool, wide: bool) -> int | None:
-        """The length in front of a string (16 bits) or an array or bytes (32 bits, wide)."""
-        if self._flexible:
-            length = self._uvarint() - 1
-        else:
-            layout = _INT32 if wide else _INT16
-            length = layout.unpack_from(self._frame, self._position)[0]
-            self._position += layout.size
-        if length >= 0:
-            return length
-        if length == -1 and nullable:
-            return None
-        raise MalformedMessage(f"a length of {length} in a produce request")
-
-    def _take(self, size: int) -> memoryview:
-        end = self._position + size
-        if end > len(self._frame):
-            raise MalformedMessage(f"a field of {size} bytes ends behind its frame")
-        part = self._frame[self._position : end]
-        self._position = end
-        return part
-
-    def _uvarint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self._frame[self._position]
-            self._position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MalformedMessage("a varint of more than 5 bytes")
-
-    def _skip_tags(self) -> None:
-        if not self._flexible:
-            return
-        for _ in range(self._uvarint()):
-            self._uvarint()
-            self._take(self._uvarint())

@@ -1,0 +1,99 @@
+"""Fields of a message, one after the other, read in place.
+
+For the few messages that carry records, where the generated schemas' copies would cost as much
+as everything else: byte fields come out as slices of the frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeVar
+
+from drumlin.wire.errors import MalformedMessage
+
+T = TypeVar("T")
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+class FieldReader:
+    """Reads on from `position`. Running off the frame raises `struct.error` or `IndexError`."""
+
+    __slots__ = ("_flexible", "_frame", "_position")
+
+    def __init__(self, frame: memoryview, position: int, *, flexible: bool) -> None:
+        self._frame = frame
+        self._position = position
+        self._flexible = flexible
+
+    def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
+        """The integers of a run of fields of fixed size."""
+        values = layout.unpack_from(self._frame, self._position)
+        self._position += layout.size
+        return values
+
+    def string(self) -> str:
+        return _present(self.nullable_string())
+
+    def nullable_string(self) -> str | None:
+        length = self._length(_INT16)
+        return None if length is None else str(self._take(length), "utf-8")
+
+    def nullable_bytes(self) -> memoryview | None:
+        """A slice of the frame; writable if the frame is."""
+        length = self._length(_INT32)
+        return None if length is None else self._take(length)
+
+    def raw(self, size: int) -> memoryview:
+        """The next `size` bytes."""
+        return self._take(size)
+
+    def array_length(self) -> int:
+        """How many elements follow."""
+        return _present(self.nullable_array_length())
+
+    def nullable_array_length(self) -> int | None:
+        length = self._length(_INT32)
+        # Every element takes a byte at least, so no length can make us loop for long.
+        if length is not None and length > len(self._frame) - self._position:
+            raise MalformedMessage(f"an array of {length} elements does not fit its frame")
+        return length
+
+    def skip_tags(self) -> None:
+        """Pass over tagged fields, in versions that have them."""
+        if not self._flexible:
+            return
+        for _ in range(self._uvarint()):
+            self._uvarint()
+            self._take(self._uvarint())
+
+    def _length(self, layout: struct.Struct) -> int | None:
+        length = self._uvarint() - 1 if self._flexible else self.fixed(layout)[0]
+        if length < -1:
+            raise MalformedMessage(f"a field of {length} bytes")
+        return None if length == -1 else length
+
+    def _take(self, size: int) -> memoryview:
+        end = self._position + size
+        if end > len(self._frame):
+            raise MalformedMessage(f"a field of {size} bytes ends behind its frame")
+        part = self._frame[self._position : end]
+        self._position = end
+        return part
+
+    def _uvarint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._frame[self._position]
+            self._position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MalformedMessage("a varint of more than 5 bytes")
+
+
+def _present(value: T | None) -> T:
+    if value is None:
+        raise MalformedMessage("null where a value must be")
+    return value
