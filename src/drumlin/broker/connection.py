@@ -27,7 +27,9 @@ from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
-    from drumlin.broker.router import Dispatched, Router
+    from drumlin.broker.dispatched import Dispatched
+    from drumlin.broker.produce_lane import ProduceLane
+    from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
@@ -83,6 +85,8 @@ class Connection:
         self.peer_port: int = peer[1]
         #: State that handlers keep for a connection, by their own keys (client software, ...).
         self.attributes: dict[str, Any] = {}
+        #: What recognises this client's frequent requests by their bytes.
+        self.lanes: dict[bytes, ProduceLane] = {}
         self.resume_reading()
 
     # -- receiving ---------------------------------------------------------------------

@@ -10,11 +10,11 @@ import importlib
 import inspect
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.dispatched import Dispatched
 from drumlin.broker.served import SERVED
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
@@ -33,21 +33,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
+_LANES_MAX: Final = 8
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 Parts = list[Any]
-
-
-@dataclass(slots=True)
-class Dispatched:
-    """A request that has been started: its answer, now or later.
-
-    `parts` is None for a request that is not answered (produce with acks=0).
-    """
-
-    parts: Parts | None = None
-    waiting: Awaitable[Parts | None] | None = None
-    lets_pass: bool = False  # the next request may start while this one waits
 
 
 class Router:
@@ -63,6 +52,10 @@ class Router:
         Raises:
             MalformedMessage: the connection cannot go on.
         """
+        for lane in connection.lanes.values():
+            dispatched = lane.dispatch(frame)
+            if dispatched is not None:
+                return dispatched
         header = parse_request_header(frame)
         api = _NAMES.get(header.api_key)
         if api is None:
@@ -79,6 +72,12 @@ class Router:
         else:
             request = parse(header.api_version, frame, header.size)
         context = RequestContext(self._broker, connection, header.api_version, header.client_id)
+        open_lane = getattr(handler, "open_lane", None)
+        if open_lane is not None and len(connection.lanes) < _LANES_MAX:
+            shape = response_shape(api, header.api_version)
+            lane = open_lane(context, request, frame, shape)
+            if lane is not None:
+                connection.lanes[lane.kind] = lane
         return self._start(api, handler, header, context, request)
 
     def _start(

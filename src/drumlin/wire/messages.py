@@ -25,6 +25,7 @@ from drumlin.wire.errors import ErrorCode, MalformedMessage
 ZERO: Final = timedelta(0)
 _API_VERSIONS_KEY: Final = 18
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
+_REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
 #: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
@@ -101,12 +102,29 @@ _BLANKS: Final = {
 
 
 def _builder(entity: Any) -> Callable[[dict[str, Any]], Any]:
-    known = frozenset(field.name for field in dataclasses.fields(entity))
+    """What makes an instance out of a dict of fields, quickly.
 
-    def build(fields: dict[str, Any]) -> Any:
-        if fields.keys() <= known:
-            return entity(**fields)
-        return entity(**{name: fields[name] for name in fields if name in known})
+    The generated `__init__` of a frozen class sets every field through `object.__setattr__`
+    by name. The slots' own setters do the same in a third of the time, and what they make is
+    the same object, immutable for everybody else.
+    """
+    fields = dataclasses.fields(entity)
+    setters = tuple((field.name, getattr(entity, field.name).__set__) for field in fields)
+    defaults = {
+        field.name: field.default for field in fields if field.default is not dataclasses.MISSING
+    }
+    new = object.__new__
+
+    def build(given: dict[str, Any]) -> Any:
+        made = new(entity)
+        for name, set_field in setters:
+            if name in given:
+                set_field(made, given[name])
+            elif name in defaults:
+                set_field(made, defaults[name])
+            else:
+                raise TypeError(f"{entity.__qualname__} needs {name}")
+        return made
 
     return build
 
@@ -169,25 +187,27 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     Raises:
         MalformedMessage: too short, or an API key that does not exist.
     """
-    if len(frame) < 10:
+    if len(frame) < _REQUEST_HEADER_START.size:
         raise MalformedMessage(f"a request of {len(frame)} bytes has no header")
-    api_key = int.from_bytes(frame[0:2], "big", signed=True)
-    api_version = int.from_bytes(frame[2:4], "big", signed=True)
-    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-    length = int.from_bytes(frame[8:10], "big", signed=True)
-    end = 10 + max(length, 0)
+    api_key, version, correlation_id, length = _REQUEST_HEADER_START.unpack_from(frame)
+    end = _REQUEST_HEADER_START.size + max(length, 0)
     if length < -1 or end > len(frame):
         raise MalformedMessage(f"client id of {length} bytes in a frame of {len(frame)}")
     try:
-        client_id = None if length < 0 else bytes(frame[10:end]).decode()
+        client_id = None if length < 0 else str(frame[_REQUEST_HEADER_START.size : end], "utf-8")
     except UnicodeDecodeError as error:
         raise MalformedMessage(f"client id is not UTF-8: {error}") from None
+    if _has_flexible_header(api_key, version):
+        end = _skip_tagged_fields(frame, end)
+    return RequestHeader(api_key, version, correlation_id, client_id, end)
+
+
+@functools.lru_cache(maxsize=1024)
+def _has_flexible_header(api_key: int, version: int) -> bool:
     api_name = api_key_map.get(api_key)
     if api_name is None:
         raise MalformedMessage(f"unknown API key {api_key}")
-    if api_version in schema_name_map[api_name] and _flexible_header(api_name, api_version):
-        end = _skip_tagged_fields(frame, end)
-    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+    return version in schema_name_map[api_name] and _flexible_header(api_name, version)
 
 
 def _skip_tagged_fields(frame: memoryview | bytes, position: int) -> int:

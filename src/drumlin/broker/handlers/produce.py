@@ -17,23 +17,29 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.produce_lane import ProduceLane
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.records.batch import COMPRESSION_MASK
 from drumlin.records.validation import InvalidBatch, PreparedBatch, prepare_produce
 from drumlin.replication.partition import Partition
 from drumlin.storage.partition_log import AppendResult
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO, Shape, encode_response
 from drumlin.wire.produce_request import (
     PartitionProduce,
     ProduceRequest,
     TopicProduce,
     parse_produce_request,
 )
+from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate
 
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZSTD_FROM_VERSION: Final = 7
+_NO_TIME: Final = -1
+_NO_RECORDS: Final = memoryview(b"")
+#: Bytes behind the records of the last partition: empty tagged fields of three structures.
+_TAILS: Final = dict.fromkeys(range(3, 9), 0)
 _ATTRIBUTES_LOW_BYTE: Final = 22
 #: Compressed batches from this size on are unpacked and checked in a thread.
 _OFF_LOOP_BYTES: Final = 32 * 1024
@@ -48,6 +54,37 @@ class _Appended(NamedTuple):
     result: AppendResult | None = None
     error: KafkaError | None = None
     must_flush: Partition | None = None
+
+
+def open_lane(
+    context: RequestContext, request: ProduceRequest, frame: memoryview, shape: Shape
+) -> ProduceLane | None:
+    """A fast lane for requests like this one; None if it is not of the kind that has one."""
+    is_plain = frame.readonly and request.acks != 0 and request.transactional_id is None
+    if not is_plain or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    topic, part = request.topics[0], request.topics[0].partitions[0]
+    try:
+        partition = _find(context, topic, part.partition)
+        example = AppendResult(
+            ResponseTemplate.BASE_OFFSET,
+            ResponseTemplate.BASE_OFFSET,
+            _NO_TIME,
+            ResponseTemplate.LOG_START_OFFSET,
+            is_duplicate=False,
+        )
+        message = _respond(request, shape, [(topic, [_Appended(part.partition, example)])])
+        encoded = b"".join(encode_response("produce", context.version, 0, message))
+        return ProduceLane(
+            context.broker,
+            partition,
+            request.acks,
+            context.version >= _ZSTD_FROM_VERSION,
+            RequestTemplate(frame, part.records or _NO_RECORDS, _TAILS.get(context.version, 3)),
+            ResponseTemplate(encoded),
+        )
+    except (KafkaError, ValueError):
+        return None
 
 
 def handle(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:

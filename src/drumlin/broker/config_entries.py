@@ -1,0 +1,204 @@
+"""Configurations as DescribeConfigs shows them: values, where they come from, their synonyms.
+
+Pure: reads a `BrokerConfig` and what is set for a topic or group. Kafka's rules throughout,
+also where they surprise: a topic's `retention.ms` that comes from `log.retention.hours` is
+shown as a default without synonyms.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.keys import (
+    BROKER_SYNONYMS,
+    SAME_THING,
+    Key,
+    broker_keys,
+    group_keys,
+    topic_keys,
+)
+from drumlin.config.topic import parse_overrides
+from drumlin.config.values import format_value
+
+_UNKNOWN_TYPE: Final = 0
+
+
+class Source(enum.IntEnum):
+    """Where a value comes from; the numbers are the protocol's."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    STATIC = 4
+    DEFAULT = 5
+    LOGGER = 6
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A key that gives the same thing a value, and what it says."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key of a resource."""
+
+    name: str
+    value: str | None
+    source: Source
+    synonyms: tuple[Synonym, ...] = ()
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    type_number: int = _UNKNOWN_TYPE
+    documentation: str | None = None
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Everything that applies to this broker."""
+    keys = broker_keys()
+    given = {**config.static, **config.cluster_wide, **config.per_broker}
+    listed = {key.name for key in keys.values() if key.origin == "kafka-4"}
+    entries = []
+    for name in sorted(listed | given.keys()):
+        key = keys.get(name)
+        value = given.get(name) if key is None else format_value(config.value(name))
+        entries.append(_broker_entry(config, name, key, value, tuple(Source)))
+    return entries
+
+
+def cluster_wide_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """What was set for all brokers at run time."""
+    keys = broker_keys()
+    return [
+        _broker_entry(config, name, keys.get(name), value, (Source.CLUSTER,))
+        for name, value in sorted(config.cluster_wide.items())
+    ]
+
+
+def _broker_entry(
+    config: BrokerConfig, name: str, key: Key | None, value: str | None, shown: tuple[Source, ...]
+) -> ConfigEntry:
+    # What has no type might be a plugin's password.
+    is_sensitive = key is None or key.is_sensitive
+    synonyms = _synonyms(config, name, is_sensitive)
+    return _entry(
+        name,
+        key,
+        None if is_sensitive else value,
+        tuple(each for each in synonyms if each.source in shown),
+        is_read_only=key is None or not key.is_dynamic,
+    )
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Everything that applies to a topic with these values of its own."""
+    values = {**config.topic_defaults(), **parse_overrides(overrides)}
+    entries = []
+    for name, key in sorted(topic_keys().items()):
+        if key.is_internal and name not in overrides:
+            continue
+        value = format_value(values[name])
+        own = (Synonym(name, value, Source.TOPIC),) if name in overrides else ()
+        broker_key = BROKER_SYNONYMS.get(name, ((None, 1),))[0][0]
+        inherited = _synonyms(config, broker_key, False) if broker_key else ()
+        entries.append(_entry(name, key, value, (*own, *inherited)))
+    return entries
+
+
+def created_topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """What CreateTopics tells of the new topic's configuration."""
+    defaults = config.topic_defaults()
+    entries = []
+    for name, key in sorted(topic_keys().items()):
+        if name in overrides:
+            entries.append(_entry(name, key, overrides[name], (), source=Source.TOPIC))
+        elif not key.is_internal:
+            source = _source_of_default(config, name)
+            entries.append(_entry(name, key, format_value(defaults[name]), (), source=source))
+    return entries
+
+
+def _source_of_default(config: BrokerConfig, topic_key: str) -> Source:
+    names = [name for name, _ in BROKER_SYNONYMS.get(topic_key, ())]
+    for source, layer in _layers(config):
+        if any(name in layer for name in names):
+            return source
+    return Source.DEFAULT
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Everything that applies to a group with these values of its own."""
+    entries = []
+    for name, key in sorted(group_keys().items()):
+        broker_key = f"group.{name}"
+        has_broker_key = broker_key in broker_keys()
+        default = format_value(config.value(broker_key)) if has_broker_key else key.default
+        value = overrides.get(name, default)
+        if name in overrides:
+            own: tuple[Synonym, ...] = (Synonym(name, value, Source.GROUP),)
+        else:
+            own = () if has_broker_key else (Synonym(name, value, Source.DEFAULT),)
+        inherited = _synonyms(config, broker_key, False) if has_broker_key else ()
+        entries.append(_entry(name, key, value, (*own, *inherited)))
+    return entries
+
+
+def _entry(
+    name: str,
+    key: Key | None,
+    value: str | None,
+    synonyms: tuple[Synonym, ...],
+    *,
+    source: Source | None = None,
+    is_read_only: bool = False,
+) -> ConfigEntry:
+    if source is None:
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+    return ConfigEntry(
+        name,
+        value,
+        source,
+        synonyms,
+        is_read_only,
+        key is None or key.is_sensitive,
+        key.value_type.value if key else _UNKNOWN_TYPE,
+        key.documentation or None if key else None,
+    )
+
+
+def _layers(config: BrokerConfig) -> Iterable[tuple[Source, Mapping[str, str]]]:
+    return (
+        (Source.BROKER, config.per_broker),
+        (Source.CLUSTER, config.cluster_wide),
+        (Source.STATIC, config.static),
+    )
+
+
+def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Synonym, ...]:
+    """Every value that some layer has for the key or one like it, strongest first."""
+    names = next((each for each in SAME_THING if name in each), (name,))
+    found = [
+        Synonym(each, None if is_sensitive else layer[each], source)
+        for source, layer in _layers(config)
+        for each in names
+        if each in layer
+    ]
+    for each in names:
+        key = broker_keys().get(each)
+        default = config.default_text(key) if key else None
+        if key is not None and default is not None:
+            shown = None if is_sensitive else format_value(key.parse(default))
+            found.append(Synonym(each, shown, Source.DEFAULT))
+    # Kafka leaves out what stands before the first value of the key itself.
+    while found and found[0].name != name:
+        del found[0]
+    return tuple(found)

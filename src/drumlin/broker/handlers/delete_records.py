@@ -1,0 +1,53 @@
+"""DeleteRecords (key 21), versions 0-2: move the log start offset of partitions forward.
+
+-1 means the high watermark. Not for internal topics, and not for topics that are only
+compacted. Of a partition named twice, the last wish counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_NO_LOW_WATERMARK: Final = -1
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            wanted.setdefault(topic.name, {})[each.partition_index] = each.offset
+    topics = tuple(
+        shape(
+            "DeleteRecordsTopicResult",
+            name=name,
+            partitions=tuple(
+                _delete(context, shape, name, index, offset) for index, offset in offsets.items()
+            ),
+        )
+        for name, offsets in wanted.items()
+    )
+    return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=topics)
+
+
+def _delete(context: RequestContext, shape: Shape, topic: str, index: int, offset: int) -> Any:
+    low_watermark, code = _NO_LOW_WATERMARK, ErrorCode.none
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.invalid_topic_exception)
+        partition = context.broker.partitions.get(topic, index)
+        if "delete" not in partition.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.policy_violation)
+        low_watermark = partition.delete_records_before(offset)
+    except KafkaError as error:
+        code = error.code
+    return shape(
+        "DeleteRecordsPartitionResult",
+        partition_index=index,
+        low_watermark=low_watermark,
+        error_code=code,
+    )

@@ -1,0 +1,113 @@
+"""DeleteTopics (key 20), versions 1-6: delete topics with their records and configuration.
+
+Each topic is answered by itself; naming one twice, in whatever way, is an error for it.
+
+Version notes: 3 knows TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import ClusterImage
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_UNKNOWN_NAME = "This server does not host this topic-partition."
+_UNKNOWN_ID = "This server does not host this topic ID."
+
+
+class _Target(NamedTuple):
+    """A topic to delete; what the request left out is filled in where it is known."""
+
+    name: str | None
+    topic_id: UUID | None
+    error: KafkaError | None = None
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    refusal = _refusal(context, request)
+    if refusal is not None:
+        targets = [_Target(name, topic_id, refusal) for name, topic_id in _named(request)]
+    else:
+        targets = _targets(context.broker.metadata.image, list(_named(request)))
+    results = await asyncio.gather(*(_delete(context, shape, target) for target in targets))
+    return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
+
+
+def _refusal(context: RequestContext, request: Any) -> KafkaError | None:
+    """Why nothing at all is deleted."""
+    if not context.broker.config.delete_topic_enable:
+        if context.version < 3:
+            return KafkaError(ErrorCode.invalid_request, "Topic deletion is disabled.")
+        return KafkaError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
+    if request.timeout <= ZERO:
+        return KafkaError(ErrorCode.request_timed_out)
+    return None
+
+
+def _named(request: Any) -> Iterable[tuple[str | None, UUID | None]]:
+    if hasattr(request, "topics"):
+        return ((topic.name, topic.topic_id) for topic in request.topics)
+    return ((name, None) for name in request.topic_names)
+
+
+def _targets(image: ClusterImage, named: list[tuple[str | None, UUID | None]]) -> list[_Target]:
+    """What to delete, and what to refuse: first what is wrong in the request itself."""
+    refused: list[_Target] = []
+    by_name = Counter(name for name, topic_id in named if name is not None and topic_id is None)
+    by_id = Counter(topic_id for name, topic_id in named if name is None and topic_id is not None)
+    for name, topic_id in named:
+        if name is None and topic_id is None:
+            message = "Neither topic name nor id were specified."
+            refused.append(_Target(name, topic_id, _invalid(message)))
+        elif name is not None and topic_id is not None:
+            message = "You may not specify both topic name and topic id."
+            refused.append(_Target(name, topic_id, _invalid(message)))
+    targets: list[_Target] = []
+    taken_by_name = set()
+    for name, count in by_name.items():
+        topic = image.topics.get(name)
+        if count > 1:
+            refused.append(_Target(name, None, _invalid("Duplicate topic name.")))
+        elif topic is None:
+            error = KafkaError(ErrorCode.unknown_topic_or_partition, _UNKNOWN_NAME)
+            refused.append(_Target(name, None, error))
+        elif topic.topic_id in by_id:
+            message = "The provided topic name maps to an ID that was already supplied."
+            refused.append(_Target(name, topic.topic_id, _invalid(message)))
+            taken_by_name.add(topic.topic_id)
+        else:
+            targets.append(_Target(name, topic.topic_id))
+    for topic_id, count in by_id.items():
+        if count > 1:
+            refused.append(_Target(None, topic_id, _invalid("Duplicate topic id.")))
+        elif topic_id not in taken_by_name:
+            targets.append(_Target(image.topic_name(topic_id), topic_id))
+    return refused + targets
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)
+
+
+async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Any:
+    error = target.error
+    if error is None:
+        assert target.topic_id is not None
+        try:
+            await context.broker.metadata.delete_topic(target.topic_id)
+        except KafkaError as failure:
+            error = failure
+    return shape(
+        "DeletableTopicResult",
+        name=target.name,
+        topic_id=target.topic_id,
+        error_code=error.code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+    )

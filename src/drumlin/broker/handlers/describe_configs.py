@@ -1,0 +1,131 @@
+"""DescribeConfigs (key 32), versions 1-4: configurations of topics, this broker, its loggers,
+and groups.
+
+A broker without a name stands for what was set for all brokers. A resource of a type that does
+not exist makes every resource of the request INVALID_REQUEST, as in Apache Kafka; client metrics
+(type 16) are not known here.
+
+Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from drumlin.broker import loggers
+from drumlin.broker.config_changes import BROKER_LOGGER, parse_node_id
+from drumlin.broker.config_entries import (
+    ConfigEntry,
+    Source,
+    broker_entries,
+    cluster_wide_entries,
+    group_entries,
+    topic_entries,
+)
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.names import check_topic_name
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_CLIENT_METRICS: Final = 16
+_TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, _CLIENT_METRICS})
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if any(each.resource_type not in _TYPES for each in request.resources):
+        refusal = KafkaError(ErrorCode.invalid_request, _MALFORMED)
+        results = tuple(_result(shape, each, (), refusal) for each in request.resources)
+    else:
+        results = tuple(_describe(context, request, shape, each) for each in request.resources)
+    return shape("DescribeConfigsResponse", throttle_time=ZERO, results=results)
+
+
+def _describe(context: RequestContext, request: Any, shape: Shape, resource: Any) -> Any:
+    try:
+        entries = _entries(context, resource.resource_type, resource.resource_name)
+    except KafkaError as error:
+        return _result(shape, resource, (), error)
+    wanted = resource.configuration_keys
+    shown = [entry for entry in entries if not wanted or entry.name in wanted]
+    return _result(shape, resource, [_config(request, shape, entry) for entry in shown], None)
+
+
+def _entries(context: RequestContext, type_number: int, name: str) -> list[ConfigEntry]:
+    config, image = context.broker.config, context.broker.metadata.image
+    match type_number:
+        case ResourceType.TOPIC:
+            check_topic_name(name)
+            if name not in image.topics:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, "")
+            return topic_entries(config, image.topic_configs(name))
+        case ResourceType.BROKER:
+            if not name:
+                return cluster_wide_entries(config)
+            _check_broker(context, name, " or empty string")
+            return broker_entries(config)
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "Group name must not be empty")
+            return group_entries(config, image.configs(Resource(ResourceType.GROUP, name)))
+        case _ if type_number == BROKER_LOGGER:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
+            _check_broker(context, name, "")
+            return [
+                ConfigEntry(logger, level, Source.LOGGER, documentation="")
+                for logger, level in loggers.levels().items()
+            ]
+        case _:
+            message = "Unsupported resource type: CLIENT_METRICS"
+            raise KafkaError(ErrorCode.invalid_request, message)
+
+
+def _check_broker(context: RequestContext, name: str, alternative: str) -> None:
+    expected = context.broker.node_id
+    if parse_node_id(name, "Broker id") != expected:
+        message = f"Unexpected broker id, expected {expected}{alternative} but received {name}"
+        if alternative:
+            message = message.replace(" but", ", but")
+        raise KafkaError(ErrorCode.invalid_request, message)
+
+
+def _config(request: Any, shape: Shape, entry: ConfigEntry) -> Any:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    # A logger's is given always; that too is Kafka's way.
+    is_documented = getattr(request, "include_documentation", False) or not entry.type_number
+    return shape(
+        "DescribeConfigsResourceResult",
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            shape(
+                "DescribeConfigsSynonym",
+                name=each.name,
+                value=each.value,
+                source=each.source,
+            )
+            for each in synonyms
+        ),
+        config_type=entry.type_number,
+        documentation=entry.documentation if is_documented else None,
+    )
+
+
+def _result(shape: Shape, resource: Any, configs: Iterable[Any], error: KafkaError | None) -> Any:
+    return shape(
+        "DescribeConfigsResult",
+        error_code=error.code if error else ErrorCode.none,
+        error_message=error.message if error else "",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(configs),
+    )

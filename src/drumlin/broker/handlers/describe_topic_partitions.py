@@ -1,0 +1,132 @@
+"""DescribeTopicPartitions (key 75), version 0: topics and partitions, a page at a time (KIP-966).
+
+Topics come sorted by name, without repetition; no names mean all topics. A page has at most
+`response_partition_limit` partitions, but at least one, and the cursor says where the next one
+begins. Topics that do not exist take no room on a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import ClusterImage, PartitionState
+from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+
+class _Cursor(NamedTuple):
+    topic_name: str
+    partition_index: int
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    image = context.broker.metadata.image
+    names = {topic.name for topic in request.topics}
+    start = request.cursor
+    refusal = _refusal(names, start)
+    if refusal is not None:
+        return _refuse(shape, request.topics, refusal)
+    if not names:
+        names = set(image.topics)
+    if start is not None:
+        names = {name for name in names if name >= start.topic_name}
+    limit = min(
+        context.broker.config.max_request_partition_size_limit, request.response_partition_limit
+    )
+    topics, cursor = _page(image, shape, sorted(names), start, max(limit, 1))
+    return shape(
+        "DescribeTopicPartitionsResponse",
+        throttle_time=ZERO,
+        topics=tuple(topics),
+        next_cursor=None if cursor is None else shape("Cursor", **cursor._asdict()),
+    )
+
+
+def _refusal(names: set[str], start: Any) -> ErrorCode | None:
+    if "" in names:
+        return ErrorCode.unknown_server_error
+    if start is not None and (
+        start.partition_index < 0 or (names and start.topic_name not in names)
+    ):
+        return ErrorCode.invalid_request
+    return None
+
+
+def _page(
+    image: ClusterImage, shape: Shape, names: list[str], start: Any, limit: int
+) -> tuple[list[Any], _Cursor | None]:
+    topics: list[Any] = []
+    for name in names:
+        if limit == 0:
+            return topics, _Cursor(name, 0)
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_missing(shape, name))
+            continue
+        first = start.partition_index if start is not None and start.topic_name == name else 0
+        partitions = topic.partitions[first : first + limit]
+        topics.append(
+            _topic(shape, name, topic.topic_id, (_partition(image, shape, p) for p in partitions))
+        )
+        following = first + len(partitions)
+        if following < len(topic.partitions):
+            return topics, _Cursor(name, following)
+        limit -= len(partitions)
+    return topics, None
+
+
+def _topic(
+    shape: Shape,
+    name: str,
+    topic_id: Any,
+    partitions: Iterable[Any],
+    code: ErrorCode = ErrorCode.none,
+    operations: int = TOPIC_OPERATIONS,
+) -> Any:
+    return shape(
+        "DescribeTopicPartitionsResponseTopic",
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=tuple(partitions),
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(image: ClusterImage, shape: Shape, state: PartitionState) -> Any:
+    leader, error = leadership(image, state)
+    return shape(
+        "DescribeTopicPartitionsResponsePartition",
+        error_code=error,
+        partition_index=state.index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=image.offline_replicas(state),
+    )
+
+
+def _missing(shape: Shape, name: str) -> Any:
+    try:
+        check_topic_name(name)
+        code = ErrorCode.unknown_topic_or_partition
+    except KafkaError as error:
+        code = error.code
+    return _topic(shape, name, None, (), code)
+
+
+def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Any:
+    topics = tuple(
+        _topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED) for each in wanted
+    )
+    return shape(
+        "DescribeTopicPartitionsResponse", throttle_time=ZERO, topics=topics, next_cursor=None
+    )

@@ -1,0 +1,44 @@
+"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended in the log (KIP-320).
+
+A consumer or follower that has read under an older leader learns from where on its records may
+differ. (-1, -1) means that the epoch is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drumlin.broker.context import RequestContext
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    topics = tuple(
+        shape(
+            "OffsetForLeaderTopicResult",
+            topic=topic.topic,
+            partitions=tuple(
+                _answer(context, shape, topic.topic, each) for each in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+    return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=topics)
+
+
+def _answer(context: RequestContext, shape: Shape, topic: str, wanted: Any) -> Any:
+    epoch, end_offset, code = -1, -1, ErrorCode.none
+    try:
+        partition = context.broker.partitions.get(topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    except KafkaError as error:
+        code = error.code
+    return shape(
+        "EpochEndOffset",
+        error_code=code,
+        partition=wanted.partition,
+        leader_epoch=epoch,
+        end_offset=end_offset,
+    )

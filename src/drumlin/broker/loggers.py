@@ -1,0 +1,65 @@
+"""The broker's loggers as configuration: the BROKER_LOGGER resource of the config APIs.
+
+Names and levels are Python's and Kafka's in one: `root`, `drumlin.storage.recovery`; TRACE,
+DEBUG, INFO, WARN, ERROR, FATAL. A change lasts until the broker stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+ROOT: Final = "root"
+_LEVELS: Final = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def levels() -> dict[str, str]:
+    """The level in force of each logger."""
+    names = sorted(name for name in logging.root.manager.loggerDict if name.startswith("drumlin"))
+    return {ROOT: _level_of(logging.root)} | {
+        name: _level_of(logging.getLogger(name)) for name in names
+    }
+
+
+def _level_of(logger: logging.Logger) -> str:
+    level = logger.getEffectiveLevel()
+    return max(
+        (name for name, number in _LEVELS.items() if number <= level),
+        key=_LEVELS.__getitem__,
+        default="TRACE",
+    )
+
+
+def check(name: str, level: str | None) -> None:
+    """Whether the logger can have that level; None stands for that of its parent.
+
+    Raises:
+        KafkaError: with Kafka's sentence.
+    """
+    if name != ROOT and name not in levels():
+        raise KafkaError(ErrorCode.invalid_config, f"Logger {name} does not exist!")
+    if level is None:
+        if name == ROOT:
+            message = "Removing the log level of the root logger is not allowed"
+            raise KafkaError(ErrorCode.invalid_request, message)
+    elif level not in _LEVELS:
+        message = (
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(_LEVELS))}"
+        )
+        raise KafkaError(ErrorCode.invalid_config, message)
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Set what `check` has found right."""
+    logger = logging.getLogger(None if name == ROOT else name)
+    logger.setLevel(logging.NOTSET if level is None else _LEVELS[level])

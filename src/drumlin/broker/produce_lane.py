@@ -1,0 +1,85 @@
+"""The fast lane of small produce requests: what a connection's producer sent before, again.
+
+Only the ordinary case is driven here: one batch for one partition, valid, answered at once.
+Whatever is different or wrong in the least is left to `handlers/produce.py`, which decides it
+from the start; nothing has been changed by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.dispatched import Dispatched
+from drumlin.records.batch import COMPRESSION_MASK
+from drumlin.records.validation import prepare_produce
+from drumlin.wire.errors import KafkaError
+from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate, correlation_id_of
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.replication.partition import Partition
+
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_NEVER: Final = 2**63 - 1
+
+
+class ProduceLane:
+    """Requests of one connection to one partition."""
+
+    __slots__ = ("_acks", "_allows_zstd", "_broker", "_partition", "_request", "_response")
+
+    def __init__(
+        self,
+        broker: Broker,
+        partition: Partition,
+        acks: int,
+        allows_zstd: bool,
+        request: RequestTemplate,
+        response: ResponseTemplate,
+    ) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._acks = acks
+        self._allows_zstd = allows_zstd
+        self._request = request
+        self._response = response
+
+    @property
+    def kind(self) -> bytes:
+        """What tells this lane's requests from others'."""
+        return self._request.kind
+
+    def dispatch(self, frame: memoryview) -> Dispatched | None:
+        """Drive a request to its end; None if it does not belong here."""
+        records = self._request.records_in(frame)
+        if records is None:
+            return None
+        partition, broker = self._partition, self._broker
+        log = partition.log
+        if (
+            broker.partitions.find(log.topic, log.partition) is not partition
+            or log.config.flush_messages != _NEVER
+        ):
+            return None
+        writable = memoryview(bytearray(records))
+        if len(writable) <= _ATTRIBUTES_LOW_BYTE or (
+            writable[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK
+        ):
+            return None
+        now_ms = broker.clock.wall_ms()
+        try:
+            batch = prepare_produce(
+                writable, log.append_rules, now_ms, allows_zstd=self._allows_zstd
+            )
+            if batch.header.is_transactional:
+                return None
+            result = partition.append_as_leader(batch, self._acks, now_ms)
+        except KafkaError:
+            return None
+        answer = self._response.fill(
+            correlation_id_of(frame),
+            result.base_offset,
+            result.log_append_time_ms,
+            result.log_start_offset,
+        )
+        return Dispatched([answer])
