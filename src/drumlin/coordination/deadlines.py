@@ -25,8 +25,9 @@ class DeadlineQueue(Generic[Key]):
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def get(self, key: Key) -> float | None:
-        return self._deadlines.get(key)
+    def items(self) -> Iterator[tuple[Key, float]]:
+        """All deadlines, in no order."""
+        return iter(self._deadlines.items())
 
     def schedule(self, key: Key, deadline: float) -> None:
         """Set the key's deadline, in place of the one that it may have."""
@@ -55,7 +56,7 @@ class DeadlineQueue(Generic[Key]):
             deadline = self._deadlines.get(key)
             if deadline is None:
                 continue
-            if deadline > now:
+            if deadline > queued_at:
                 self._push(key, deadline)
                 continue
             del self._deadlines[key]

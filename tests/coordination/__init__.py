@@ -1,0 +1,1 @@
+"""Tests of group coordination: the state machine by scenario and at random, records, the log."""
