@@ -7,6 +7,7 @@ file is replaced as a whole, so a crash leaves the old one or the new one.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -45,29 +46,48 @@ def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
 
 
 class Checkpoint:
-    """One checkpoint file, and what it was last written with."""
+    """One checkpoint file, and what it was last written with. Any thread may use it."""
 
     def __init__(self, directory: str, name: str, files: Files) -> None:
         self.path = f"{directory}/{name}"
         self._files = files
-        self._written: PartitionOffsets | None = None
+        self._lock = threading.Lock()
+        self._offsets: dict[tuple[str, int], int] | None = None  # None: not read yet
 
     def read(self) -> dict[tuple[str, int], int]:
-        """All offsets; nothing if the file is missing, empty or broken (which is logged)."""
+        """All offsets; nothing if the file is missing or broken (which is logged)."""
+        with self._lock:
+            return dict(self._current())
+
+    def write(self, offsets: PartitionOffsets) -> None:
+        """Replace the file durably, if anything in it changed."""
+        with self._lock:
+            if offsets != self._current():
+                self._replace(dict(offsets))
+
+    def lower(self, key: tuple[str, int], offset: int) -> None:
+        """Make sure that nothing above `offset` is believed of this partition."""
+        with self._lock:
+            offsets = self._current()
+            if offsets.get(key, 0) > offset:
+                self._replace({**offsets, key: offset})
+
+    def _replace(self, offsets: dict[tuple[str, int], int]) -> None:
+        self._files.replace_file(self.path, encode_checkpoint(offsets))
+        self._offsets = offsets
+
+    def _current(self) -> dict[tuple[str, int], int]:
+        if self._offsets is None:
+            self._offsets = self._load()
+        return self._offsets
+
+    def _load(self) -> dict[tuple[str, int], int]:
         try:
             content = self._files.read_file(self.path)
         except FileNotFoundError:
             return {}
-        if not content:
-            return {}
         try:
-            return decode_checkpoint(content)
+            return decode_checkpoint(content) if content else {}
         except ValueError as error:
             _logger.warning("%s is passed over: %s", self.path, error)
             return {}
-
-    def write(self, offsets: PartitionOffsets) -> None:
-        """Replace the file durably, if anything in it changed."""
-        if offsets != self._written:
-            self._files.replace_file(self.path, encode_checkpoint(offsets))
-            self._written = dict(offsets)

@@ -28,6 +28,8 @@ class DirectoryLock:
         Raises:
             OSError: the file can't be opened.
         """
+        if self._descriptor is not None:
+            return True
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE)

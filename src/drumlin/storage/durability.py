@@ -7,6 +7,7 @@ Appends only note what is to be synced; `sync` does it, in any thread, one at a 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from drumlin.storage import leader_epochs as epochs_file
 from drumlin.storage.files import Files
@@ -23,6 +24,7 @@ class Durability:
         "_files",
         "_has_new_names",
         "_lock",
+        "_new_folder_file",
         "_path",
         "_sealed",
         "_snapshots",
@@ -36,6 +38,7 @@ class Durability:
         self._sealed: list[Segment] = []
         self._snapshots: dict[int, bytes] = {}
         self._has_new_names = True
+        self._new_folder_file: str | None = None
         self._lock = threading.Lock()
 
     def note_sealed(self, segment: Segment) -> None:
@@ -49,9 +52,16 @@ class Durability:
         """Files were created or renamed in the folder."""
         self._has_new_names = True
 
-    @property
-    def has_sealed(self) -> bool:
-        return bool(self._sealed)
+    def note_new_folder(self, file_path: str) -> None:
+        """The folder itself is new, and this file in it."""
+        self._new_folder_file = file_path
+
+    def forget(self, gone: Sequence[Segment]) -> None:
+        """These segments, and the snapshots at their beginning, are deleted."""
+        with self._lock:
+            self._sealed = [segment for segment in self._sealed if segment not in gone]
+            for segment in gone:
+                self._snapshots.pop(segment.base_offset, None)
 
     def drop_from(self, offset: int) -> None:
         """The log was cut at `offset`."""
@@ -76,10 +86,21 @@ class Durability:
                 del self._sealed[0]
             for segment in segments.from_offset(self.recovery_point):
                 segment.sync_log()
-            if self._has_new_names:
-                self._has_new_names = False
-                self._files.sync_directory(self._path)
+            self._sync_names()
             self.recovery_point = max(self.recovery_point, end_offset)
+
+    def _sync_names(self) -> None:
+        if self._new_folder_file is not None:
+            self._files.sync_file(self._new_folder_file)
+            self._files.sync_directory(self._path.rpartition("/")[0])
+            self._new_folder_file = None
+        if self._has_new_names:
+            self._has_new_names = False  # before: a name that arrives meanwhile counts again
+            try:
+                self._files.sync_directory(self._path)
+            except OSError:
+                self._has_new_names = True
+                raise
 
     def _save_leader_epochs(self, epochs: LeaderEpochs) -> None:
         if epochs.is_saved:

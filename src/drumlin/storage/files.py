@@ -6,7 +6,7 @@ All methods raise `OSError`, and none keeps state, so threads may share one inst
 """
 
 # A `Path` for every call would cost more than the call.
-# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH120, PTH208
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH116, PTH120, PTH208
 from __future__ import annotations
 
 import ctypes
@@ -26,7 +26,7 @@ NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 ReadAt = Callable[[int, int, int], bytes]  # descriptor, length, position
 
 _FALLOC_FL_KEEP_SIZE: Final = 1
-_TEMPORARY_SUFFIX: Final = ".tmp"
+TEMPORARY_SUFFIX: Final = ".tmp"
 
 _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
 _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -103,6 +103,10 @@ class Files:
         """Return when the file's content and size would survive a power failure."""
         os.fdatasync(descriptor)
 
+    def forget_cached(self, descriptor: int) -> None:
+        """Have what is read next come from the device, not from memory."""
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     # -- names -------------------------------------------------------------------------
 
     def sync_directory(self, path: str) -> None:
@@ -122,6 +126,9 @@ class Files:
             os.unlink(path)
         except FileNotFoundError:
             return
+
+    def size_of(self, path: str) -> int:
+        return os.stat(path).st_size
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -151,15 +158,26 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def replace_file(self, path: str, content: bytes) -> None:
-        """Make `path` hold `content`, durably: a crash leaves the old content or the new."""
-        temporary = path + _TEMPORARY_SUFFIX
-        descriptor = self.open(temporary, create=True)
+    def write_file(self, path: str, content: bytes) -> None:
+        """A file with `content`, not durable yet."""
+        descriptor = self.open(path, create=True)
         try:
             self.truncate(descriptor, 0)
             self.write_at(descriptor, content, 0)
+        finally:
+            self.close(descriptor)
+
+    def sync_file(self, path: str) -> None:
+        descriptor = self.open(path)
+        try:
             self.sync(descriptor)
         finally:
             self.close(descriptor)
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Make `path` hold `content`, durably: a crash leaves the old content or the new."""
+        temporary = path + TEMPORARY_SUFFIX
+        self.write_file(temporary, content)
+        self.sync_file(temporary)
         self.rename(temporary, path)
         self.sync_directory(os.path.dirname(path))

@@ -9,13 +9,16 @@ disk, and a file that was cut back to any earlier size is still a correct, spars
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from typing import ClassVar
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import ClassVar, Final
 
 from drumlin.storage.files import ReadAt
 from drumlin.storage.open_files import OpenFiles
 
-_NOT_LOADED = -1
+_NOT_LOADED: Final = -1
+
+Entry = tuple[int, int]
 
 
 class IndexFile:
@@ -24,96 +27,113 @@ class IndexFile:
     LAYOUT: ClassVar[struct.Struct]
     SUFFIX: ClassVar[str]
 
-    __slots__ = ("_count", "_files", "_last_entry", "base_offset", "file", "is_synced")
+    __slots__ = ("_files", "_is_synced", "_last_entry", "base_offset", "count", "file")
 
     def __init__(self, path_prefix: str, base_offset: int, open_files: OpenFiles) -> None:
         self.base_offset = base_offset
         self.file = open_files.file(path_prefix + self.SUFFIX)
-        self.is_synced = True
+        self.count = _NOT_LOADED  # of entries; `load` makes it so
         self._files = open_files.files
-        self._count = _NOT_LOADED
-        self._last_entry: tuple[int, int] | None = None  # as stored
+        self._is_synced = True
+        self._last_entry: Entry | None = None
+
+    # -- what the file holds -----------------------------------------------------------
 
     def create(self) -> None:
         """An empty file, whatever was there before."""
         self.file.close()
         self._files.create(self.file.path)
-        self._count, self._last_entry = 0, None
-        self.is_synced = False
+        self.count, self._last_entry = 0, None
+        self._is_synced = False
 
-    def __len__(self) -> int:
-        if self._count == _NOT_LOADED:
-            self._load()
-        return self._count
-
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Look at the file, once. Entries that can't be, at its end, count for nothing."""
+        if self.count != _NOT_LOADED:
+            return
         with self.file as descriptor:
             count = self._files.size(descriptor) // self.LAYOUT.size
+            if count and not self._is_sane(self._read_entry(descriptor, count - 1)):
+
+                def is_broken(number: int) -> bool:
+                    return not self._is_sane(self._read_entry(descriptor, number))
+
+                count = bisect_left(range(count), True, key=is_broken)
             last_entry = self._read_entry(descriptor, count - 1) if count else None
-        self._count, self._last_entry = count, last_entry
+        self.count, self._last_entry = count, last_entry
 
-    def is_sane(self) -> bool:
-        """Whole entries only, and the last one lies behind the segment's first record.
+    def is_sound(self) -> bool:
+        """Whether the file is nothing but entries.
 
-        A file that its writer had preallocated and never cut (an unclean stop of Apache Kafka)
-        ends in zeros and is not.
+        One whose writer had preallocated it and never came to cut it (an unclean stop of Apache
+        Kafka) ends in zeros and is not.
         """
+        self.load()
         with self.file as descriptor:
-            size = self._files.size(descriptor)
-        return size % self.LAYOUT.size == 0 and (len(self) == 0 or self._is_last_entry_sane())
+            return self._files.size(descriptor) == self.count * self.LAYOUT.size
 
-    def _is_last_entry_sane(self) -> bool:
+    def _is_sane(self, entry: Entry) -> bool:
+        """Whether an entry can be one, rather than zeros."""
         raise NotImplementedError
 
-    def append_entry(self, first: int, second: int) -> None:
-        """Write one entry behind the others; on an error there is none."""
-        count = len(self)
-        with self.file as descriptor:
-            position = count * self.LAYOUT.size
-            self._files.write_at(descriptor, self.LAYOUT.pack(first, second), position)
-        self._last_entry = (first, second)
-        self._count = count + 1
-        self.is_synced = False
+    # -- changing it -------------------------------------------------------------------
 
-    def cut_to_count(self, count: int) -> None:
-        """Forget all entries from number `count` on."""
+    def append_entry(self, entry: Entry) -> None:
+        """Write one entry behind the others; after an error there is none."""
+        self.load()
         with self.file as descriptor:
-            last_entry = self._read_entry(descriptor, count - 1) if count else None
-            self._count, self._last_entry = count, last_entry
-            self.is_synced = False
-            self._files.truncate(descriptor, count * self.LAYOUT.size)
+            position = self.count * self.LAYOUT.size
+            self._files.write_at(descriptor, self.LAYOUT.pack(*entry), position)
+        self._last_entry = entry
+        self.count += 1
+        self._is_synced = False
+
+    def cut_while(self, is_gone: Callable[[Entry], bool]) -> None:
+        """Remove entries from the end for as long as `is_gone` says so."""
+        self.load()
+        count, entry = self.count, self._last_entry
+        with self.file as descriptor:
+            while entry is not None and is_gone(entry):
+                count -= 1
+                entry = self._read_entry(descriptor, count - 1) if count else None
+            if count < self.count:
+                self.count, self._last_entry = count, entry
+                self._is_synced = False
+                self._files.truncate(descriptor, count * self.LAYOUT.size)
 
     def sync(self) -> None:
         """Make all entries durable. May run in a thread beside the writer."""
-        if self.is_synced:
+        if self._is_synced:
             return
-        self.is_synced = True  # before: an entry that arrives meanwhile makes it false again
+        self._is_synced = True  # before: an entry that arrives meanwhile makes it false again
         try:
             with self.file as descriptor:
                 self._files.sync(descriptor)
         except OSError:
-            self.is_synced = False
+            self._is_synced = False
             raise
 
-    def _floor(self, target: int, field: int, read: ReadAt | None = None) -> tuple[int, int] | None:
-        """The last stored entry whose `field` is not above `target`."""
-        count = len(self)
-        if count == 0:
-            return None
+    # -- finding -----------------------------------------------------------------------
+
+    def floor(self, target: int, field: int, read: ReadAt | None = None) -> Entry | None:
+        """The last entry whose `field` is not above `target`."""
+        self.load()
         last_entry = self._last_entry
-        if last_entry is not None and last_entry[field] <= target:
+        if last_entry is None or last_entry[field] <= target:
             return last_entry  # reading near the end needs no search
         with self.file as descriptor:
 
             def field_at(number: int) -> int:
                 return self._read_entry(descriptor, number, read)[field]
 
-            number = bisect_right(range(count), target, key=field_at) - 1
+            number = bisect_right(range(self.count), target, key=field_at) - 1
             return self._read_entry(descriptor, number, read) if number >= 0 else None
 
-    def _read_entry(
-        self, descriptor: int, number: int, read: ReadAt | None = None
-    ) -> tuple[int, int]:
+    @property
+    def last_entry(self) -> Entry | None:
+        self.load()
+        return self._last_entry
+
+    def _read_entry(self, descriptor: int, number: int, read: ReadAt | None = None) -> Entry:
         layout = self.LAYOUT
         data = (read or self._files.read_at)(descriptor, layout.size, number * layout.size)
         first, second = layout.unpack(data)

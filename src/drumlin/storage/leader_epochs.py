@@ -22,19 +22,16 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The epochs that have records in this log, or just began."""
 
-    __slots__ = ("_entries", "is_saved")
+    __slots__ = ("_entries", "is_saved", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries = tuple(entries)
+        self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED
         self.is_saved = True
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries
-
-    @property
-    def latest_epoch(self) -> int:
-        return self._entries[-1].epoch if self._entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records from `start_offset` on belong to `epoch`, whatever was believed before."""
@@ -89,6 +86,7 @@ class LeaderEpochs:
     def _change(self, entries: tuple[EpochEntry, ...]) -> None:
         if entries != self._entries:
             self._entries = entries
+            self.latest_epoch = entries[-1].epoch if entries else UNDEFINED
             self.is_saved = False
 
     # -- the file ----------------------------------------------------------------------

@@ -1,60 +1,63 @@
 """All logs of a broker, over all of its `log.dirs`: open, create, find, delete, stop.
 
-What runs now and then (retention, flush, checkpoints, probes of failed dirs) is a plain function
-here; the broker's scheduler decides when, and in which thread.
+What is done now and then (retention, flushes, checkpoints, reviving failed dirs) is a plain
+function here; the broker's scheduler decides when, and in which thread.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
-from drumlin.storage import meta_properties, partition_metadata
+from drumlin.storage.checkpoints import PartitionOffsets
+from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
-from drumlin.storage.log_directory import LogDirectory, storage_error
-from drumlin.storage.meta_properties import MetaProperties
+from drumlin.storage.loading import ConfigFor, deleted_folders_in, load_all
+from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.partition_names import (
-    DELETE_SUFFIX,
-    deleted_directory_name,
-    directory_name,
-    parse_directory_name,
-)
-from drumlin.storage.recovery import LoadRequest, UnsupportedFormat, load_log
+from drumlin.storage.partition_names import deleted_directory_name, directory_name
+from drumlin.storage.recovery import reload_log
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.wire.errors import KafkaError
 
+__all__ = ["LogDirectories", "UnusableLogDirectory"]
+
 _logger = logging.getLogger(__name__)
 
 
-class UnusableLogDirectory(Exception):
-    """A server can't start on this dir; the message is for whoever started it."""
-
-
 class LogDirectories:
-    """The logs by topic and partition, and the dirs that they are in."""
+    """The logs by topic and partition, and the dirs that they are in. See `open`."""
 
     def __init__(
-        self, paths: Sequence[str | Path], clock: Clock, open_files: OpenFiles | None = None
+        self,
+        paths: Sequence[str | Path],
+        *,
+        node_id: int,
+        cluster_id: str,
+        config_for: ConfigFor,
+        clock: Clock,
+        recovery_threads: int = 2,
+        open_files: OpenFiles | None = None,
     ) -> None:
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._config_for = config_for
         self._clock = clock
+        self._threads = recovery_threads
         self._open_files = open_files or OpenFiles(Files())
         self._files = self._open_files.files
-        self.directories = [
-            LogDirectory(str(Path(path).absolute()), self._open_files) for path in paths
-        ]
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        #: Whether the last stop of every dir was a clean one.
-        self.was_clean = True
-        #: Files and folders to remove, and when, by the monotonic clock.
-        self._doomed: list[tuple[float, str]] = []
+        self._doomed = DoomedFiles(self._files, clock)
+        self.directories = [
+            LogDirectory(str(Path(path).absolute()), self._open_files, clock) for path in paths
+        ]
 
     # -- starting ----------------------------------------------------------------------
 
@@ -65,74 +68,61 @@ class LogDirectories:
         *,
         node_id: int,
         cluster_id: str,
-        config_for: Callable[[str], LogConfig],
+        config_for: ConfigFor,
         clock: Clock,
         recovery_threads: int = 2,
         open_files: OpenFiles | None = None,
     ) -> LogDirectories:
         """Lock the dirs and load every log in them.
 
+        A dir that can't be read is offline, unless it is the only one.
+
         Raises:
-            UnusableLogDirectory: in use by another server, of another broker, or not writable.
+            UnusableLogDirectory: a dir is in use, or not ours; or none can be used.
         """
-        logs = cls(paths, clock, open_files)
+        logs = cls(
+            paths,
+            node_id=node_id,
+            cluster_id=cluster_id,
+            config_for=config_for,
+            clock=clock,
+            recovery_threads=recovery_threads,
+            open_files=open_files,
+        )
         try:
             for directory in logs.directories:
-                _claim(directory, node_id, cluster_id)
-            for directory in logs.directories:
-                logs._load(directory, config_for, recovery_threads)
+                logs._claim(directory)
+            logs._load(logs.directories)
         except BaseException:
             logs.abandon()
             raise
         return logs
 
-    def _load(
-        self, directory: LogDirectory, config_for: Callable[[str], LogConfig], threads: int
-    ) -> None:
-        was_clean = directory.take_clean_marker()
-        self.was_clean = self.was_clean and was_clean
-        requests = list(self._load_requests(directory, config_for, was_clean))
-        if not was_clean and requests:
-            _logger.info(
-                "%s was not stopped cleanly: %d logs to recover", directory.path, len(requests)
-            )
-        with ThreadPoolExecutor(threads, "recovery") as pool:
-            for log in pool.map(lambda request: self._load_one(directory, request), requests):
-                if log is not None:
-                    self._logs[log.topic, log.partition] = log
-
-    def _load_requests(
-        self, directory: LogDirectory, config_for: Callable[[str], LogConfig], was_clean: bool
-    ) -> Iterator[LoadRequest]:
-        recovery_points = directory.recovery_points.read()
-        log_start_offsets = directory.log_start_offsets.read()
-        for name in self._files.list_directory(directory.path):
-            path = f"{directory.path}/{name}"
-            if name.endswith(DELETE_SUFFIX):
-                self._doomed.append((self._clock.monotonic(), path))
-                continue
-            topic_partition = parse_directory_name(name)
-            if topic_partition is None:
-                continue
-            topic, partition = topic_partition
-            yield LoadRequest(
-                topic,
-                partition,
-                path,
-                config_for(topic),
-                recovery_points.get(topic_partition, 0),
-                log_start_offsets.get(topic_partition, 0),
-                was_clean,
-            )
-
-    def _load_one(self, directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
+    def _claim(self, directory: LogDirectory) -> None:
         try:
-            return load_log(directory, request, self._clock.wall_ms())
+            directory.claim(self._node_id, self._cluster_id)
         except OSError as error:
-            directory.fail(error, f"load {request.path}")
-        except UnsupportedFormat as error:
-            _logger.error("%s-%d is not loaded: %s", request.topic, request.partition, error)
-        return None
+            directory.fail(error, f"open {directory.path}")
+            if not any(each.is_online for each in self.directories):
+                raise UnusableLogDirectory(
+                    f"log dir {directory.path} can't be used: {error.strerror}"
+                ) from error
+
+    def _load(self, directories: Sequence[LogDirectory]) -> None:
+        online = [directory for directory in directories if directory.is_online]
+        for log in load_all(online, self._config_for, self._threads, self._logs):
+            self._logs[log.topic, log.partition] = log
+        for directory in online:
+            if directory.is_online:
+                self._doomed.add(deleted_folders_in(directory), 0)
+        if not self.was_clean:
+            # What was cut off must not be believed to be there after the next crash.
+            self.write_checkpoints()
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether all dirs were new, or closed by a clean stop."""
+        return all(directory.was_clean for directory in self.directories)
 
     # -- logs --------------------------------------------------------------------------
 
@@ -145,26 +135,40 @@ class LogDirectories:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 
-    def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> PartitionLog:
-        """A new empty log, in the dir that has fewest.
+    def in_directory(self, directory: LogDirectory) -> list[PartitionLog]:
+        return [log for log in self if log.log_directory is directory]
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_new: bool = True,
+    ) -> PartitionLog:
+        """An empty log, in the dir that has fewest.
+
+        One that is not new may lie in a dir that is offline: there must not be a second one.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, when no dir works.
+            KafkaError: KAFKA_STORAGE_ERROR, when it can't be, or not now.
         """
-        assert (topic, partition) not in self._logs
+        if not is_new and not all(directory.is_online for directory in self.directories):
+            raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
         directory = self._emptiest_directory()
         path = f"{directory.path}/{directory_name(topic, partition)}"
         try:
+            # What an earlier topic of that name has left must not count for this one.
+            directory.recovery_points.lower((topic, partition), 0)
+            directory.log_start_offsets.lower((topic, partition), 0)
             self._files.make_directory(path)
-            metadata_path = f"{path}/{partition_metadata.FILE_NAME}"
-            content = partition_metadata.encode_partition_metadata(topic_id)
-            self._files.replace_file(metadata_path, content)
             segment = Segment.create(path, 0, self._open_files, self._clock.wall_ms())
         except OSError as error:
             raise directory.fail(error, f"create {path}") from error
-        log = PartitionLog(
-            directory, path, topic, partition, topic_id, config, SegmentList([segment])
-        )
+        segments = SegmentList([segment])
+        log = PartitionLog(directory, path, topic, partition, topic_id, config, segments)
+        log.write_topic_id(topic_id)
         self._logs[topic, partition] = log
         return log
 
@@ -172,9 +176,10 @@ class LogDirectories:
         counts = {directory: 0 for directory in self.directories if directory.is_online}
         if not counts:
             raise storage_error("no log dir is online")
-        for log in self._logs.values():
-            if log.log_directory in counts:
-                counts[log.log_directory] += 1
+        if len(counts) > 1:
+            for log in self._logs.values():
+                if log.log_directory in counts:
+                    counts[log.log_directory] += 1
         return min(counts, key=counts.__getitem__)
 
     def delete(self, topic: str, partition: int) -> None:
@@ -190,91 +195,103 @@ class LogDirectories:
         except OSError as error:
             directory.fail(error, f"delete {log.path}")
             return
-        self._doom([path], log.config.file_delete_delay_ms)
+        self._doomed.add([path], log.config.file_delete_delay_ms)
 
-    # -- now and then ------------------------------------------------------------------
+    # -- now and then: on the loop -----------------------------------------------------
 
     def delete_old_segments(self) -> None:
         """Retention, for all logs."""
         now_ms = self._clock.wall_ms()
         for log in self:
-            if log.log_directory.is_readable:
-                try:
-                    paths = log.delete_old_segments(now_ms)
-                except KafkaError:
-                    continue  # logged where the dir failed
-                self._doom(paths, log.config.file_delete_delay_ms)
-
-    def _doom(self, paths: Sequence[str], delay_ms: int) -> None:
-        due = self._clock.monotonic() + delay_ms / 1000
-        self._doomed += [(due, path) for path in paths]
-
-    def remove_doomed(self) -> None:
-        """Remove the files and folders whose time has come. Blocks: call it in a thread."""
-        now = self._clock.monotonic()
-        due = [entry for entry in list(self._doomed) if entry[0] <= now]
-        for entry in due:
-            path = entry[1]
             try:
-                if path.endswith(DELETE_SUFFIX):
-                    self._files.remove_directory(path)
-                else:
-                    self._files.remove(path)
-            except OSError as error:
-                _logger.warning("%s could not be removed: %s", path, error)
-            self._doomed.remove(entry)
+                self._doomed.add(log.delete_old_segments(now_ms), log.config.file_delete_delay_ms)
+            except KafkaError:
+                continue  # said where the dir failed
 
-    def logs_to_flush(self) -> list[PartitionLog]:
-        """Logs with sealed segments that are not durable yet: call `flush` in a thread."""
-        return [log for directory in self.directories for log in list(directory.awaiting_flush)]
-
-    def write_checkpoints(self) -> None:
-        """Recovery points and log start offsets. Blocks: call it in a thread."""
-        for directory in self.directories:
-            if not directory.is_online:
+    def release_idle(self) -> None:
+        """Give back what logs hold that were not appended to since the last call."""
+        for log in self:
+            try:
+                log.release_if_idle()
+            except KafkaError:
                 continue
-            logs = [log for log in self if log.log_directory is directory]
-            try:
-                directory.recovery_points.write(
-                    {(log.topic, log.partition): log.recovery_point for log in logs}
-                )
-                directory.log_start_offsets.write(
-                    {
-                        (log.topic, log.partition): log.log_start_offset
-                        for log in logs
-                        if log.log_start_offset > log.segments.first.base_offset
-                    }
-                )
-            except OSError as error:
-                directory.fail(error, f"write checkpoints in {directory.path}")
-
-    def write_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Blocks: call it in a thread."""
-        for directory in self.directories:
-            if not directory.is_online:
-                continue
-            own = {
-                key: offset
-                for key, offset in offsets.items()
-                if (log := self._logs.get(key)) is not None and log.log_directory is directory
-            }
-            try:
-                directory.high_watermarks.write(own)
-            except OSError as error:
-                directory.fail(error, f"write checkpoints in {directory.path}")
 
     def expire_producers(self, expiration_ms: int) -> None:
         now_ms = self._clock.wall_ms()
         for log in self:
             log.producer_state.expire(now_ms, expiration_ms)
 
+    def logs_to_flush(self) -> list[PartitionLog]:
+        """Logs that the background owes a `flush`, each to be called in a thread.
+
+        Those with sealed segments, and those with records as old as `flush.ms`.
+        """
+        now_ms = self._clock.wall_ms()
+        due = {log for directory in self.directories for log in directory.awaiting_flush.copy()}
+        due.update(log for log in self if log.is_flush_overdue(now_ms))
+        return [log for log in due if log.log_directory.is_online]
+
+    # -- now and then: in a thread -----------------------------------------------------
+
+    def remove_doomed(self) -> None:
+        """Remove the files and folders that were deleted long enough ago. Blocks."""
+        self._doomed.remove_due()
+
+    def write_checkpoints(self, high_watermarks: PartitionOffsets | None = None) -> None:
+        """Recovery points and log start offsets; high watermarks where they are given. Blocks."""
+        for directory in self.directories:
+            if not directory.is_online:
+                continue
+            logs = {(log.topic, log.partition): log for log in self.in_directory(directory)}
+            try:
+                directory.recovery_points.write(
+                    {key: log.recovery_point for key, log in logs.items()}
+                )
+                directory.log_start_offsets.write(
+                    {
+                        key: log.log_start_offset
+                        for key, log in logs.items()
+                        if log.log_start_offset > log.segments.first.base_offset
+                    }
+                )
+                if high_watermarks is not None:
+                    directory.high_watermarks.write(
+                        {key: offset for key, offset in high_watermarks.items() if key in logs}
+                    )
+            except OSError as error:
+                directory.fail(error, f"write the checkpoints of {directory.path}")
+
+    def revive(self, directory: LogDirectory) -> bool:
+        """Bring an offline dir back if it works again, with all of its logs. Blocks.
+
+        After anything but a full device its logs are read again from their recovery points: what
+        a failed write left in memory is not what the device has.
+        """
+        assert not directory.is_online
+        try:
+            if not directory.is_claimed:
+                directory.claim(self._node_id, self._cluster_id)
+            if not directory.works():
+                return False
+            if not directory.is_readable:
+                for log in self.in_directory(directory):
+                    reload_log(log)
+        except (OSError, UnusableLogDirectory) as error:
+            _logger.warning("Log dir %s stays offline: %s", directory.path, error)
+            return False
+        directory.failure = None
+        self._load([directory])
+        if directory.is_online:
+            _logger.warning("Log dir %s is online again", directory.path)
+        return directory.is_online
+
     # -- stopping ----------------------------------------------------------------------
 
-    def close(self, threads: int = 2) -> None:
-        """A clean stop: all is made durable, and the next start knows it."""
-        with ThreadPoolExecutor(threads * len(self.directories), "close") as pool:
+    def close(self, high_watermarks: PartitionOffsets | None = None) -> None:
+        """A clean stop: all is made durable, and the next start knows it. Blocks."""
+        with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
             list(pool.map(_close_log, self))
-        self.write_checkpoints()
+        self.write_checkpoints(high_watermarks)
         for directory in self.directories:
             if directory.is_online:
                 try:
@@ -284,11 +301,11 @@ class LogDirectories:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the dirs without a word, as a crash would."""
+        """Let go of the dirs as they are, as a crash would."""
         for log in self:
             log.close_files()
         for directory in self.directories:
-            directory.lock.release()
+            directory.release()
 
 
 def _close_log(log: PartitionLog) -> None:
@@ -296,37 +313,4 @@ def _close_log(log: PartitionLog) -> None:
         try:
             log.close()
         except KafkaError:
-            return  # logged where the dir failed; without the marker it is recovered
-
-
-def _claim(directory: LogDirectory, node_id: int, cluster_id: str) -> None:
-    """Make the dir ours: created, locked, and marked with our ids."""
-    files, path = directory.files, directory.path
-    try:
-        files.make_directory(path)
-        if not directory.lock.acquire():
-            raise UnusableLogDirectory(f"log dir {path} is in use by another server")
-        meta = meta_properties.read_meta_properties(path, files)
-        if meta is not None and meta.cluster_id not in (None, cluster_id):
-            raise UnusableLogDirectory(
-                f"log dir {path} belongs to cluster {meta.cluster_id}, not {cluster_id}"
-            )
-        if meta is not None and meta.node_id not in (None, node_id):
-            raise UnusableLogDirectory(
-                f"log dir {path} belongs to broker {meta.node_id}, not {node_id}"
-            )
-        directory_id = meta.directory_id if meta else None
-        wanted = MetaProperties(
-            cluster_id, node_id, directory_id or meta_properties.new_directory_id()
-        )
-        if meta != wanted:
-            files.replace_file(
-                f"{path}/{meta_properties.FILE_NAME}",
-                meta_properties.encode_meta_properties(wanted),
-            )
-    except OSError as error:
-        raise UnusableLogDirectory(f"log dir {path} can't be used: {error.strerror}") from error
-    except ValueError as error:
-        raise UnusableLogDirectory(
-            f"{path}/{meta_properties.FILE_NAME} can't be read: {error}"
-        ) from error
+            return  # said where the dir failed; without the marker it is recovered

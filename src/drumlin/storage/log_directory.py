@@ -2,8 +2,8 @@
 
 A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
 device takes no append from any of its partitions. The other dirs serve on, and this one comes
-back when a probe succeeds. While it is full, what lies on it can still be read; after any other
-error it can't.
+back when a probe succeeds. While it is full, what lies on it can still be read and deleted;
+after any other error it can't.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.storage import checkpoints
+from drumlin.clock import Clock
+from drumlin.storage import checkpoints, meta_properties
 from drumlin.storage.checkpoints import Checkpoint
 from drumlin.storage.directory_lock import DirectoryLock
 from drumlin.storage.files import NO_DESCRIPTOR, NO_ROOM
+from drumlin.storage.meta_properties import MetaProperties
+from drumlin.storage.open_files import OpenFiles
+from drumlin.storage.partition_names import parse_directory_name
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.storage.open_files import OpenFiles
     from drumlin.storage.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
@@ -30,20 +33,85 @@ _PROBE_NAME: Final = ".probe"
 _PROBE_BYTES: Final = 1024 * 1024
 
 
+class UnusableLogDirectory(Exception):
+    """A server can't start on this dir; the message is for whoever started it."""
+
+
 class LogDirectory:
     """A folder of partition folders, on one device."""
 
-    def __init__(self, path: str, open_files: OpenFiles) -> None:
+    def __init__(self, path: str, open_files: OpenFiles, clock: Clock) -> None:
         self.path = path
         self.open_files = open_files
         self.files = open_files.files
+        self.clock = clock
         self.failure: OSError | None = None
-        self.lock = DirectoryLock(path)
+        #: Logs with sealed segments that wait to be flushed in the background.
+        self.awaiting_flush: set[PartitionLog] = set()
         self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
         self.high_watermarks = Checkpoint(path, checkpoints.HIGH_WATERMARK, self.files)
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
-        #: Logs with sealed segments that wait to be flushed in the background.
-        self.awaiting_flush: set[PartitionLog] = set()
+        #: Whether the last server left it in order; one without partitions has nothing in disorder.
+        self.was_clean = True
+        self.is_claimed = False
+        self._lock = DirectoryLock(path)
+
+    # -- ownership ---------------------------------------------------------------------
+
+    def claim(self, node_id: int, cluster_id: str) -> None:
+        """Make the dir ours: created, locked, and marked with our ids.
+
+        Raises:
+            UnusableLogDirectory: it is in use, or belongs to another broker or cluster.
+            OSError: it can't be used now.
+        """
+        self.files.make_directory(self.path)
+        if not self._lock.acquire():
+            raise UnusableLogDirectory(f"log dir {self.path} is in use by another server")
+        path = f"{self.path}/{meta_properties.FILE_NAME}"
+        try:
+            meta = meta_properties.read_meta_properties(self.path, self.files)
+        except ValueError as error:
+            raise UnusableLogDirectory(f"{path} can't be read: {error}") from error
+        if meta is None:
+            meta = MetaProperties(None, None, None)
+        if meta.cluster_id not in (None, cluster_id):
+            raise UnusableLogDirectory(
+                f"log dir {self.path} belongs to cluster {meta.cluster_id}, not {cluster_id}"
+            )
+        if meta.node_id not in (None, node_id):
+            raise UnusableLogDirectory(
+                f"log dir {self.path} belongs to broker {meta.node_id}, not {node_id}"
+            )
+        directory_id = meta.directory_id or meta_properties.new_directory_id()
+        ours = MetaProperties(cluster_id, node_id, directory_id)
+        if ours != meta:
+            self.files.replace_file(path, meta_properties.encode_meta_properties(ours))
+        self.was_clean = self._take_clean_marker() or not self._has_partitions()
+        self.is_claimed = True
+
+    def _has_partitions(self) -> bool:
+        return any(map(parse_directory_name, self.files.list_directory(self.path)))
+
+    def release(self) -> None:
+        """Let another server have it."""
+        self._lock.release()
+        self.is_claimed = False
+
+    def _take_clean_marker(self) -> bool:
+        """Whether the last stop was clean. The marker is used up: a crash from here on is none."""
+        path = f"{self.path}/{_CLEAN_SHUTDOWN_NAME}"
+        was_clean = self.files.exists(path)
+        if was_clean:
+            self.files.remove(path)
+            self.files.sync_directory(self.path)
+        return was_clean
+
+    def leave_clean_marker(self) -> None:
+        """Everything is on the device: the next start need not look."""
+        self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
+
+    # -- failure -----------------------------------------------------------------------
 
     @property
     def is_online(self) -> bool:
@@ -54,7 +122,7 @@ class LogDirectory:
         return self.failure is None or self.failure.errno in NO_ROOM
 
     def fail(self, error: OSError, attempt: str) -> KafkaError:
-        """Note that `attempt` failed and take the dir offline.
+        """Note that `attempt` failed and take the dir offline. Any thread may call it.
 
         Returns:
             What to answer the client with.
@@ -90,28 +158,10 @@ class LogDirectory:
         if not self.is_readable:
             raise storage_error(f"log dir {self.path} is offline: {self.failure}")
 
-    def take_clean_marker(self) -> bool:
-        """Whether the last stop was clean. The marker is used up: from here on a stop is not."""
-        path = f"{self.path}/{_CLEAN_SHUTDOWN_NAME}"
-        was_clean = self.files.exists(path)
-        self.files.remove(path)
-        self.files.sync_directory(self.path)
-        return was_clean
-
-    def leave_clean_marker(self) -> None:
-        """Everything is on the device: the next start need not look."""
-        self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
-
-    def come_back(self) -> None:
-        """Serve again, after `works_again`."""
-        self.failure = None
-        _logger.warning("Log dir %s is back online", self.path)
-
-    def works_again(self) -> bool:
+    def works(self) -> bool:
         """Try to write, sync and remove a file. Blocks: call it in a thread."""
         path = f"{self.path}/{_PROBE_NAME}"
         try:
-            self.files.make_directory(self.path)
             self.files.create(path)
             descriptor = self.files.open(path)
             try:

@@ -71,7 +71,9 @@ class LogFile:
     __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._leases.pop()  # as in `release`, without the call
+        if self._is_discarded:
+            self._open_files.close(self)
 
     @property
     def is_open(self) -> bool:

@@ -1,10 +1,10 @@
 """One partition's log: offsets over segments.
 
-Owns which segment takes an append, when a new one begins, which offsets exist, and what is
-durable. One thread (the broker's loop) changes it; `flush` and `read` may run in others.
+Owns which segment takes an append, which offsets exist, and what is durable. One thread (the
+broker's loop) changes it; `flush`, `read` and the searches may run in others.
 
-    log_start_offset <= recovery_point <= log_end_offset      (recovery_point may also lag)
-    segments:  [base, base) [base, base) ... [base of the active one, log_end_offset)
+    log start offset <= log end offset; the recovery point is at or below the log end offset
+    segments:  [base, base) [base, base) ... [base of the active one, log end offset)
 
 An `OSError` takes the log dir offline and comes out as KAFKA_STORAGE_ERROR; of a failed append
 nothing remains.
@@ -12,37 +12,31 @@ nothing remains.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import (
-    BatchHeader,
-    assign_offsets,
-    iterate_headers,
-    parse_header,
-)
+from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
+from drumlin.storage import partition_metadata
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
-from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.log_directory import LogDirectory, storage_error
 from drumlin.storage.producer_replay import follow_segment, load_latest_snapshot
 from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.retention import deletable_segments
-from drumlin.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from drumlin.storage.roll_rule import RollRule
+from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
 from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
-
-_INDEX_ENTRY_BYTES: Final = 8
-_TIME_INDEX_ENTRY_BYTES: Final = 12
 
 
 class AppendResult(NamedTuple):
@@ -87,10 +81,12 @@ class PartitionLog:
         self.log_end_offset = 0
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
+        self.is_deleted = False
         self._files = log_directory.files
         self._open_files = log_directory.open_files
-        self.is_deleted = False
         self._durability = Durability(path, log_directory.files)
+        self.last_flush_ms = log_directory.clock.wall_ms()
+        self._end_offset_when_last_looked = -1
         self.config = config
 
     def __repr__(self) -> str:
@@ -111,17 +107,51 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self._roll_rule = RollRule(config)
         self.append_rules = config.append_rules()
-        self._draw_roll_jitter()
 
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
 
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether an acknowledgement must wait for `flush` (`flush.messages`)."""
-        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+    def write_topic_id(self, topic_id: UUID) -> None:
+        """Say in the folder which topic this is a partition of; durable with the next flush.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        path = f"{self.path}/{partition_metadata.FILE_NAME}"
+        with self._failing_as("name"):
+            content = partition_metadata.encode_partition_metadata(topic_id)
+            self._files.write_file(path, content)
+        self._durability.note_new_folder(path)
+        self.topic_id = topic_id
+
+    def adopt(self, fresh: PartitionLog) -> None:
+        """Become what was found when the folder was loaded anew."""
+        for segment in self.segments:
+            segment.discard()
+        self.segments = fresh.segments
+        self.log_start_offset = fresh.log_start_offset
+        self.log_end_offset = fresh.log_end_offset
+        self.leader_epochs = fresh.leader_epochs
+        self.producer_state = fresh.producer_state
+        self._durability = fresh._durability
+
+    # -- failures ----------------------------------------------------------------------
+
+    def _failed(self, error: OSError, attempt: str) -> KafkaError:
+        """What to raise for `error`; a log that was deleted meanwhile blames no device."""
+        if self.is_deleted:
+            return storage_error(f"{self.name} was deleted")
+        return self.log_directory.fail(error, f"{attempt} {self.name}")
+
+    @contextmanager
+    def _failing_as(self, attempt: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(error, attempt) from error
 
     # -- appending ---------------------------------------------------------------------
 
@@ -224,11 +254,11 @@ class PartitionLog:
             self.log_directory.check_writable()
         try:
             segment = self.segments.active
-            if self._must_roll(segment, len(batch), last_offset, timestamp, now_ms):
+            if self._roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
                 segment = self._roll(base_offset, now_ms)
             segment.append(batch, last_offset, timestamp, self._config.index_interval_bytes)
         except OSError as error:
-            raise self.log_directory.fail(error, f"append to {self.name}") from error
+            raise self._failed(error, "append to") from error
         self.log_end_offset = last_offset + 1
 
     def _note_producer(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
@@ -241,10 +271,8 @@ class PartitionLog:
             return
         aborted = self.producer_state.end_transaction(header, marker, base_offset)
         if aborted is not None:
-            try:
+            with self._failing_as("index"):
                 self.segments.active.transaction_index.append(aborted)
-            except OSError as error:
-                raise self.log_directory.fail(error, f"index {self.name}") from error
 
     def note_recovered(self, recovery_point: int, recovered_from: int) -> None:
         """All up to `recovery_point` is durable; segments from `recovered_from` were mended."""
@@ -255,26 +283,6 @@ class PartitionLog:
 
     # -- rolling -----------------------------------------------------------------------
 
-    def _must_roll(
-        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> bool:
-        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        if segment.size == 0:
-            return False
-        config = self._config
-        if segment.size + size > config.segment_bytes:
-            return True
-        first = segment.first_timestamp
-        age_ms = timestamp - first if first >= 0 else now_ms - segment.created_ms
-        if age_ms > config.segment_ms - self._roll_jitter_ms:
-            return True
-        index_bytes = config.segment_index_bytes
-        return (
-            len(segment.offset_index) >= index_bytes // _INDEX_ENTRY_BYTES
-            or len(segment.time_index) >= index_bytes // _TIME_INDEX_ENTRY_BYTES - 1
-        )
-
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty.
 
@@ -282,11 +290,9 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.log_directory.check_writable()
-        try:
-            if self.segments.active.size:
+        if self.segments.active.size:
+            with self._failing_as("roll"):
                 self._roll(self.log_end_offset, now_ms)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"roll {self.name}") from error
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         """Seal the active segment and put a new one behind it, starting at `base_offset`."""
@@ -302,14 +308,9 @@ class PartitionLog:
             self._durability.note_sealed(active)
         self._note_snapshot(base_offset)
         self._durability.note_new_names()
-        self._draw_roll_jitter()
+        self._roll_rule.draw_jitter()
         self.log_directory.awaiting_flush.add(self)
         return segment
-
-    def _draw_roll_jitter(self) -> None:
-        """Partitions created together shall not all roll together."""
-        most = min(self._config.segment_jitter_ms, self._config.segment_ms)
-        self._roll_jitter_ms = random.randrange(most) if most > 0 else 0
 
     # -- durability --------------------------------------------------------------------
 
@@ -317,6 +318,11 @@ class PartitionLog:
     def recovery_point(self) -> int:
         """Everything below is on the device."""
         return self._durability.recovery_point
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether an acknowledgement must wait for `flush` (`flush.messages`)."""
+        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
 
     def flush(self, up_to_offset: int | None = None) -> None:
         """Return when everything below `up_to_offset` (default: all) is durable.
@@ -329,11 +335,21 @@ class PartitionLog:
         if up_to_offset is not None and up_to_offset <= self.recovery_point:
             return
         self.log_directory.check_writable()
-        self.log_directory.awaiting_flush.discard(self)
+        waiting = self.log_directory.awaiting_flush
+        waiting.discard(self)  # before: what is sealed meanwhile waits again
         try:
             self._durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
         except OSError as error:
-            raise self.log_directory.fail(error, f"flush {self.name}") from error
+            waiting.add(self)
+            raise self._failed(error, "flush") from error
+        self.last_flush_ms = self.log_directory.clock.wall_ms()
+
+    def is_flush_overdue(self, now_ms: int) -> bool:
+        """Whether records have waited for the device as long as `flush.ms` allows."""
+        return (
+            now_ms - self.last_flush_ms >= self._config.flush_ms
+            and self.recovery_point < self.log_end_offset
+        )
 
     def close(self) -> None:
         """Make all durable, leave a producer snapshot, close the files: a clean stop.
@@ -342,15 +358,24 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.log_directory.check_writable()
-        try:
+        with self._failing_as("close"):
             active = self.segments.active
             active.seal()
             active.sync()
             self._note_snapshot(self.log_end_offset)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"close {self.name}") from error
         self.flush()
         self.close_files()
+
+    def release_if_idle(self) -> None:
+        """Give back what is held for appends if there was none since the last call.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self.log_end_offset == self._end_offset_when_last_looked:
+            with self._failing_as("release blocks of"):
+                self.segments.active.release_set_aside()
+        self._end_offset_when_last_looked = self.log_end_offset
 
     def mark_deleted(self) -> None:
         """The folder is about to go: readers keep what they hold, all else stops."""
@@ -403,25 +428,24 @@ class PartitionLog:
         self.log_directory.check_readable()
         read = None if may_block else self._files.read_resident_at
         try:
-            for segment in self.segments.from_offset(start_offset):
+            segments = self.segments.from_offset(start_offset)
+            for segment, following in zip(segments, (*segments[1:], None), strict=True):
                 if segment.base_offset >= end_offset:
                     break
-                is_whole = end_offset >= log_end_offset
-                found = segment.read(
-                    start_offset,
-                    max_bytes,
-                    None if is_whole else end_offset,
-                    minimum_one_batch,
-                    read,
-                )
+                if segment is active and end_offset >= log_end_offset:
+                    end = size
+                    segment.remember_position(log_end_offset, size)
+                elif following is not None and following.base_offset <= end_offset:
+                    end = segment.size
+                else:
+                    end = segment.end_position(end_offset, read)
+                found = segment.read(start_offset, max_bytes, end, minimum_one_batch, read)
                 if found is not None:
-                    if is_whole and segment is active and found.position + found.size == size:
-                        segment.remember_position(log_end_offset, size)
                     return ReadResult((found,))
         except BlockingIOError:
             raise
         except OSError as error:
-            raise self.log_directory.fail(error, f"read {self.name}") from error
+            raise self._failed(error, "read") from error
         return _NOTHING
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -441,10 +465,8 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.log_directory.check_readable()
-        try:
+        with self._failing_as("search"):
             return find_timestamp(self.segments, timestamp, self.log_start_offset)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"read {self.name}") from error
 
     def max_timestamp_offset(self) -> OffsetFound | None:
         """The first record that has the largest timestamp of all.
@@ -453,10 +475,8 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.log_directory.check_readable()
-        try:
+        with self._failing_as("search"):
             return find_max_timestamp(self.segments, self.log_start_offset)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"read {self.name}") from error
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEntry:
         """The largest epoch up to `leader_epoch`, and where its records end; or (-1, -1)."""
@@ -481,7 +501,7 @@ class PartitionLog:
         """
         self.log_directory.check_readable()
         end_offset = self.log_end_offset if end_offset is None else end_offset
-        try:
+        with self._failing_as("delete segments of"):
             gone = deletable_segments(
                 self.segments.snapshot(), self._config, self.log_start_offset, end_offset, now_ms
             )
@@ -491,9 +511,12 @@ class PartitionLog:
                 self._roll(self.log_end_offset, now_ms)
             self.segments.replace(gone, ())
             self.delete_records_before(self.segments.first.base_offset)
-            return self._mark_deleted(gone)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"delete segments of {self.name}") from error
+            self._durability.forget(gone)
+            renamed = []
+            for segment in gone:
+                renamed += segment.mark_deleted()
+                self._files.remove(snapshot_path(self.path, segment.base_offset))
+            return renamed
 
     def truncate_to(self, offset: int) -> None:
         """Remove everything at or behind `offset`, whole batches; a follower's way back.
@@ -506,16 +529,14 @@ class PartitionLog:
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        try:
+        with self._failing_as("truncate"):
             gone = [s for s in self.segments if s.base_offset > offset]
-            self._durability.drop_from(offset)
+            self._lower_recovery_point(offset)
             self.segments.replace(gone, ())
             for segment in gone:
                 segment.remove_files()
             self.segments.active.truncate_to(offset)
             self._reload_after_cut(offset)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"truncate {self.name}") from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and begin anew at `offset`.
@@ -523,17 +544,21 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        try:
+        with self._failing_as("truncate"):
             gone = self.segments.snapshot()
-            self._durability.drop_from(offset)
+            self._lower_recovery_point(offset)
             for segment in gone:
                 segment.remove_files()
             segment = Segment.create(self.path, offset, self._open_files, gone[-1].created_ms)
             self.segments.replace(gone, (segment,))
             self.log_start_offset = offset
             self._reload_after_cut(offset)
-        except OSError as error:
-            raise self.log_directory.fail(error, f"truncate {self.name}") from error
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before records go, so that a crash does not trust what is then written in their place."""
+        key = (self.topic, self.partition)
+        self.log_directory.recovery_points.lower(key, offset)
+        self._durability.drop_from(offset)
 
     def _reload_after_cut(self, offset: int) -> None:
         """Bring all that is known of records back to what is left of them."""
@@ -544,11 +569,3 @@ class PartitionLog:
         self.log_end_offset = state.end_offset
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self._durability.note_new_names()
-
-    def _mark_deleted(self, gone: Sequence[Segment]) -> list[str]:
-        renamed = []
-        for segment in gone:
-            renamed += segment.mark_deleted()
-            self._files.remove(snapshot_path(self.path, segment.base_offset))
-        self._durability.note_new_names()
-        return renamed

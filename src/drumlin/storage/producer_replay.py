@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from drumlin.records.batch import BatchHeader
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.files import Files
 from drumlin.storage.producer_snapshot import (
@@ -52,9 +51,8 @@ def load_latest_snapshot(
 
 def follow_segment(state: ProducerState, segment: Segment) -> None:
     """Catch up with the batches in a segment, by their headers."""
-    position = segment.offset_index.lookup(state.end_offset)
-    for place, header in segment.walk(position):
-        follow_batch(state, segment, BatchPlace(place, header))
+    for place in segment.walk(segment.offset_index.lookup(state.end_offset)):
+        follow_batch(state, segment, place)
     state.end_offset = max(state.end_offset, segment.base_offset)
 
 
@@ -62,7 +60,7 @@ def follow_batch(
     state: ProducerState, segment: Segment, place: BatchPlace, *, writes_index: bool = False
 ) -> None:
     """Catch up with one batch in the log, unless the state has it already."""
-    header: BatchHeader = place.header
+    header = place.header
     if header.base_offset < state.end_offset:
         return
     if header.has_producer_id:

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, parse_header
+from drumlin.records.batch import HEADER_SIZE, MAGIC, crc_matches, parse_header
 from drumlin.storage import leader_epochs, partition_metadata
 from drumlin.storage.leader_epochs import LeaderEpochs
+from drumlin.storage.leftovers import sort_out_leftovers
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_replay import (
@@ -24,12 +25,13 @@ from drumlin.storage.producer_replay import (
     follow_segment,
     load_latest_snapshot,
 )
-from drumlin.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, BatchPlace, Segment
+from drumlin.storage.segment import LOG_SUFFIX, BatchPlace, Segment
 from drumlin.storage.segment_list import SegmentList
 
 _logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
+_OLD_MAGICS: Final = (0, 1)
 _NO_TOPIC_ID: Final = UUID(int=0)
 
 
@@ -71,23 +73,49 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     return log
 
 
+def reload_log(log: PartitionLog) -> None:
+    """Have a log start anew from what its device has, as after a crash.
+
+    Raises:
+        OSError: the device still fails.
+        UnsupportedFormat: what it has is another log.
+    """
+    for segment in log.segments.from_offset(log.recovery_point):
+        with segment.log_file as descriptor:
+            log.log_directory.files.forget_cached(descriptor)
+    request = LoadRequest(
+        log.topic,
+        log.partition,
+        log.path,
+        log.config,
+        log.recovery_point,
+        log.log_start_offset,
+        was_clean=False,
+    )
+    fresh = load_log(log.log_directory, request, log.log_directory.clock.wall_ms())
+    if fresh.log_end_offset < log.log_end_offset:
+        _logger.error("%s has lost what lies behind %d", log, fresh.log_end_offset)
+    log.adopt(fresh)
+
+
 # -- reading what is there ---------------------------------------------------------------------
 
 
 def _open_segments(directory: LogDirectory, request: LoadRequest, now_ms: int) -> list[Segment]:
     files, segments = directory.files, []
-    names = set(files.list_directory(request.path))
+    names = set(sort_out_leftovers(request.path, files))
     for name in names:
-        if name.endswith(DELETED_SUFFIX):
-            files.remove(f"{request.path}/{name}")
         if not name.endswith(LOG_SUFFIX):
             continue
         base_offset = int(name.removesuffix(LOG_SUFFIX))
         segment = Segment(request.path, base_offset, directory.open_files, now_ms)
-        segment.load()
-        for index in (segment.offset_index, segment.time_index):
-            if index.file.path.rpartition("/")[2] not in names:
-                index.create()
+        segment.size = files.size_of(segment.log_file.path)
+        indexes = (segment.offset_index, segment.time_index)
+        if any(index.file.path.rpartition("/")[2] not in names for index in indexes):
+            _logger.warning("%s: an index is missing and built anew", segment.log_file.path)
+            segment.start_indexes_anew()
+            for place in segment.walk(0):
+                segment.index_batch(place, request.config.index_interval_bytes)
         segments.append(segment)
     if not segments:
         base_offset = request.log_start_offset
@@ -146,30 +174,29 @@ def _recover(log: PartitionLog, request: LoadRequest) -> None:
 
 
 def sound_end_offset(segment: Segment) -> int | None:
-    """The offset behind the last batch; None if anything but whole batches ends the file."""
-    end_offset, end = segment.base_offset, 0
-    if not (segment.offset_index.is_sane() and segment.time_index.is_sane()):
+    """The offset behind the last batch; None where the file's end is not as indexed and whole."""
+    if not (segment.offset_index.is_sound() and segment.time_index.is_sound()):
         return None
-    position = segment.offset_index.lookup(OFFSET_MAX)
-    for place, header in segment.walk(position):
+    end_offset, end = segment.base_offset, 0
+    for position, header in segment.walk(segment.offset_index.last_position):
         if header.magic != MAGIC or header.base_offset < end_offset:
             return None
-        end_offset, end = header.end_offset, place + header.size
+        end_offset, end = header.end_offset, position + header.size
     return end_offset if end == segment.size else None
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:
     """Follow the log from where the producer state ends; read again from `recover_from` on."""
-    start_offset = log.producer_state.end_offset
-    segments = log.segments.from_offset(min(start_offset, recover_from))
+    segments = log.segments.from_offset(min(log.producer_state.end_offset, recover_from))
     for number, segment in enumerate(segments):
         if segment.base_offset < recover_from:
             follow_segment(log.producer_state, segment)
         elif not _recover_segment(log, segment):
-            for behind in segments[number + 1 :]:
-                _logger.warning("%s: segment at %d removed", log, behind.base_offset)
-                behind.remove_files()
-            log.segments.replace(segments[number + 1 :], ())
+            behind = segments[number + 1 :]
+            log.segments.replace(behind, ())
+            for lost in behind:
+                _logger.warning("%s: %d bytes removed", lost.log_file.path, lost.size)
+                lost.remove_files()
             return
 
 
@@ -179,20 +206,21 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> bool:
     Returns:
         Whether the whole file was sound.
     """
-    state, config = log.producer_state, log.config
+    state, end = log.producer_state, 0
     segment.start_indexes_anew()
-    end = 0
+    segment.transaction_index.clear()
     state.end_offset = max(state.end_offset, segment.base_offset)
-    for position, header in sound_batches(segment):
-        segment.index_batch(position, header, config.index_interval_bytes)
+    for place in sound_batches(segment):
+        position, header = place
+        segment.index_batch(place, log.config.index_interval_bytes)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
             log.leader_epochs.assign(header.leader_epoch, header.base_offset)
-        follow_batch(state, segment, BatchPlace(position, header), writes_index=True)
+        follow_batch(state, segment, place, writes_index=True)
         end = position + header.size
     if end == segment.size:
         return True
     _logger.warning(
-        "%s: %d bytes behind offset %d are no sound batches and cut off",
+        "%s: the last %d bytes, behind offset %d, are no sound batches and are cut off",
         segment.log_file.path,
         segment.size - end,
         state.end_offset,
@@ -201,17 +229,16 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> bool:
     return False
 
 
-def sound_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+def sound_batches(segment: Segment) -> Iterator[BatchPlace]:
     """Batches up to the first that is cut off, garbled, or out of order."""
     read, end = segment.reader(), segment.size
     position, offset = 0, segment.base_offset
-    chunk, chunk_position = memoryview(b""), 0
+    chunk, start = memoryview(b""), 0  # the batch at `position` begins at `start` in the chunk
     while end - position >= HEADER_SIZE:
-        start = position - chunk_position
         if len(chunk) - start < HEADER_SIZE:
-            chunk, chunk_position, start = read(position, _STEP_BYTES), position, 0
+            chunk, start = read(position, _STEP_BYTES), 0
         header = parse_header(chunk, start)
-        if header.magic in (0, 1) and position == 0:
+        if header.magic in _OLD_MAGICS and position == 0:
             raise UnsupportedFormat(f"{segment.log_file.path} has batches of before Kafka 0.11")
         if (
             header.magic != MAGIC
@@ -221,10 +248,10 @@ def sound_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
         ):
             return
         if len(chunk) - start < header.size:
-            step = max(_STEP_BYTES, header.size)
-            chunk, chunk_position, start = read(position, step), position, 0
+            chunk, start = read(position, max(_STEP_BYTES, header.size)), 0
         if not crc_matches(chunk, start, header):
             return
-        yield position, header
+        yield BatchPlace(position, header)
         position += header.size
+        start += header.size
         offset = header.end_offset

@@ -54,17 +54,16 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_index_entry",
+        "_file_end",
         "_files",
         "_first_timestamp",
         "_is_synced",
         "_known_positions",
         "_largest_timestamp",
-        "_set_aside_end",
         "base_offset",
         "created_ms",
         "log_file",
         "offset_index",
-        "path_prefix",
         "size",
         "time_index",
         "transaction_index",
@@ -73,28 +72,29 @@ class Segment:
     def __init__(
         self, directory: str, base_offset: int, open_files: OpenFiles, created_ms: int
     ) -> None:
+        prefix = f"{directory}/{file_prefix(base_offset)}"
         self.base_offset = base_offset
         self.created_ms = created_ms
-        self.path_prefix = f"{directory}/{file_prefix(base_offset)}"
-        self.log_file: LogFile = open_files.file(self.path_prefix + LOG_SUFFIX)
-        self.offset_index = OffsetIndex(self.path_prefix, base_offset, open_files)
-        self.time_index = TimeIndex(self.path_prefix, base_offset, open_files)
-        self.transaction_index = TransactionIndex(self.path_prefix, open_files)
+        self.log_file: LogFile = open_files.file(prefix + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(prefix, base_offset, open_files)
+        self.time_index = TimeIndex(prefix, base_offset, open_files)
+        self.transaction_index = TransactionIndex(prefix, open_files)
         self.size = 0
         self._files = open_files.files
-        self._set_aside_end = 0
+        # Up to here the file may have blocks of its own, or remains of a failed append.
+        self._file_end = 0
         self._bytes_since_index_entry = 0
         self._is_synced = True
         self._largest_timestamp: TimestampAndOffset | None = None  # None: not read yet
         self._first_timestamp: int | None = None
-        # Offsets that readers will ask for next -> where their batch starts.
+        # Offsets that readers will ask for next, and where their batches start.
         self._known_positions: dict[int, int] = {}
 
     @classmethod
     def create(
         cls, directory: str, base_offset: int, open_files: OpenFiles, now_ms: int
     ) -> Segment:
-        """A new segment with empty files; on an error none of them is left."""
+        """A new segment with empty files; after an error none of them is left."""
         segment = cls(directory, base_offset, open_files, now_ms)
         try:
             open_files.files.create(segment.log_file.path)
@@ -106,35 +106,23 @@ class Segment:
         segment._largest_timestamp = _NO_TIMESTAMP_YET
         return segment
 
-    def load(self) -> None:
-        """Take the size of a file that exists already."""
-        with self.log_file as descriptor:
-            self.size = self._files.size(descriptor)
-
     # -- appending ---------------------------------------------------------------------
 
     def append(
-        self,
-        batches: memoryview,
-        last_offset: int,
-        max_timestamp: int,
-        index_interval_bytes: int,
-        offset_of_max_timestamp: int | None = None,
+        self, batch: memoryview, last_offset: int, max_timestamp: int, index_interval_bytes: int
     ) -> None:
-        """Write at the end and index; after an `OSError` nothing of it remains visible."""
+        """Write a batch at the end and index it; after an `OSError` nothing of it is visible."""
         position = self.size
-        end = position + len(batches)
-        if end > self._set_aside_end:
+        end = position + len(batch)
+        if end > self._file_end:
             self._set_aside(end)
         largest = self._largest_timestamp or self.largest_timestamp
-        if max_timestamp > largest.timestamp:
-            offset = last_offset if offset_of_max_timestamp is None else offset_of_max_timestamp
-            largest = TimestampAndOffset(max_timestamp, offset)
-        files = self._files
+        if max_timestamp > largest[0]:
+            largest = TimestampAndOffset(max_timestamp, last_offset)
         self._is_synced = False
         try:
             with self.log_file as descriptor:
-                files.write_at(descriptor, batches, position)
+                self._files.write_at(descriptor, batch, position)
             if self._bytes_since_index_entry > index_interval_bytes:
                 self._index(last_offset, position, largest)
         except OSError:
@@ -146,13 +134,9 @@ class Segment:
             self._first_timestamp = max_timestamp
         self.size = end
 
-    def _index(self, last_offset: int, position: int, largest: TimestampAndOffset) -> None:
-        self.offset_index.append(last_offset, position)
-        self.time_index.append(*largest)
-        self._bytes_since_index_entry = 0
-
-    def index_batch(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Note a batch that is in the file already, as `append` would have."""
+    def index_batch(self, place: BatchPlace, index_interval_bytes: int) -> None:
+        """Index a batch that is in the file already, as `append` would have."""
+        position, header = place
         largest = self._largest_timestamp or _NO_TIMESTAMP_YET
         if header.max_timestamp > largest.timestamp:
             largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
@@ -161,13 +145,19 @@ class Segment:
         self._bytes_since_index_entry += header.size
         self._largest_timestamp = largest
 
+    def _index(self, last_offset: int, position: int, largest: TimestampAndOffset) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.append(*largest)
+        self._bytes_since_index_entry = 0
+
     def _cut_back(self, position: int) -> None:
-        """Undo a failed append. What can't be undone now is overwritten or cut later."""
+        """Undo a failed append. What can't be cut now is overwritten, or cut when sealed."""
+        self._file_end = RELATIVE_OFFSET_MAX
         try:
+            self.offset_index.truncate_to_position(position)
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, position)
-            self._set_aside_end = position
-            self.offset_index.truncate_to_position(position)
+            self._file_end = position
         except OSError:
             return
 
@@ -175,28 +165,27 @@ class Segment:
         """Reserve blocks ahead of the writes: they are cheaper then, and lie together."""
         if end < _SET_ASIDE_FROM_BYTES:
             return
-        step = min(end, _SET_ASIDE_STEP_BYTES_MAX)
+        self._file_end = end + min(end, _SET_ASIDE_STEP_BYTES_MAX)
         try:
             with self.log_file as descriptor:
-                self._files.set_aside(descriptor, self.size, end - self.size + step)
+                self._files.set_aside(descriptor, self.size, self._file_end - self.size)
         except OSError:
-            # Not supported, or no room for a whole step: the write itself will tell.
-            self._set_aside_end = end + step
-            return
-        self._set_aside_end = end + step
+            return  # not supported, or no room for a whole step: the write itself will tell
 
     def release_set_aside(self) -> None:
         """Give back the blocks behind the end of the log."""
-        if self._set_aside_end > self.size:
+        if self._file_end > self.size:
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
-            self._set_aside_end = 0
+            self._file_end = 0
 
     def seal(self) -> None:
         """Nothing is appended any more: complete the time index, give back unused blocks."""
         if self.largest_timestamp.timestamp > NO_TIMESTAMP:
             self.time_index.append(*self.largest_timestamp)
         self.release_set_aside()
+
+    # -- durability --------------------------------------------------------------------
 
     def sync_log(self) -> None:
         """Make all batches durable. May run in a thread beside the writer."""
@@ -221,19 +210,14 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> TimestampAndOffset:
-        """The largest timestamp and the last offset of the first batch that has it."""
+        """The largest timestamp, and the last offset of the first batch that has it."""
         largest = self._largest_timestamp
         if largest is None:
-            largest = self._largest_timestamp = self._read_largest_timestamp()
-        return largest
-
-    def _read_largest_timestamp(self) -> TimestampAndOffset:
-        index = self.time_index
-        largest = TimestampAndOffset(index.last_timestamp, index.last_offset)
-        position = self.offset_index.lookup(largest.offset)
-        for _, header in self.walk(position):
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+            largest = TimestampAndOffset(*self.time_index.last)
+            for _, header in self.walk(self.offset_index.lookup(largest.offset)):
+                if header.max_timestamp > largest.timestamp:
+                    largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+            self._largest_timestamp = largest
         return largest
 
     @property
@@ -243,36 +227,45 @@ class Segment:
             first = next(self.walk(0), None)
             if first is None:
                 return NO_TIMESTAMP
-            self._first_timestamp = first[1].max_timestamp
+            self._first_timestamp = first.header.max_timestamp
         return self._first_timestamp
 
     def modified_ms(self) -> int:
         with self.log_file as descriptor:
             return self._files.modified_ms(descriptor)
 
-    def walk(
-        self, position: int, end: int | None = None, read: ReadAt | None = None
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position`, where one must start, on."""
+    def walk(self, position: int, read: ReadAt | None = None) -> Iterator[BatchPlace]:
+        """Each batch from `position`, where one must start, on."""
+        if position >= self.size:
+            return
         with self.log_file as descriptor:
-            yield from walk_headers(
-                read or self._files.read_at,
-                descriptor,
-                position,
-                self.size if end is None else end,
-            )
+            headers = walk_headers(read or self._files.read_at, descriptor, position, self.size)
+            for place, header in headers:
+                yield BatchPlace(place, header)
 
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
-        """The first batch that reaches to `offset` or beyond, or None behind the last one."""
-        if not self.size:
-            return None
-        for position, header in self.walk(self.offset_index.lookup(offset, read), read=read):
-            if header.last_offset >= offset:
-                return BatchPlace(position, header)
+        """The first batch that reaches to `offset` or beyond; None behind the last one."""
+        for place in self.walk(self.offset_index.lookup(offset, read), read):
+            if place.header.last_offset >= offset:
+                return place
         return None
 
+    def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
+        """Batches from `start_offset` on that may hold a record at or after a time."""
+        offset = max(self.time_index.lookup(timestamp), start_offset)
+        for place in self.walk(self.offset_index.lookup(offset)):
+            header = place.header
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                yield place
+
+    # -- reading -----------------------------------------------------------------------
+
+    def read_batch(self, place: BatchPlace) -> bytes:
+        with self.log_file as descriptor:
+            return self._files.read_at(descriptor, place.header.size, place.position)
+
     def reader(self) -> Callable[[int, int], memoryview]:
-        """Reads up to a number of bytes at a position, for scans through the whole file."""
+        """Reads at a position, up to a length: for scans through the whole file."""
 
         def read(position: int, length: int) -> memoryview:
             with self.log_file as descriptor:
@@ -280,64 +273,48 @@ class Segment:
 
         return read
 
-    def read_batch(self, place: BatchPlace) -> bytes:
-        with self.log_file as descriptor:
-            return self._files.read_at(descriptor, place.header.size, place.position)
-
-    def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
-        """Batches that may hold the first record at or after a time, from `start_offset` on."""
-        offset = max(self.time_index.lookup(timestamp), start_offset)
-        for position, header in self.walk(self.offset_index.lookup(offset)):
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                yield BatchPlace(position, header)
-
-    # -- reading -----------------------------------------------------------------------
-
     def read(
         self,
         start_offset: int,
         max_bytes: int,
-        end_offset: int | None,
+        end: int,
         minimum_one_batch: bool,
         read: ReadAt | None = None,
     ) -> FileSlice | None:
-        """Batches from the one holding `start_offset`, up to `end_offset` if one is given.
+        """Batches from the one that holds `start_offset`, up to the position `end`.
 
-        The last batch may be cut at `max_bytes`, the first never is: if it does not fit it is
-        returned whole, or not at all. None: there is nothing from `start_offset` on.
+        The last batch may be cut at `max_bytes`; the first is returned whole or not at all.
+        None: nothing from `start_offset` on lies before `end`. An empty slice: it does not fit.
         """
-        size = self.size
-        end = size if end_offset is None else self._position_of(end_offset, size, read)
-        known = self._known_positions.get(start_offset)
-        if known is not None and known < end <= known + max_bytes:
-            position = known
-        else:
+        position = self._known_positions.get(start_offset)
+        if position is None or not position < end <= position + max_bytes:
             place = self.find(start_offset, read)
             if place is None or place.position >= end:
                 return None
             position, first_size = place.position, place.header.size
             if first_size > max_bytes:
                 max_bytes = first_size if minimum_one_batch else 0
-        length = min(max_bytes, end - position)
         descriptor = self.log_file.acquire()
-        return FileSlice(self.log_file, self._files, descriptor, position, length)
+        size = min(max_bytes, end - position)
+        return FileSlice(self.log_file, self._files, descriptor, position, size)
+
+    def end_position(self, offset: int, read: ReadAt | None = None) -> int:
+        """Where the batches below `offset` end."""
+        position = self._known_positions.get(offset)
+        if position is None:
+            size = self.size
+            place = self.find(offset, read)
+            position = size if place is None else place.position
+            self.remember_position(offset, position)
+        return position
 
     def remember_position(self, offset: int, position: int) -> None:
-        """A batch with `offset` as its first will start at `position`: a reader is up to there."""
+        """Readers that are up to `offset` will go on at `position`: spare them the search."""
         known = self._known_positions
         if offset not in known:
             if len(known) >= _KNOWN_POSITIONS_MAX:
                 self._known_positions = known = dict(list(known.items())[1:])
             known[offset] = position
-
-    def _position_of(self, offset: int, size: int, read: ReadAt | None) -> int:
-        """Where the batches below `offset` end."""
-        position = self._known_positions.get(offset)
-        if position is None:
-            place = self.find(offset, read)
-            position = size if place is None else place.position
-            self.remember_position(offset, position)
-        return position
 
     # -- cutting and removing ----------------------------------------------------------
 
@@ -345,9 +322,9 @@ class Segment:
         """Remove the batch that holds `offset` and all behind it."""
         place = self.find(offset)
         if place is not None:
-            self.truncate_to_position(place.position)
             self.time_index.truncate_to(place.header.base_offset)
             self.transaction_index.truncate_to(offset)
+            self.truncate_to_position(place.position)
 
     def truncate_to_position(self, position: int) -> None:
         """Cut the file and the offset index; the caller sees to the other indexes."""
@@ -356,32 +333,32 @@ class Segment:
         with self.log_file as descriptor:
             self._files.truncate(descriptor, position)
         self.size = position
-        self._set_aside_end = 0
+        self._file_end = 0
         self._is_synced = False
         self._largest_timestamp = self._first_timestamp = None
-        self._bytes_since_index_entry = position - self.offset_index.lookup_position(position)
+        self._bytes_since_index_entry = position - self.offset_index.last_position
 
     def start_indexes_anew(self) -> None:
-        """Empty all indexes, to be filled again by `index_batch`."""
+        """Empty the sparse indexes, to be filled again by `index_batch`."""
         self.offset_index.create()
         self.time_index.create()
-        self.transaction_index.clear()
         self._known_positions = {}
         self._largest_timestamp = _NO_TIMESTAMP_YET
         self._bytes_since_index_entry = 0
+        self._is_synced = False
 
-    def log_files(self) -> list[LogFile]:
-        return [
+    def _log_files(self) -> tuple[LogFile, ...]:
+        return (
             self.log_file,
             self.offset_index.file,
             self.time_index.file,
             self.transaction_index.file,
-        ]
+        )
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
         paths = []
-        for file in self.log_files():
+        for file in self._log_files():
             if self._files.exists(file.path):
                 renamed = file.path + DELETED_SUFFIX
                 self._files.rename(file.path, renamed)
@@ -391,16 +368,16 @@ class Segment:
         return paths
 
     def remove_files(self) -> None:
-        for file in self.log_files():
+        for file in self._log_files():
             self._files.remove(file.path)
             file.discard()
 
     def discard(self) -> None:
         """The files are about to go: close them with their last reader."""
-        for file in self.log_files():
+        for file in self._log_files():
             file.discard()
 
     def close(self) -> None:
         """Close the files until they are used again."""
-        for file in self.log_files():
+        for file in self._log_files():
             file.close()

@@ -1,7 +1,7 @@
 """The sparse time index `%020d.timeindex`: from a timestamp to an offset.
 
 12 bytes an entry: the largest timestamp in the segment so far, and the last offset of its batch
-relative to the segment's base offset. Everything at or before that offset is not younger.
+relative to the segment's base offset. Nothing at or before that offset is younger.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from drumlin.records.batch import NO_TIMESTAMP
-from drumlin.storage.index_file import IndexFile
+from drumlin.storage.index_file import Entry, IndexFile
 
 
 class TimeIndex(IndexFile):
@@ -19,41 +19,28 @@ class TimeIndex(IndexFile):
     SUFFIX = ".timeindex"
     __slots__ = ()
 
-    @property
-    def last_timestamp(self) -> int:
-        return self._last_entry[0] if len(self) and self._last_entry else NO_TIMESTAMP
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + (self._last_entry[1] if len(self) and self._last_entry else 0)
-
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it says anything new."""
-        if timestamp > self.last_timestamp:
-            self.append_entry(timestamp, offset - self.base_offset)
+        last = self.last_entry
+        if timestamp > (last[0] if last else NO_TIMESTAMP):
+            self.append_entry((timestamp, offset - self.base_offset))
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry's timestamp and offset; (-1, base offset) if there is none."""
+        entry = self.last_entry
+        return (
+            (entry[0], self.base_offset + entry[1]) if entry else (NO_TIMESTAMP, self.base_offset)
+        )
 
     def lookup(self, timestamp: int) -> int:
-        """An offset such that everything before it is older than `timestamp`.
-
-        Entries count from below: with the largest timestamp below the wanted one found at this
-        offset, the search goes on from there.
-        """
-        entry = self._floor(timestamp - 1, 0)
+        """An offset such that everything before it is older than `timestamp`."""
+        entry = self.floor(timestamp - 1, 0)
         return self.base_offset + (entry[1] if entry else 0)
 
     def truncate_to(self, offset: int) -> None:
         """Forget all entries at or above `offset`."""
-        count = len(self)
-        with self.file as descriptor:
-            while count and (
-                self._read_entry(descriptor, count - 1)[1] + self.base_offset >= offset
-            ):
-                count -= 1
-        if count != len(self):
-            self.cut_to_count(count)
+        self.cut_while(lambda entry: entry[1] + self.base_offset >= offset)
 
-    def _is_last_entry_sane(self) -> bool:
-        entry = self._last_entry
-        if entry is None or entry[0] < 0:
-            return False
-        return entry[1] > 0 or len(self) == 1
+    def _is_sane(self, entry: Entry) -> bool:
+        return entry[0] > 0 or entry[1] > 0

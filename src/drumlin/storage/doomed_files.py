@@ -1,0 +1,46 @@
+"""Files and folders that are to be removed later: when their readers have had time to finish.
+
+They carry a `.deleted` or `-delete` name already, so a restart finds the ones left and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from drumlin.clock import Clock
+from drumlin.storage.files import Files
+from drumlin.storage.partition_names import DELETE_SUFFIX
+
+_logger = logging.getLogger(__name__)
+
+
+class DoomedFiles:
+    """A queue by due time."""
+
+    def __init__(self, files: Files, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+        self._due: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, paths: Iterable[str], delay_ms: int) -> None:
+        due = self._clock.monotonic() + delay_ms / 1000
+        self._due += [(due, path) for path in paths]
+
+    def remove_due(self) -> None:
+        """Remove those whose time has come; what can't be removed is tried again. Blocks."""
+        now = self._clock.monotonic()
+        for entry in [entry for entry in self._due if entry[0] <= now]:
+            path = entry[1]
+            try:
+                if path.endswith(DELETE_SUFFIX):
+                    self._files.remove_directory(path)
+                else:
+                    self._files.remove(path)
+            except OSError as error:
+                _logger.warning("%s could not be removed: %s", path, error)
+                continue
+            self._due.remove(entry)

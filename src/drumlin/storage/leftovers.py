@@ -1,0 +1,80 @@
+"""Files that a log's last server did not come to finish with, sorted out before a log is loaded.
+
+.deleted .tmp    to be removed
+.cleaned         a cleaning that was not completed: removed, the old segments stand
+.swap            a cleaning that was: takes the place of all segments in its range, unless
+                 one with `.cleaned` beside it shows that its siblings are not complete
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from drumlin.storage.batch_walk import walk_headers
+from drumlin.storage.files import TEMPORARY_SUFFIX, Files
+from drumlin.storage.segment import DELETED_SUFFIX, LOG_SUFFIX
+
+_logger = logging.getLogger(__name__)
+
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+_DOOMED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+
+
+def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
+    """Remove or complete what was left half done.
+
+    Returns:
+        The names of the files that make up the log.
+    """
+    names = files.list_directory(path)
+    cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    first_incomplete = min(cleaned, default=None)
+    swaps = []
+    for name in names:
+        if name.endswith(_DOOMED_SUFFIXES):
+            files.remove(f"{path}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            if first_incomplete is not None and _base_offset(name) >= first_incomplete:
+                files.remove(f"{path}/{name}")
+            else:
+                swaps.append(name)
+    if not swaps and not cleaned:
+        return [name for name in names if not name.endswith(_DOOMED_SUFFIXES)]
+    if swaps:
+        _complete_swap(path, files, swaps)
+    return files.list_directory(path)
+
+
+def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
+    """Remove the segments that the swapped ones replace, then give those their names."""
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if logs:
+        first = min(_base_offset(name) for name in logs)
+        end = max(_end_offset(f"{path}/{name}", files) for name in logs)
+        for name in files.list_directory(path):
+            is_segment_file = name[:20].isdigit() and not name.endswith((SWAP_SUFFIX, ".snapshot"))
+            if is_segment_file and first <= _base_offset(name) < end:
+                files.remove(f"{path}/{name}")
+    # Logs last: as long as one is left as `.swap`, a crash comes back to where we are.
+    for name in sorted(swaps, key=lambda name: name in logs):
+        files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
+    files.sync_directory(path)
+    _logger.info("%s: completed a cleaning: %s", path, ", ".join(sorted(logs)))
+
+
+def _base_offset(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _end_offset(path: str, files: Files) -> int:
+    descriptor = files.open(path)
+    try:
+        end_offset = _base_offset(path.rpartition("/")[2])
+        for _, header in walk_headers(files.read_at, descriptor, 0, files.size(descriptor)):
+            end_offset = header.end_offset
+        return end_offset
+    finally:
+        files.close(descriptor)

@@ -1,0 +1,86 @@
+"""Loading all logs of all log dirs at start: one job for each log, some threads for each dir."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+
+from drumlin.config.topic import LogConfig
+from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
+from drumlin.storage.recovery import LoadRequest, UnsupportedFormat, load_log
+
+_logger = logging.getLogger(__name__)
+
+ConfigFor = Callable[[str], LogConfig]
+
+
+def load_all(
+    directories: Sequence[LogDirectory],
+    config_for: ConfigFor,
+    threads: int,
+    loaded: Container[tuple[str, int]] = (),
+) -> list[PartitionLog]:
+    """Every log that can be loaded and is not yet. A dir that fails on it goes offline."""
+    started = time.monotonic()
+    jobs: list[Future[PartitionLog | None]] = []
+    with ExitStack() as pools:
+        for directory in directories:
+            pool = pools.enter_context(ThreadPoolExecutor(threads, "recovery"))
+            try:
+                requests = list(_requests(directory, config_for, loaded))
+            except OSError as error:
+                directory.fail(error, f"list {directory.path}")
+                continue
+            jobs += [pool.submit(_load, directory, request) for request in requests]
+        logs = [log for job in jobs if (log := job.result()) is not None]
+    if logs:
+        _logger.info("Loaded %d logs in %.1f s", len(logs), time.monotonic() - started)
+    return logs
+
+
+def _requests(
+    directory: LogDirectory, config_for: ConfigFor, loaded: Container[tuple[str, int]]
+) -> Iterator[LoadRequest]:
+    recovery_points = directory.recovery_points.read()
+    log_start_offsets = directory.log_start_offsets.read()
+    for topic, partition in partitions_in(directory):
+        if (topic, partition) in loaded:
+            continue
+        yield LoadRequest(
+            topic,
+            partition,
+            f"{directory.path}/{topic}-{partition}",
+            config_for(topic),
+            recovery_points.get((topic, partition), 0),
+            log_start_offsets.get((topic, partition), 0),
+            directory.was_clean,
+        )
+
+
+def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
+    """The partitions that have a folder in a dir."""
+    names = directory.files.list_directory(directory.path)
+    return [found for name in names if (found := parse_directory_name(name)) is not None]
+
+
+def deleted_folders_in(directory: LogDirectory) -> list[str]:
+    """Folders of partitions that were deleted, but not removed yet."""
+    names = directory.files.list_directory(directory.path)
+    return [f"{directory.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
+
+
+def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
+    if not directory.is_online:
+        return None
+    try:
+        return load_log(directory, request, directory.clock.wall_ms())
+    except OSError as error:
+        directory.fail(error, f"load {request.path}")
+    except UnsupportedFormat as error:
+        _logger.error("%s is not loaded: %s", request.path, error)
+    return None

@@ -1,0 +1,55 @@
+"""When a log begins a new segment."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from drumlin.config.topic import LogConfig
+from drumlin.storage.segment import RELATIVE_OFFSET_MAX, Segment
+
+_OFFSET_INDEX_ENTRY_BYTES: Final = 8
+_TIME_INDEX_ENTRY_BYTES: Final = 12
+
+
+class RollRule:
+    """The topic's limits, and this segment's share of `segment.jitter.ms`."""
+
+    __slots__ = ("_age_max_ms", "_config", "_offset_entries_max", "_time_entries_max")
+
+    def __init__(self, config: LogConfig) -> None:
+        self._config = config
+        self._offset_entries_max = config.segment_index_bytes // _OFFSET_INDEX_ENTRY_BYTES
+        # One entry is left for the time index to be completed with when the segment is sealed.
+        self._time_entries_max = config.segment_index_bytes // _TIME_INDEX_ENTRY_BYTES - 1
+        self.draw_jitter()
+
+    def draw_jitter(self) -> None:
+        """For each new segment: partitions created together shall not all roll together."""
+        most = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter_ms = random.randrange(most) if most > 0 else 0
+        self._age_max_ms = self._config.segment_ms - jitter_ms
+
+    def applies(
+        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether a batch, described by the last four, must not go into `segment` any more.
+
+        An empty segment only gives way where the batch's offset cannot be told in it. Age is
+        counted from the first batch's timestamp to this one's: a log that is filled with old
+        records does not roll for each of them.
+        """
+        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        held = segment.size
+        if not held:
+            return False
+        if held + size > self._config.segment_bytes:
+            return True
+        first = segment.first_timestamp
+        age_ms = timestamp - first if first >= 0 else now_ms - segment.created_ms
+        return (
+            age_ms > self._age_max_ms
+            or segment.offset_index.count >= self._offset_entries_max
+            or segment.time_index.count >= self._time_entries_max
+        )
