@@ -14,10 +14,11 @@ from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange
 from drumlin.client.offsets import list_offsets
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import InvalidResponse
-from drumlin.peer.fetch import Fetched, end_of_batches, fetch
+from drumlin.peer.fetch import end_of_batches, fetch
 from drumlin.peer.options import Isolation
 from drumlin.peer.retry import Deadline
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.fetch_response import PartitionFetch
 
 _MAX_WAIT_MS: Final = 500
 
@@ -46,10 +47,10 @@ class RangeStream:
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
         # A piece, the error that ended fetching, or None behind the last piece.
-        self._ready: asyncio.Queue[Fetched | Exception | None] = asyncio.Queue(maxsize=1)
+        self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
         self._task = asyncio.ensure_future(self._fetch_all())
 
-    async def next(self) -> Fetched | None:
+    async def next(self) -> PartitionFetch | None:
         """The next piece; None when the range is complete. Raises what fetching raised."""
         piece = await self._ready.get()
         if isinstance(piece, Exception):
@@ -83,10 +84,10 @@ class RangeStream:
             offset = end_offset
             patience = Deadline(self._connections.options.request_timeout_ms)
 
-    async def _fetch(self, offset: int) -> Fetched:
+    async def _fetch(self, offset: int) -> PartitionFetch:
         topic, partition = self._range.topic, self._range.partition
 
-        async def attempt() -> Fetched:
+        async def attempt() -> PartitionFetch:
             return await fetch(
                 await self._connections.leader(topic, partition),
                 topic,
@@ -104,7 +105,7 @@ class RangeStream:
                 raise
             raise await self._out_of_range(offset) from error
 
-    def _check_empty(self, fetched: Fetched, offset: int, patience: Deadline) -> None:
+    def _check_empty(self, fetched: PartitionFetch, offset: int, patience: Deadline) -> None:
         # A leader that was just elected may know less than the log holds, for a moment.
         if fetched.records:
             raise InvalidResponse(f"{self._where}: no whole batch in {len(fetched.records)} bytes")

@@ -14,7 +14,6 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.fetch import Fetched
 from drumlin.peer.options import Isolation
 from drumlin.records import kernels
 from drumlin.records.columns import (
@@ -23,6 +22,7 @@ from drumlin.records.columns import (
     iterate_arrow,
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.fetch_response import PartitionFetch
 
 #: A place to start or to end reading: a name, an offset, or a time.
 Place = Literal["earliest", "latest"] | int | datetime
@@ -140,6 +140,7 @@ def read_ranges(
                 open_streams.popleft()
                 continue
             yield from _decode(piece, wanted, options)
+            connections.memory.give_back(piece.records)
     finally:
         for _, stream in open_streams:
             if thread.is_running:
@@ -163,7 +164,9 @@ def schema_of(options: ReadOptions) -> pa.Schema:
     return pa.schema([schema.field(each) for each in columns])
 
 
-def _decode(piece: Fetched, wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _decode(
+    piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     schema = schema_of(options)
     if len(piece.records) >= _KERNELS_FROM_BYTES:
         kernels.require()

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from drumlin.peer.cluster_view import ClusterView
 from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.errors import ConnectionLost, PeerError
+from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.retry import Deadline, is_stale_metadata, retrying
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -49,6 +50,7 @@ class BrokerConnections:
     def __init__(self, bootstrap: Sequence[Address], options: PeerOptions) -> None:
         self.options = options
         self.view = ClusterView()
+        self.memory = FrameMemory()
         self._bootstrap = list(bootstrap)
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
@@ -117,7 +119,7 @@ class BrokerConnections:
             return connection
         task = self._opening.get(address)
         if task is None:
-            task = asyncio.ensure_future(BrokerConnection.open(address, self.options))
+            task = asyncio.ensure_future(BrokerConnection.open(address, self.options, self.memory))
             self._opening[address] = task
             task.add_done_callback(lambda _: self._opening.pop(address, None))
         # Several may wait for one connection: the first of them to give up must not end it.

@@ -20,6 +20,7 @@ from drumlin.peer.errors import (
     RequestTimeout,
     UnsupportedByBroker,
 )
+from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.options import PeerOptions
 from drumlin.version import __version__
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -39,6 +40,8 @@ _JOIN_BYTES_MAX: Final = 128 * 1024
 
 #: Builds a request in the version that was negotiated.
 RequestBuilder = Callable[[Shape], Any]
+#: Given the version, reads a whole response frame.
+ResponseParser = Callable[[int, memoryview], Any]
 
 
 class Address(NamedTuple):
@@ -55,6 +58,7 @@ class Address(NamedTuple):
 class _Waiting(NamedTuple):
     api_name: str
     version: int
+    parse: ResponseParser | None
     response: asyncio.Future[Any]
     timer: asyncio.TimerHandle
 
@@ -62,11 +66,11 @@ class _Waiting(NamedTuple):
 class BrokerConnection(asyncio.BufferedProtocol):
     """Open it with `BrokerConnection.open`; it is ready to be asked then."""
 
-    def __init__(self, address: Address, options: PeerOptions) -> None:
+    def __init__(self, address: Address, options: PeerOptions, memory: FrameMemory) -> None:
         self.address = address
         self._options = options
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameReader(_FRAME_BYTES_MAX)
+        self._frames = FrameReader(_FRAME_BYTES_MAX, memory.take)
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._transport: asyncio.Transport | None = None
@@ -76,7 +80,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._may_write.set()
 
     @classmethod
-    async def open(cls, address: Address, options: PeerOptions) -> Self:
+    async def open(
+        cls, address: Address, options: PeerOptions, memory: FrameMemory | None = None
+    ) -> Self:
         """Connect and agree on versions.
 
         Raises:
@@ -87,7 +93,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, options), address.host, address.port
+                    lambda: cls(address, options, memory or FrameMemory()),
+                    address.host,
+                    address.port,
                 )
         except TimeoutError:
             waited = f"no connection within {options.connect_timeout_ms} ms"
@@ -134,6 +142,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         version_max: int | None = None,
         timeout_ms: float | None = None,
+        parse: ResponseParser | None = None,
     ) -> Any:
         """Send a request and wait for its response.
 
@@ -141,7 +150,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             PeerError: no answer; the message says which broker, which API, and why.
         """
         await self.writable()
-        return await self.send(api_name, build, version_max=version_max, timeout_ms=timeout_ms)
+        return await self.send(
+            api_name, build, version_max=version_max, timeout_ms=timeout_ms, parse=parse
+        )
 
     async def writable(self) -> None:
         """Wait until what was sent before is mostly on its way."""
@@ -154,10 +165,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         version_max: int | None = None,
         timeout_ms: float | None = None,
+        parse: ResponseParser | None = None,
     ) -> asyncio.Future[Any]:
-        """Send a request now, behind all that were sent before; gives its future response."""
+        """Send a request now, behind all that were sent before; gives its future response.
+
+        `parse` reads the response in place of the generated schemas.
+        """
         version = self.version_of(api_name, version_max)
-        return self._send(api_name, version, build(request_shape(api_name, version)), timeout_ms)
+        message = build(request_shape(api_name, version))
+        return self._send(api_name, version, message, timeout_ms, parse)
 
     def send_unanswered(
         self, api_name: str, build: RequestBuilder, *, version_max: int | None = None
@@ -167,13 +183,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write(api_name, version, build(request_shape(api_name, version)))
 
     def _send(
-        self, api_name: str, version: int, message: Any, timeout_ms: float | None
+        self,
+        api_name: str,
+        version: int,
+        message: Any,
+        timeout_ms: float | None,
+        parse: ResponseParser | None = None,
     ) -> asyncio.Future[Any]:
         correlation_id = self._write(api_name, version, message)
         timeout_ms = timeout_ms or self._options.request_timeout_ms
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, api_name, timeout_ms)
         response: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[correlation_id] = _Waiting(api_name, version, response, timer)
+        self._waiting[correlation_id] = _Waiting(api_name, version, parse, response, timer)
         return response
 
     def _write(self, api_name: str, version: int, message: Any) -> int:
@@ -241,10 +262,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         waiting = self._waiting.get(correlation_id)
         if waiting is None:
             raise InvalidResponse(f"an answer to request {correlation_id}, which was not asked")
-        version = waiting.version
-        if waiting.api_name == "api_versions" and _is_unsupported_version(frame):
-            version = 0
-        _, response = parse_response(waiting.api_name, version, frame)
+        response = _parse(waiting, frame)
         del self._waiting[correlation_id]
         waiting.timer.cancel()
         if not waiting.response.done():
@@ -285,6 +303,16 @@ def _reason(error: OSError) -> str:
     # asyncio words its own errors; a failed look-up of a name has a negative number.
     known = error.errno is not None and error.errno > 0
     return os.strerror(error.errno or 0) if known else str(error.strerror or error)
+
+
+def _parse(waiting: _Waiting, frame: memoryview) -> Any:
+    if waiting.parse is not None:
+        return waiting.parse(waiting.version, frame)
+    version = waiting.version
+    if waiting.api_name == "api_versions" and _is_unsupported_version(frame):
+        version = 0
+    _, response = parse_response(waiting.api_name, version, frame)
+    return response
 
 
 def _is_unsupported_version(frame: memoryview) -> bool:

@@ -8,34 +8,21 @@ which tells where to fetch on, whatever was compacted away or is no record at al
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
-from drumlin.records.batch import iterate_headers
+from drumlin.records.batch import HEADER_SIZE, Buffer, parse_header, parse_offset_and_length
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.fetch_response import (
+    VERSION_MAX,
+    FetchResponse,
+    PartitionFetch,
+    parse_fetch_response,
+)
 from drumlin.wire.messages import Shape
 
-# From 13 on topics go by id; names do for readers, and work on every broker.
-_VERSION_MAX: Final = 12
 _CONSUMER: Final = -1
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction whose records, from `first_offset` on, a committed reader must skip."""
-
-    producer_id: int
-    first_offset: int
-
-
-class Fetched(NamedTuple):
-    """The answer for one partition. `records` is empty where nothing is readable yet."""
-
-    records: bytes
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: tuple[AbortedTransaction, ...]
 
 
 async def fetch(
@@ -47,7 +34,7 @@ async def fetch(
     max_bytes: int,
     max_wait_ms: int,
     isolation: Isolation,
-) -> Fetched:
+) -> PartitionFetch:
     """Batches from the one that holds `offset` on, up to about `max_bytes`.
 
     Raises:
@@ -73,33 +60,25 @@ async def fetch(
             forgotten_topics_data=(),
         )
 
-    response = await connection.request("fetch", build, version_max=_VERSION_MAX)
-    return _fetched(response, topic, partition)
-
-
-def _fetched(response: Any, topic: str, partition: int) -> Fetched:
-    code = getattr(response, "error_code", ErrorCode.none)
-    data = None
-    if code is ErrorCode.none:
-        data = response.responses[0].partitions[0]
-        code = data.error_code
-    if data is None or code is not ErrorCode.none:
-        raise KafkaError(code, f"fetch of topic {topic!r} partition {partition}")
-    return Fetched(
-        data.records or b"",
-        data.high_watermark,
-        data.last_stable_offset,
-        getattr(data, "log_start_offset", -1),
-        tuple(
-            AbortedTransaction(each.producer_id, each.first_offset)
-            for each in data.aborted_transactions or ()
-        ),
+    response: FetchResponse = await connection.request(
+        "fetch", build, version_max=VERSION_MAX, parse=parse_fetch_response
     )
+    where = f"fetch of topic {topic!r} partition {partition}"
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code, where)
+    fetched = response.topics[0].partitions[0]
+    if fetched.error_code is not ErrorCode.none:
+        raise KafkaError(fetched.error_code, where)
+    return fetched
 
 
-def end_of_batches(records: bytes) -> int | None:
+def end_of_batches(records: Buffer) -> int | None:
     """The offset after the last whole batch: where to fetch on. None where no batch is whole."""
-    end_offset = None
-    for _, header in iterate_headers(records):
-        end_offset = header.end_offset
-    return end_offset
+    position, end, last_position = 0, len(records), None
+    while end - position >= HEADER_SIZE:
+        _, size = parse_offset_and_length(records, position)
+        if size < HEADER_SIZE or position + size > end:
+            break
+        last_position = position
+        position += size
+    return None if last_position is None else parse_header(records, last_position).end_offset

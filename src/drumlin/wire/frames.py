@@ -8,6 +8,7 @@ arrived, so a peer that announces 100 MB and sends nothing costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from drumlin.wire.errors import MalformedMessage
@@ -22,13 +23,26 @@ class FrameReader:
 
     Call `writable()` for the memory to receive into, then `received(n)`; it returns the frames
     that are complete. Small frames are read-only copies; a large one is writable memory that
-    belongs to whoever holds it.
+    belongs to whoever holds it. A trusting side may bring that memory itself: `allocate` is given
+    a frame's size, and gives at least as much, or None to let it grow here as the frame arrives.
     """
 
-    __slots__ = ("_end", "_large", "_large_filled", "_large_size", "_max", "_shared", "_start")
+    __slots__ = (
+        "_allocate",
+        "_end",
+        "_large",
+        "_large_filled",
+        "_large_size",
+        "_max",
+        "_shared",
+        "_start",
+    )
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(
+        self, max_frame_bytes: int, allocate: Callable[[int], bytearray | None] | None = None
+    ) -> None:
         self._max = max_frame_bytes
+        self._allocate = allocate
         self._shared = bytearray(_SHARED_SIZE)
         self._start = 0  # first byte not yet given out
         self._end = 0  # first byte not yet received
@@ -49,7 +63,7 @@ class FrameReader:
                 larger = bytearray(grown)
                 larger[: self._large_filled] = self._large
                 self._large = larger
-            return memoryview(self._large)[self._large_filled :]
+            return memoryview(self._large)[self._large_filled : self._large_size]
         return memoryview(self._shared)[self._end :]
 
     def received(self, count: int) -> list[memoryview]:
@@ -62,7 +76,7 @@ class FrameReader:
             self._large_filled += count
             if self._large_filled < self._large_size:
                 return []
-            frame = memoryview(self._large)
+            frame = memoryview(self._large)[: self._large_size]
             self._large = None
             self._large_filled = 0
             return [frame]
@@ -91,7 +105,10 @@ class FrameReader:
 
     def _begin_large(self, size: int, body: int) -> None:
         held = self._end - body
-        self._large = bytearray(min(size, max(_FIRST_STEP, held)))
+        memory = None if self._allocate is None else self._allocate(size)
+        if memory is None:
+            memory = bytearray(min(size, max(_FIRST_STEP, held)))
+        self._large = memory
         self._large[:held] = self._shared[body : self._end]
         self._large_size = size
         self._large_filled = held
