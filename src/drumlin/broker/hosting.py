@@ -53,11 +53,15 @@ class Hosting:
         self._groups = groups
 
     def host_all(self) -> None:
-        """Serve every partition that the metadata gives us: at the start of a broker."""
+        """Serve every partition that the metadata gives us and that we do not serve yet.
+
+        At the start of a broker, and when a log dir has come back.
+        """
         for topic in self._image.topics.values():
             config = self.log_config(topic.name)
             for state in topic.partitions:
-                self._host(topic, state, config)
+                if self._partitions.find(topic.name, state.index) is None:
+                    self._host(topic, state, config, is_new=False)
         for log in self._logs:
             if self._partitions.find(log.topic, log.partition) is None:
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
@@ -85,9 +89,11 @@ class Hosting:
     def _host_partitions(self, topic: TopicState, states: tuple[PartitionState, ...]) -> None:
         config = self.log_config(topic.name)
         for state in states:
-            self._host(topic, state, config)
+            self._host(topic, state, config, is_new=True)
 
-    def _host(self, topic: TopicState, state: PartitionState, config: LogConfig) -> None:
+    def _host(
+        self, topic: TopicState, state: PartitionState, config: LogConfig, *, is_new: bool
+    ) -> None:
         if state.leader != self._config.node_id:
             return
         log = self._logs.get(topic.name, state.index)
@@ -97,7 +103,11 @@ class Hosting:
             log = None
         try:
             if log is None:
-                log = self._logs.create(topic.name, state.index, topic.topic_id, config)
+                log = self._logs.create(
+                    topic.name, state.index, topic.topic_id, config, is_new=is_new
+                )
+            elif log.topic_id == _NO_ID:
+                log.write_topic_id(topic.topic_id)
         except KafkaError as error:
             _log.error("%s-%d cannot be hosted: %s", topic.name, state.index, error)
             return

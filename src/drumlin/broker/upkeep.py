@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SECOND_MS: Final = 1000
 _PROBE_MS: Final = 5000
+_IDLE_MS: Final = 60_000
 
 
 def start_upkeep(broker: Broker, cycles: Cycles) -> None:
@@ -32,6 +33,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
         "checkpoints",
         lambda: broker.blocking(logs.write_checkpoints),
     )
+    cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
     cycles.every(
         config.producer_id_expiration_check_interval_ms,
@@ -54,6 +56,5 @@ async def _flush(broker: Broker) -> None:
 async def _probe(broker: Broker) -> None:
     """Bring failed log dirs back that work again."""
     for directory in broker.logs.directories:
-        if not directory.is_online and await broker.blocking(directory.works_again):
-            directory.come_back()
+        if not directory.is_online and await broker.blocking(broker.logs.revive, directory):
             broker.hosting.host_all()
