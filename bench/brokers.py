@@ -49,6 +49,14 @@ class Broker:
     @contextlib.contextmanager
     def topic(self, partitions: int = 1, **configs: str) -> Iterator[str]:
         """A new topic, whose memory is given back soon after the block."""
+        name = self.create_topic(partitions, **configs)
+        try:
+            yield name
+        finally:
+            self.ask("delete_topics", _DELETE_TOPICS, timeout=60_000, topics=[{"name": name}])
+
+    def create_topic(self, partitions: int = 1, **configs: str) -> str:
+        """A new topic with a name of its own."""
         name = f"bench-{next(_numbers)}"
         settings = {"file.delete.delay.ms": "1000", **configs}
         answer = self.ask(
@@ -65,10 +73,7 @@ class Broker:
             ],
         )
         require_no_error(answer.topics[0])
-        try:
-            yield name
-        finally:
-            self.ask("delete_topics", _DELETE_TOPICS, timeout=60_000, topics=[{"name": name}])
+        return name
 
     def topic_id(self, topic: str) -> Any:
         def find() -> Any:

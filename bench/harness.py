@@ -31,12 +31,13 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One number of a round. `target` is the ratio to reach, ours to theirs."""
+    """One number of a round: `target` is the ratio to reach, `limit` what ours may be at most."""
 
     name: str
     unit: str
     higher_is_better: bool = True
     target: float | None = None
+    limit: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,9 @@ class Comparison:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """Whether target or limit are kept; None where there is none."""
+        if self.metric.limit is not None:
+            return self.our_median <= self.metric.limit
         if self.metric.target is None:
             return None
         if self.metric.higher_is_better:

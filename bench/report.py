@@ -40,11 +40,12 @@ def print_table(results: Sequence[Comparison]) -> None:
 
 
 def _verdict(result: Comparison) -> str:
-    if result.metric.target is None:
+    metric = result.metric
+    if result.reached is None:
         return ""
-    sign = "≥" if result.metric.higher_is_better else "≤"
-    mark = "reached" if result.reached else "MISSED"
-    return f"{sign} {result.metric.target:g} {mark}"
+    sign = "≥" if metric.higher_is_better else "≤"
+    goal = f"{sign} {metric.target:g}x" if metric.limit is None else f"≤ {metric.limit:g}"
+    return f"{goal} {'reached' if result.reached else 'MISSED'}"
 
 
 def write_json(path: Path, results: Sequence[Comparison]) -> None:

@@ -69,9 +69,11 @@ class ApacheKafka(BrokerProcess):
         self._jvm = list(jvm)
 
     def start(self, timeout_s: float = 90.0) -> None:
-        """Format the storage, start, and wait until topics can be created."""
+        """Format new storage, start, and wait until topics can be created."""
+        is_new = not (self.directory / "data").exists()
         properties = self._write_properties()
-        run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+        if is_new:
+            run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
         command = [java(), *self._jvm, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
         self.launch(command, cwd=self.directory)
         wait_until(self._is_ready, "Apache Kafka to be ready", timeout_s)

@@ -1,0 +1,117 @@
+"""The programs that `columns` and `spark` measure, each in a process of its own.
+
+`python -m bench.readers KIND ADDRESS TOPIC RECORDS`: prepares, then reads the whole topic once
+for every line on standard input and answers each with the seconds that it took. A process that
+stays alive can be asked in turns with its rival, while both are warm.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+Read = Callable[[], int]  # reads everything; the number of records
+
+
+def drumlin_columns(address: str, topic: str) -> Read:
+    """The columnar client, into Arrow."""
+    import drumlin
+
+    client = drumlin.connect(address)
+
+    def read() -> int:
+        return sum(batch.num_rows for batch in client.read_batches(topic))
+
+    return read
+
+
+def confluent(address: str, topic: str) -> Read:
+    """confluent-kafka: key, value, offset and timestamp of every record, which is what the
+    columns hold; building columns from them is not even asked for."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    settings = {"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False}
+
+    def read() -> int:
+        consumer = Consumer(settings)
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0))
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        count = 0
+        while count < end:
+            messages = consumer.consume(10_000, timeout=1.0)
+            for message in messages:
+                message.key(), message.value(), message.offset(), message.timestamp()
+            count += len(messages)
+        consumer.close()
+        return count
+
+    return read
+
+
+def _spark(address: str, topic: str, source: str, jars: str) -> Read:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("bench")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+        **({"spark.jars": jars} if jars else {}),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+
+    def read() -> int:
+        frame = (
+            session.read.format(source)
+            .option("kafka.bootstrap.servers", address)
+            .option("subscribe", topic)
+            .load()
+        )
+        # Every column that a query is likely to want is looked at.
+        row = frame.selectExpr(
+            "count(*) as records", "sum(length(value))", "max(offset)", "max(timestamp)"
+        ).first()
+        return int(row["records"])
+
+    return read
+
+
+def spark_drumlin(address: str, topic: str) -> Read:
+    """`spark.read.format("drumlin")`."""
+    return _spark(address, topic, "drumlin", "")
+
+
+def spark_kafka(address: str, topic: str) -> Read:
+    """`spark.read.format("kafka")`, with the jars that SPARK_KAFKA_JARS names."""
+    return _spark(address, topic, "kafka", os.environ["SPARK_KAFKA_JARS"])
+
+
+READERS = {
+    "drumlin": drumlin_columns,
+    "confluent": confluent,
+    "spark-drumlin": spark_drumlin,
+    "spark-kafka": spark_kafka,
+}
+
+
+def main() -> None:
+    kind, address, topic, records = sys.argv[1:]
+    read = READERS[kind](address, topic)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        count = read()
+        seconds = time.perf_counter() - started
+        if count != int(records):
+            raise SystemExit(f"{kind} read {count} of {records} records")
+        print(seconds, flush=True)
+
+
+if __name__ == "__main__":
+    main()
