@@ -101,7 +101,7 @@ def encode_from_arrow(
 def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
     """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
     keys = as_binary(keys)
-    hashes = np.full(len(keys), -1, np.int64)  # what the kernel writes
+    hashes = np.full(len(keys), -1, np.int32)
     kernels = kernels_if_ready()
     if kernels is None:
         for index, key in enumerate(keys.to_pylist()):
@@ -110,7 +110,7 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
         columns = Columns()
         columns.put_binary(KEYS, keys)
         kernels.murmur2(columns.place(KEYS), len(keys), hashes.ctypes.data)
-    return np.where(hashes < 0, -1, hashes % partition_count).astype(np.int32)
+    return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
 
 
 class _Encoded(NamedTuple):
@@ -151,13 +151,14 @@ class _Source:
         if self._kernels is None:
             return self._encode_plain(first, room)
         result = _Result()
+        end = len(self.rows)
         while True:
             target = np.empty(HEADER_SIZE + room, np.uint8)
             count = self._kernels.encode(
                 self._columns.table,
                 self.rows.ctypes.data,
                 first,
-                len(self.rows),
+                end,
                 target.ctypes.data + HEADER_SIZE,
                 room,
                 result,
@@ -167,9 +168,10 @@ class _Source:
                     f"the timestamp of row {self.rows[first + ~count]} is out of range"
                 )
             if count:
-                end = HEADER_SIZE + result[ENCODED_BYTES]
-                return _Encoded(target.data[:end], count, result[ENCODED_MAX_TIMESTAMP])
+                size = HEADER_SIZE + result[ENCODED_BYTES]
+                return _Encoded(target.data[:size], count, result[ENCODED_MAX_TIMESTAMP])
             # A single record that is larger than a batch should be.
+            end = first + 1
             room *= 2
             if room > _INT32_MAX:
                 raise OverflowError("a record of 2 GiB or more")

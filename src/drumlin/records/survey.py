@@ -55,6 +55,8 @@ def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
 
 def _survey_fast(kernels: Kernels, body: Buffer, record_count: int, base_timestamp: int) -> Survey:
     facts = _Facts(INT64_MAX, NO_TIMESTAMP, 0, 0)
+    if isinstance(body, memoryview) and body.readonly:
+        body = bytes(body)  # ctypes gives away no address of it
     start = body if isinstance(body, bytes) else ctypes.byref(ctypes.c_char.from_buffer(body))
     end = kernels.survey(start, len(body), record_count, base_timestamp, facts)
     if end < 0:

@@ -1,0 +1,102 @@
+"""How kernels come into a process: cached, not cached, or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drumlin.records.kernels import cache
+
+_SURVEY = """
+import logging, sys
+logging.basicConfig()
+from drumlin.records import kernels
+from drumlin.records.survey import Survey, survey
+body = bytes([12, 0, 0, 0, 1, 1, 0, 12, 0, 2, 2, 1, 1, 0])  # two records, nulls all through
+ready = kernels.require() is not None
+assert survey(body, 2, 5) == Survey(5, 6, True, True)
+assert "numba" not in sys.modules
+print("ready" if ready else "plain")
+"""
+
+
+def start(code: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output.strip(), errors
+
+
+def objects(folder: Path) -> list[Path]:
+    return list(folder.rglob("kernels-*.o"))
+
+
+def test_the_brokers_modules_import_no_compiler() -> None:
+    code = (
+        "import sys, drumlin.records.validation\n"
+        "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
+    )
+    assert finish(start(code)) == ("set()", "")
+
+
+def test_two_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
+    processes = [start(_SURVEY, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    assert [finish(process)[0] for process in processes] == ["ready", "ready"]
+    (made,) = objects(tmp_path)
+    before = made.stat().st_ino
+    # The next process finds it, and one whose cache may only be read does, too.
+    made.parent.chmod(0o500)
+    assert finish(start(_SURVEY, XDG_CACHE_HOME=str(tmp_path)))[0] == "ready"
+    assert made.stat().st_ino == before
+
+
+def test_no_cache_can_be_written(tmp_path: Path) -> None:
+    occupied = tmp_path / "cache"
+    occupied.write_text("a file where a folder should be")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = start(_SURVEY, XDG_CACHE_HOME=str(occupied), TMPDIR=str(temporary))
+    assert finish(process)[0] == "ready"
+    assert len(objects(temporary)) == 1
+
+
+def test_no_compiler(tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('there is no numba')")
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    output, errors = finish(start(_SURVEY, **environment))
+    assert output == "plain"
+    assert errors.count("there is no numba") == 1
+
+
+def test_half_a_file_is_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.o"
+    assert cache.read(path) is None
+    cache.write(path, b"machine code")
+    assert cache.read(path) == b"machine code"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert cache.read(path) is None
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_folder_that_others_write_to_is_avoided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    own = cache.locate()
+    assert own.parent == tmp_path / "drumlin"
+    assert own.parent.stat().st_mode & 0o777 == 0o700
+    own.parent.chmod(mode)
+    assert cache.locate().parent != own.parent
