@@ -22,6 +22,7 @@ from drumlin.broker.flushes import Flushes
 from drumlin.broker.hosting import Hosting
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
+from drumlin.broker.topics import create_automatically
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
@@ -159,18 +160,7 @@ class Broker:
         return None if topic is None else len(topic.partitions)
 
     async def _create_offsets_topic(self) -> None:
-        config = self.config
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
-        assignment = [[self.node_id]] * config.offsets_topic_num_partitions
-        try:
-            await self.metadata.create_topic(OFFSETS_TOPIC, assignment, configs)
-        except KafkaError as error:
-            if error.code is not ErrorCode.topic_already_exists:
-                raise
+        await create_automatically(self, OFFSETS_TOPIC)
 
     # -- stopping ----------------------------------------------------------------------
 

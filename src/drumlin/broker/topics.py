@@ -22,6 +22,7 @@ from drumlin.metadata.assignments import (
 from drumlin.metadata.names import (
     CLUSTER_METADATA,
     GROUP_METADATA,
+    INTERNAL_TOPICS,
     check_no_collision,
     check_topic_name,
 )
@@ -190,20 +191,26 @@ async def create_automatically(broker: Broker, name: str) -> None:
     Raises:
         KafkaError: it cannot be created.
     """
-    wish = _internal_wish(broker.config, name) or TopicWish(name)
+    wish = _automatic_wish(broker.config, name)
     try:
         await create_topic(broker, plan_topic(broker, wish))
     except KafkaError as error:
         if error.code is not ErrorCode.topic_already_exists:
             raise
     else:
-        _log.info("created topic %s with the defaults, as a client asked for it", name)
+        _log.info("created topic %s, as a client asked for it by name", name)
 
 
-def _internal_wish(config: BrokerConfig, name: str) -> TopicWish | None:
-    """How Kafka's own topics are created; the transaction and share topics come later."""
+def _automatic_wish(config: BrokerConfig, name: str) -> TopicWish:
+    """With the defaults, but for Kafka's own topics.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION for an internal topic that nothing here writes to.
+    """
+    if name in INTERNAL_TOPICS - {GROUP_METADATA}:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is not in use here")
     if name != GROUP_METADATA:
-        return None
+        return TopicWish(name)
     return TopicWish(
         name,
         config.offsets_topic_num_partitions,
