@@ -31,7 +31,7 @@ def test_the_table_is_kafkas() -> None:
         assert (target in LEGAL_TRANSITIONS[state]) == (state in REACHED_FROM[target])
 
 
-@pytest.mark.parametrize(("state", "target"), itertools.product(GroupState, GroupState))
+@pytest.mark.parametrize(("state", "target"), list(itertools.product(GroupState, GroupState)))
 def test_an_illegal_transition_changes_nothing(state: GroupState, target: GroupState) -> None:
     clock = ManualClock()
     group = Group("g", Settings(), clock, DeadlineQueue(), lambda: "1")

@@ -26,52 +26,60 @@ _DEFAULT_RETENTION_MS: Final = -1
 _TOPIC_IDS: Final = 10
 _GROUP_ID_NOT_FOUND: Final = 9
 
+#: A topic as the request names it.
 TopicKey = str | UUID | None
-#: Topic as the request names it, partition, and what became of it.
-Result = tuple[TopicKey, int, ErrorCode]
+#: A topic's partitions and what became of them.
+Results = list[tuple[int, ErrorCode]]
+Accepted = list[tuple[TopicKey, list[Position]]]
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    refused: list[Result] = []
-    accepted: list[tuple[TopicKey, Position]] = []
+    refused: dict[TopicKey, Results] = {}
+    accepted: Accepted = []
     for topic in request.topics:
-        key, state, code = _find_topic(context, topic)
+        key, state, missing = _find_topic(context, topic)
+        positions = []
         for part in topic.partitions:
-            if state is None or state.partition(part.partition_index) is None:
-                refused.append((key, part.partition_index, code))
+            if state is not None and state.partition(part.partition_index) is not None:
+                positions.append(_position(state, part))
             else:
-                accepted.append((key, _position(state, part)))
+                refused.setdefault(key, []).append((part.partition_index, missing))
+        if positions:
+            accepted.append((key, positions))
+        elif state is None:
+            refused.setdefault(key, [])
     if not accepted:
-        return _response(shape, refused)
+        return _response(shape, refused, [])
     commit = Commit(
         group_id=request.group_id,
         member_id=request.member_id,
         group_instance_id=getattr(request, "group_instance_id", None),
         generation_id=request.generation_id_or_member_epoch,
         retention_ms=_retention_ms(request),
-        positions=[position for _, position in accepted],
+        positions=[position for _, positions in accepted for position in positions],
     )
     try:
         codes = context.broker.groups.commit(commit)
     except KafkaError as error:
-        return _response(shape, refused + _fail(accepted, context.version, error))
+        return _response(shape, refused, _failed(accepted, shape.version, error))
     return Waiting(_respond(shape, refused, accepted, codes))
 
 
 async def _respond(
     shape: Shape,
-    refused: list[Result],
-    accepted: list[tuple[TopicKey, Position]],
-    codes: Awaitable[list[ErrorCode]],
+    refused: dict[TopicKey, Results],
+    accepted: Accepted,
+    answer: Awaitable[list[ErrorCode]],
 ) -> Any:
     try:
-        results = [
-            (key, position.partition, code)
-            for (key, position), code in zip(accepted, await codes, strict=True)
-        ]
+        codes = iter(await answer)
     except KafkaError as error:
-        results = _fail(accepted, shape.version, error)
-    return _response(shape, refused + results)
+        return _response(shape, refused, _failed(accepted, shape.version, error))
+    committed = [
+        (key, [(position.partition, next(codes)) for position in positions])
+        for key, positions in accepted
+    ]
+    return _response(shape, refused, committed)
 
 
 def _find_topic(
@@ -104,26 +112,32 @@ def _retention_ms(request: Any) -> int | None:
     return None if retention_ms == _DEFAULT_RETENTION_MS else retention_ms
 
 
-def _fail(
-    accepted: list[tuple[TopicKey, Position]], version: int, error: KafkaError
-) -> list[Result]:
+def _failed(accepted: Accepted, version: int, error: KafkaError) -> list[tuple[TopicKey, Results]]:
     code = error.code
     if code is ErrorCode.group_id_not_found and version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation
-    return [(key, position.partition, code) for key, position in accepted]
+    return [
+        (key, [(position.partition, code) for position in positions]) for key, positions in accepted
+    ]
 
 
-def _response(shape: Shape, results: list[Result]) -> Any:
-    topics: dict[TopicKey, list[Any]] = {}
-    for key, partition, code in results:
-        topics.setdefault(key, []).append(
-            shape("OffsetCommitResponsePartition", partition_index=partition, error_code=code)
+def _response(
+    shape: Shape, refused: dict[TopicKey, Results], results: list[tuple[TopicKey, Results]]
+) -> Any:
+    if refused:
+        for key, of_topic in results:
+            refused.setdefault(key, []).extend(of_topic)
+        results = list(refused.items())
+    topics = tuple(
+        shape(
+            "OffsetCommitResponseTopic",
+            name=key,
+            topic_id=key,
+            partitions=tuple(
+                shape("OffsetCommitResponsePartition", partition_index=partition, error_code=code)
+                for partition, code in of_topic
+            ),
         )
-    return shape(
-        "OffsetCommitResponse",
-        throttle_time=ZERO,
-        topics=tuple(
-            shape("OffsetCommitResponseTopic", name=key, topic_id=key, partitions=tuple(partitions))
-            for key, partitions in topics.items()
-        ),
+        for key, of_topic in results
     )
+    return shape("OffsetCommitResponse", throttle_time=ZERO, topics=topics)
