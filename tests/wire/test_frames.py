@@ -22,6 +22,20 @@ def receive(reader: FrameReader, data: bytes, rng: random.Random | None = None) 
     return frames
 
 
+def receive_scattered(reader: FrameReader, data: bytes, rng: random.Random) -> list[bytes]:
+    frames: list[bytes] = []
+    position = 0
+    while position < len(data):
+        start = position
+        most = rng.randrange(1, 200_000)
+        for memory in reader.buffers():
+            piece = data[position : min(position + len(memory), start + most)]
+            memory[: len(piece)] = piece
+            position += len(piece)
+        frames += [bytes(frame) for frame in reader.received(position - start)]
+    return frames
+
+
 def prefixed(frames: list[bytes]) -> bytes:
     return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
@@ -32,6 +46,7 @@ def test_any_split_gives_the_same_frames(seed: int) -> None:
     sizes = [rng.choice([0, 1, 10, 300, 65_531, 65_532, 65_533, 70_000, 3 << 20]) for _ in range(9)]
     frames = [rng.randbytes(size) for size in sizes]
     assert receive(FrameReader(100 << 20), prefixed(frames), rng) == frames
+    assert receive_scattered(FrameReader(100 << 20), prefixed(frames), rng) == frames
 
 
 def test_byte_by_byte() -> None:

@@ -105,13 +105,13 @@ class Connection:
         self.last_active = self._loop.time()
         try:
             for _ in range(_READS_PER_TURN):
-                memory = self._reader.writable()
-                count = self._socket.recv_into(memory)
+                memory = self._reader.buffers()
+                count = self._socket.recvmsg_into(memory)[0]
                 if count == 0:
                     self.close(None)
                     return
                 self._backlog.extend(self._reader.received(count))
-                if count < len(memory) or self._backlog:
+                if self._backlog or count < sum(map(len, memory)):
                     break
         except (BlockingIOError, InterruptedError):
             pass

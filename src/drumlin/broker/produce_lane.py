@@ -1,16 +1,17 @@
-"""The fast lane of small produce requests: what a connection's producer sent before, again.
+"""The fast lane of produce requests: what a connection's producer sent before, again.
 
-Only the ordinary case is driven here: one batch for one partition, valid, answered at once.
-Whatever is different or wrong in the least is left to `handlers/produce.py`, which decides it
-from the start; nothing has been changed by then.
+Only the ordinary case is driven here: one batch for one partition, answered at once. Whatever
+is different is left to `handlers/produce.py`, which decides it from the start; nothing has been
+changed by then.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.dispatched import Dispatched
-from drumlin.records.batch import COMPRESSION_MASK
+from drumlin.records.batch import COMPRESSION_MASK, TRANSACTIONAL_MASK
 from drumlin.records.validation import prepare_produce
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate, correlation_id_of
@@ -20,13 +21,25 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 _ATTRIBUTES_LOW_BYTE: Final = 22
+_NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK
 _NEVER: Final = 2**63 - 1
+
+#: The answer to a request that is refused: correlation id and reason to a frame's parts.
+Refuse = Callable[[int, KafkaError], list[Any]]
 
 
 class ProduceLane:
     """Requests of one connection to one partition."""
 
-    __slots__ = ("_acks", "_allows_zstd", "_broker", "_partition", "_request", "_response")
+    __slots__ = (
+        "_acks",
+        "_allows_zstd",
+        "_broker",
+        "_partition",
+        "_refuse",
+        "_request",
+        "_response",
+    )
 
     def __init__(
         self,
@@ -36,6 +49,7 @@ class ProduceLane:
         allows_zstd: bool,
         request: RequestTemplate,
         response: ResponseTemplate,
+        refuse: Refuse,
     ) -> None:
         self._broker = broker
         self._partition = partition
@@ -43,6 +57,7 @@ class ProduceLane:
         self._allows_zstd = allows_zstd
         self._request = request
         self._response = response
+        self._refuse = refuse
 
     @property
     def kind(self) -> bytes:
@@ -59,23 +74,24 @@ class ProduceLane:
         if (
             broker.partitions.find(log.topic, log.partition) is not partition
             or log.config.flush_messages != _NEVER
+            or len(records) <= _ATTRIBUTES_LOW_BYTE
+            or records[_ATTRIBUTES_LOW_BYTE] & _NOT_PLAIN
         ):
             return None
-        writable = memoryview(bytearray(records))
-        if len(writable) <= _ATTRIBUTES_LOW_BYTE or (
-            writable[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK
-        ):
-            return None
+        if records.readonly:
+            records = memoryview(bytearray(records))
         now_ms = broker.clock.wall_ms()
         try:
             batch = prepare_produce(
-                writable, log.append_rules, now_ms, allows_zstd=self._allows_zstd
+                records,
+                log.append_rules,
+                now_ms,
+                log_name=log.name,
+                allows_zstd=self._allows_zstd,
             )
-            if batch.header.is_transactional:
-                return None
             result = partition.append_as_leader(batch, self._acks, now_ms)
-        except KafkaError:
-            return None
+        except KafkaError as error:
+            return Dispatched(self._refuse(correlation_id_of(frame), error))
         answer = self._response.fill(
             correlation_id_of(frame),
             result.base_offset,

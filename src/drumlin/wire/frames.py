@@ -66,22 +66,34 @@ class FrameReader:
             return memoryview(self._large)[self._large_filled : self._large_size]
         return memoryview(self._shared)[self._end :]
 
+    def buffers(self) -> list[memoryview]:
+        """As `writable`, for a scattered read: behind the rest of a large frame goes what follows.
+
+        Without it the end of every large frame would cost a call of its own.
+        """
+        first = self.writable()
+        if self._large is not None and self._large_filled + len(first) == self._large_size:
+            return [first, memoryview(self._shared)]
+        return [first]
+
     def received(self, count: int) -> list[memoryview]:
         """The frames completed by the `count` bytes just received, without their prefixes.
 
         Raises:
             MalformedMessage: a length below zero or above the maximum.
         """
-        if self._large is not None:
-            self._large_filled += count
-            if self._large_filled < self._large_size:
-                return []
-            frame = memoryview(self._large)[: self._large_size]
-            self._large = None
-            self._large_filled = 0
-            return [frame]
-        self._end += count
-        return self._cut()
+        if self._large is None:
+            self._end += count
+            return self._cut()
+        taken = min(count, self._large_size - self._large_filled)
+        self._large_filled += taken
+        if self._large_filled < self._large_size:
+            return []
+        frame = memoryview(self._large)[: self._large_size]
+        self._large = None
+        self._large_filled = 0
+        self._end = count - taken  # the shared buffer was empty
+        return [frame, *self._cut()]
 
     def _cut(self) -> list[memoryview]:
         frames: list[memoryview] = []

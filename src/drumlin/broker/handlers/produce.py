@@ -60,12 +60,19 @@ def open_lane(
     context: RequestContext, request: ProduceRequest, frame: memoryview, shape: Shape
 ) -> ProduceLane | None:
     """A fast lane for requests like this one; None if it is not of the kind that has one."""
-    is_plain = frame.readonly and request.acks != 0 and request.transactional_id is None
-    if not is_plain or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+    if request.acks == 0 or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic, part = request.topics[0], request.topics[0].partitions[0]
+    # What answers need of the request, without the records, which would stay in memory.
+    bare, bare_topic = request._replace(topics=[]), topic._replace(partitions=[])
+    index = part.partition
+
+    def encode(correlation_id: int, appended: _Appended) -> list[Any]:
+        message = _respond(bare, shape, [(bare_topic, [appended])])
+        return encode_response("produce", context.version, correlation_id, message)
+
     try:
-        partition = _find(context, topic, part.partition)
+        partition = _find(context, topic, index)
         example = AppendResult(
             ResponseTemplate.BASE_OFFSET,
             ResponseTemplate.BASE_OFFSET,
@@ -73,8 +80,7 @@ def open_lane(
             ResponseTemplate.LOG_START_OFFSET,
             is_duplicate=False,
         )
-        message = _respond(request, shape, [(topic, [_Appended(part.partition, example)])])
-        encoded = b"".join(encode_response("produce", context.version, 0, message))
+        encoded = b"".join(encode(0, _Appended(index, example)))
         return ProduceLane(
             context.broker,
             partition,
@@ -82,8 +88,9 @@ def open_lane(
             context.version >= _ZSTD_FROM_VERSION,
             RequestTemplate(frame, part.records or _NO_RECORDS, _TAILS.get(context.version, 3)),
             ResponseTemplate(encoded),
+            lambda number, error: encode(number, _Appended(index, error=error)),
         )
-    except (KafkaError, ValueError):
+    except (KafkaError, ValueError):  # no such partition, or no place for the offsets
         return None
 
 
