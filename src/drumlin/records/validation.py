@@ -18,7 +18,6 @@ from typing import Final
 
 from drumlin.records.append_rules import AppendRules
 from drumlin.records.batch import (
-    COMPRESSION_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
@@ -53,9 +52,7 @@ __all__ = ["AppendRules", "InvalidBatch", "PreparedBatch", "prepare_produce"]
 
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _MAGIC_POSITION: Final = 16
-_KNOWN_ATTRIBUTES: Final = (
-    COMPRESSION_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
-)
+_ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +200,21 @@ def _as_stored(
 ) -> PreparedBatch:
     stamps = rules.timestamp_type == "LogAppendTime"
     codec = _target_codec(header, rules)
+    max_timestamp = now_ms if stamps else facts.max_timestamp
+    is_rewritten = codec != header.compression or not facts.is_consecutive
+    if (
+        max_timestamp == header.max_timestamp
+        and stamps == header.is_log_append_time
+        and not is_rewritten
+    ):
+        return PreparedBatch(batch, header)
     stored = header._replace(
         attributes=codec
         | (TIMESTAMP_TYPE_MASK if stamps else 0)
-        | (header.attributes & _KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)),
-        max_timestamp=now_ms if stamps else facts.max_timestamp,
+        | (header.attributes & _ATTRIBUTES_KEPT),
+        max_timestamp=max_timestamp,
     )
-    if not facts.is_consecutive or codec != header.compression:
+    if is_rewritten:
         data = body if facts.is_consecutive else renumber(body, header.record_count)
         data = compress(codec, data, rules.compression_level)
         stored = stored._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(data))
@@ -217,11 +222,6 @@ def _as_stored(
             raise _too_large(stored.size, rules)
         batch = memoryview(bytearray(stored.size))
         batch[HEADER_SIZE:] = data
-    elif (
-        stored.max_timestamp == header.max_timestamp
-        and not (stored.attributes ^ header.attributes) & TIMESTAMP_TYPE_MASK
-    ):
-        return PreparedBatch(batch, header)
     write_header(batch, 0, stored)
     seal(batch, 0, stored.size)
     return PreparedBatch(batch, parse_header(batch), now_ms if stamps else -1)
