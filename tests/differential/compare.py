@@ -38,6 +38,7 @@ class Step(NamedTuple):
     api: str
     version: int
     answer: Any  # normalised
+    about: str  # the script's note
 
 
 class Difference(NamedTuple):
@@ -49,9 +50,12 @@ class Difference(NamedTuple):
     path: str
     kafka: Any
     drumlin: Any
+    about: str = ""
 
     def __str__(self) -> str:
-        where = f"  step {self.step}, {self.api} v{self.version}: {self.path or 'the answer'}"
+        about = self.about and f" ({self.about})"
+        where = f"  step {self.step}{about}, {self.api} v{self.version}: "
+        where += self.path or "the answer"
         return f"{where}\n      Kafka:   {self.kafka!r}\n      Drumlin: {self.drumlin!r}"
 
 
@@ -59,7 +63,7 @@ def differences(kafka: list[Step], drumlin: list[Step]) -> Iterator[Difference]:
     """Every field in which two transcripts of one script differ, in order."""
     for number, (theirs, ours) in enumerate(zip(kafka, drumlin, strict=False), start=1):
         for path, left, right in _walk("", theirs.answer, ours.answer):
-            yield Difference(number, theirs.api, theirs.version, path, left, right)
+            yield Difference(number, theirs.api, theirs.version, path, left, right, theirs.about)
     if len(kafka) != len(drumlin):
         shorter = min(len(kafka), len(drumlin))
         longer = max(kafka, drumlin, key=len)

@@ -25,7 +25,7 @@ _CHOSEN = {
 }
 _MOMENTS = frozenset({"log_append_time"})
 _SENTENCES = frozenset({"error_message", "batch_index_error_message"})
-_SIZES = frozenset({"total_bytes", "usable_bytes"})
+_AMOUNTS = frozenset({"finalized_features_epoch", "total_bytes", "usable_bytes"})
 _TIMESTAMP_TYPE_MASK = 0x08
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{22}$")
 
@@ -63,13 +63,13 @@ class Normaliser:
 
     def _scalar(self, value: Any, field: str) -> Any:
         if field in _CHOSEN and value not in _CHOSEN[field] and value not in self._own:
-            return self._name(field, value)
+            return self._name("member_id" if field == "leader" else field, value)
         if field in _SENTENCES:
             return "<a sentence>" if value else value
         if field in _MOMENTS and value is not None:
             return _moment(value)
-        if field in _SIZES:
-            return "<some bytes>" if value > 0 else value
+        if field in _AMOUNTS:
+            return "<some amount>" if value > 0 else value
         if field == "port" and value == self._port:
             return "<its port>"
         return value

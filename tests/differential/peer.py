@@ -7,7 +7,7 @@ asks is compared; what it calls a set-up is only checked to have worked.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from differential.compare import Step
@@ -19,8 +19,19 @@ from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
 #: Versions that the set-up uses, whatever version is under test.
-_SETUP_VERSIONS = {"create_topics": 7, "metadata": 12, "produce": 12, "find_coordinator": 4}
-_ANSWER_TIMEOUT_S = 20.0
+_SETUP_VERSIONS = {
+    "create_topics": 7,
+    "describe_groups": 5,
+    "find_coordinator": 4,
+    "heartbeat": 4,
+    "init_producer_id": 4,
+    "list_offsets": 7,
+    "metadata": 12,
+    "offset_fetch": 9,
+    "produce": 12,
+}
+_ANSWER_TIMEOUT_S = 6.0
+_SETUP_TIMEOUT_S = 10.0
 
 
 class Connection:
@@ -67,17 +78,10 @@ class Connection:
         self._record(api, version, render(message))
         return message
 
-    def exchange_bytes(self, data: bytes, timeout_s: float = 0.5) -> None:
-        """Send any bytes; what is recorded is the frame that comes back, or that none does."""
-        try:
-            self._client.send_bytes(data)
-            answer: Any = self._client.receive_frame(timeout_s).hex()
-        except Closed:
-            answer = "(the connection was closed)"
-        except NoAnswer:
-            answer = "(no answer)"
-        self._record("bytes", 0, answer)
-        self._reconnect()
+    def ask_bytes(self, data: bytes, as_version: int | None = None) -> None:
+        """Send any bytes; what comes back is read as an answer of the API under test."""
+        self._client.send_bytes(data)
+        self.receive(version=as_version, timeout_s=2)
 
     def close(self) -> None:
         self._client.close()
@@ -99,11 +103,13 @@ class Peer:
         self.api = api
         self.version = version
         self.steps: list[Step] = []
-        self._script = f"{script.removeprefix('test_')}-v{version}"
+        self._script = f"{api}-{script.removeprefix('test_')}-v{version}"
         self._normaliser = Normaliser(port)
         self._connections: list[Connection] = []
         self._setup = RawClient(port, "setup")
         self._topic_ids: dict[str, uuid.UUID] = {}
+        self._about = ""
+        self._settled = 0
         self._main = self.connection("client")
 
     def close(self) -> None:
@@ -116,7 +122,7 @@ class Peer:
         return self.version if api == self.api else _SETUP_VERSIONS[api]
 
     def record(self, api: str, version: int, answer: Any) -> None:
-        self.steps.append(Step(api, version, self._normaliser(answer)))
+        self.steps.append(Step(api, version, self._normaliser(answer), self._about))
 
     def connection(self, client_id: str) -> Connection:
         """A connection of its own, for requests that wait while others are sent."""
@@ -128,9 +134,13 @@ class Peer:
         """Ask on the script's main connection; see `Connection.ask`."""
         return self._main.ask(api, version, **fields)
 
-    def exchange_bytes(self, data: bytes) -> None:
-        """See `Connection.exchange_bytes`."""
-        self._main.exchange_bytes(data)
+    def ask_bytes(self, data: bytes, as_version: int | None = None) -> None:
+        """See `Connection.ask_bytes`."""
+        self._main.ask_bytes(data, as_version)
+
+    def note(self, what: str) -> None:
+        """Says in a report what the steps that follow are about."""
+        self._about = what
 
     def unique(self, name: str) -> str:
         """A name that no other script uses; the same on both brokers."""
@@ -163,14 +173,86 @@ class Peer:
     def await_topic(self, topic: str, partitions: int = 1) -> None:
         """Set-up: wait until a topic's partitions have leaders."""
 
+        everything = [
+            {"partition_index": index, "current_leader_epoch": -1, "timestamp": -1}
+            for index in range(partitions)
+        ]
+
         def ready() -> Any:
             found = self._ask_setup("metadata", topics=[{"name": topic}]).topics[0]
-            codes = [found.error_code, *(each.error_code for each in found.partitions)]
+            logs = self._ask_setup(
+                "list_offsets", replica_id=-1, topics=[{"name": topic, "partitions": everything}]
+            ).topics[0]
+            codes = [each.error_code for each in (found, *found.partitions, *logs.partitions)]
             is_ready = len(found.partitions) == partitions and not any(codes)
             return found if is_ready else None
 
-        found = wait_until(ready, f"{topic} on {self.name}")
+        found = wait_until(ready, f"{topic} on {self.name}", _SETUP_TIMEOUT_S)
         self._topic_ids[topic] = self.call(found.topic_id, f"id of {topic}")
+
+    def await_no_topic(self, topic: str) -> None:
+        """Set-up: wait until a deleted topic is gone."""
+        asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+
+        def gone() -> bool:
+            found = self._ask_setup("metadata", **asked).topics[0]
+            return bool(found.error_code == ErrorCode.unknown_topic_or_partition)
+
+        wait_until(gone, f"the end of {topic} on {self.name}", _SETUP_TIMEOUT_S)
+
+    def await_rebalance(self, group: str, generation: int, member: str) -> None:
+        """Set-up: wait until a member's heartbeat says that it has to join again."""
+        request = {"group_id": group, "generation_id": generation, "member_id": member}
+
+        def must_join() -> bool:
+            answer = self._ask_setup("heartbeat", **request)
+            return bool(answer.error_code == ErrorCode.rebalance_in_progress)
+
+        wait_until(must_join, f"a rebalance of {group} on {self.name}", _SETUP_TIMEOUT_S)
+
+    def await_group_state(self, group: str, state: str) -> None:
+        """Set-up: wait until a group is in a state."""
+
+        def reached() -> bool:
+            return bool(
+                self._ask_setup("describe_groups", groups=[group]).groups[0].group_state == state
+            )
+
+        wait_until(reached, f"{group} to be {state} on {self.name}", _SETUP_TIMEOUT_S)
+
+    def await_producer_ids(self) -> None:
+        """Set-up: wait until the broker has a block of producer ids to give out."""
+        request = {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}
+
+        def given() -> bool:
+            return bool(self._ask_setup("init_producer_id", **request).error_code == ErrorCode.none)
+
+        wait_until(given, f"producer ids on {self.name}", _SETUP_TIMEOUT_S)
+
+    def await_no_offsets(self, group: str) -> None:
+        """Set-up: wait until nothing is committed any more."""
+        request = {"groups": [{"group_id": group, "topics": None}]}
+
+        def gone() -> bool:
+            return not self._ask_setup("offset_fetch", **request).groups[0].topics
+
+        wait_until(gone, f"the end of the offsets of {group} on {self.name}", _SETUP_TIMEOUT_S)
+
+    def ask_about(self, groups: Collection[str], **fields: Any) -> None:
+        """Ask ListGroups; what it says of other groups is left out."""
+        answer = self._setup.ask(self.api, self.version, **fields)
+        listed = render(answer)
+        listed["groups"] = [each for each in listed["groups"] if each["group_id"] in groups]
+        self.record(self.api, self.version, listed)
+
+    def settle(self) -> None:
+        """Set-up: let a change of configuration reach the broker: it does so in order.
+
+        Kafka's controller answers before its brokers have heard of a change; a topic that is
+        created afterwards and is there shows that they have.
+        """
+        self._settled += 1
+        self.topic(f"settled-{self._settled}")
 
     def topic_id(self, topic: str) -> uuid.UUID:
         return self._topic_ids[topic]
@@ -196,15 +278,18 @@ class Peer:
         self._require(result.error_code, f"producing to {topic}")
         return int(result.base_offset)
 
-    def await_coordinator(self, group: str, key_type: int = 0) -> None:
-        """Set-up: wait until a group's coordinator is up."""
-        request = {"key_type": key_type, "coordinator_keys": [group]}
+    def await_coordinator(self, group: str) -> None:
+        """Set-up: wait until a group's coordinator is up and has loaded the group."""
+        request = {"key_type": 0, "coordinator_keys": [group]}
 
         def ready() -> bool:
-            answer = self._ask_setup("find_coordinator", **request)
-            return answer.coordinators[0].error_code == ErrorCode.none
+            found = self._ask_setup("find_coordinator", **request).coordinators[0]
+            if found.error_code != ErrorCode.none:
+                return False
+            loaded = self._ask_setup("describe_groups", groups=[group]).groups[0]
+            return bool(loaded.error_code == ErrorCode.none)
 
-        wait_until(ready, f"the coordinator of {group} on {self.name}")
+        wait_until(ready, f"the coordinator of {group} on {self.name}", _SETUP_TIMEOUT_S)
 
     def _ask_setup(self, api: str, **fields: Any) -> Any:
         fields = {"timeout": 10_000} | fields if api == "create_topics" else fields

@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_LZ4_FRAME = bytes.fromhex("04224d18 60 40 82")  # independent blocks of at most 64 KiB
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -114,7 +115,9 @@ def compress(codec: str, data: bytes) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(data))
         return _XERIAL_MAGIC + struct.pack(">iii", 1, 1, len(block)) + block
     if codec == "lz4":
-        return bytes(cramjam.lz4.compress(data))
+        # Kafka refuses blocks that depend on each other, which is what a plain call would give.
+        block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+        return _LZ4_FRAME + struct.pack("<I", len(block)) + block + bytes(4)
     if codec == "zstd":
         return bytes(cramjam.zstd.compress(data))
     return data

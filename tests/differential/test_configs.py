@@ -1,0 +1,245 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from differential.peer import Peer
+from differential.scripts import differential, newest
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_NODE = "1"
+
+
+def describe(
+    peer: Peer, kind: int, name: str, keys: list[str] | None = None, **fields: Any
+) -> None:
+    """Compare one resource's configuration."""
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    peer.ask(resources=[resource], **fields)
+
+
+@differential("describe_configs")
+def test_describe_topic(peer: Peer) -> None:
+    topic = peer.topic(configs={"retention.ms": "5000", "cleanup.policy": "compact"})
+    describe(peer, TOPIC, topic)
+    describe(peer, TOPIC, topic, include_synonyms=True)
+    describe(peer, TOPIC, topic, ["retention.ms", "no.such.key", "segment.bytes"])
+    describe(peer, TOPIC, topic, [])
+
+
+@differential("describe_configs", versions=[newest("describe_configs")])
+def test_describe_documentation(peer: Peer) -> None:
+    topic = peer.topic()
+    describe(peer, TOPIC, topic, ["retention.ms"], include_documentation=True)
+    describe(peer, BROKER, _NODE, ["log.retention.ms"], include_documentation=True)
+
+
+@differential("describe_configs")
+def test_describe_what_is_not_there(peer: Peer) -> None:
+    describe(peer, TOPIC, peer.unique("unknown"))
+    describe(peer, TOPIC, "")
+    describe(peer, TOPIC, "a b")
+    for name in ("9", "x", "", "-1"):
+        describe(peer, BROKER, name, ["num.io.threads"])
+        describe(peer, BROKER_LOGGER, name)
+    for kind in (0, 1, 3, 99, -1):
+        describe(peer, kind, "x")
+    peer.ask(resources=[])
+
+
+@differential("describe_configs")
+def test_the_same_resource_twice(peer: Peer) -> None:
+    topic = peer.topic()
+    resource = {"resource_type": TOPIC, "resource_name": topic}
+    keys = (["retention.ms"], ["segment.bytes"])
+    peer.ask(resources=[resource | {"configuration_keys": each} for each in keys])
+
+
+@differential("describe_configs")
+def test_describe_broker(peer: Peer) -> None:
+    describe(peer, BROKER, _NODE)
+    describe(peer, BROKER, _NODE, ["log.retention.hours", "no.such.key"], include_synonyms=True)
+
+
+@differential("describe_configs", versions=[newest("describe_configs")])
+def test_describe_broker_with_synonyms(peer: Peer) -> None:
+    describe(peer, BROKER, _NODE, include_synonyms=True)
+
+
+@differential("describe_configs")
+def test_describe_group(peer: Peer) -> None:
+    describe(peer, GROUP, peer.unique("group"))
+    describe(peer, GROUP, "")
+
+
+def _alter(peer: Peer, kind: int, name: str, *configs: tuple[str, str | None], **more: Any) -> None:
+    entries = [{"name": key, "value": value} for key, value in configs]
+    resource = {"resource_type": kind, "resource_name": name, "configs": entries}
+    peer.ask(resources=[resource], **{"validate_only": False} | more)
+
+
+def _topic_overrides(peer: Peer, topic: str) -> None:
+    """What is set now, told by the sources."""
+    keys = ["cleanup.policy", "retention.ms", "segment.bytes", "compression.type"]
+    peer.settle()
+    resource = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": keys}
+    peer.ask("describe_configs", newest("describe_configs"), resources=[resource])
+
+
+_WRONG_VALUES: tuple[tuple[str, str | None], ...] = (
+    ("no.such.key", "1"),
+    ("retention.ms", "soon"),
+    ("retention.ms", "-2"),
+    ("retention.ms", ""),
+    ("retention.ms", None),
+    ("cleanup.policy", "burn"),
+    ("cleanup.policy", ""),
+    ("compression.type", "brotli"),
+    ("segment.bytes", "1"),
+    ("segment.bytes", "99999999999"),
+    ("min.cleanable.dirty.ratio", "1.5"),
+    ("preallocate", "maybe"),
+    ("", "1"),
+)
+
+
+@differential("alter_configs")
+def test_alter_topic(peer: Peer) -> None:
+    """It replaces everything that is set."""
+    topic = peer.topic(configs={"retention.ms": "5000"})
+    _alter(peer, TOPIC, topic, ("segment.bytes", "1048577"))
+    _topic_overrides(peer, topic)
+    _alter(peer, TOPIC, topic, ("compression.type", "lz4"), validate_only=True)
+    _topic_overrides(peer, topic)
+    _alter(peer, TOPIC, topic)
+    _topic_overrides(peer, topic)
+    for wrong in _WRONG_VALUES:
+        peer.note(str(wrong))
+        _alter(peer, TOPIC, topic, wrong)
+    _alter(peer, TOPIC, topic, ("retention.ms", "1"), ("retention.ms", "2"))
+    _topic_overrides(peer, topic)
+
+
+@differential("alter_configs")
+def test_alter_what_is_not_there(peer: Peer) -> None:
+    """Not one resource twice: Kafka's handler throws then, and no answer comes."""
+    _alter(peer, TOPIC, peer.unique("unknown"), ("retention.ms", "1"))
+    _alter(peer, TOPIC, "", ("retention.ms", "1"))
+    for name in ("9", "x"):
+        _alter(peer, BROKER, name, ("log.cleaner.threads", "1"))
+    for kind in (0, 1, 99):
+        _alter(peer, kind, "x", ("a", "b"))
+    peer.ask(resources=[], validate_only=False)
+
+
+def _change(
+    peer: Peer, kind: int, name: str, *changes: tuple[str, int, str | None], **more: Any
+) -> None:
+    entries = [{"name": key, "config_operation": op, "value": value} for key, op, value in changes]
+    resource = {"resource_type": kind, "resource_name": name, "configs": entries}
+    peer.ask(resources=[resource], **{"validate_only": False} | more)
+
+
+@differential("incremental_alter_configs")
+def test_change_topic(peer: Peer) -> None:
+    topic = peer.topic(configs={"retention.ms": "5000"})
+    for change in (
+        ("segment.bytes", SET, "1048577"),
+        ("retention.ms", DELETE, None),
+        ("retention.ms", DELETE, None),
+        ("cleanup.policy", APPEND, "compact"),
+        ("cleanup.policy", APPEND, "compact"),
+        ("cleanup.policy", SUBTRACT, "delete"),
+        ("cleanup.policy", SUBTRACT, "compact"),
+        ("cleanup.policy", DELETE, "ignored"),
+    ):
+        peer.note(str(change))
+        _change(peer, TOPIC, topic, change)
+        _topic_overrides(peer, topic)
+
+
+@differential("incremental_alter_configs")
+def test_change_topic_wrongly(peer: Peer) -> None:
+    """Not with an unknown operation: that makes Kafka's controller step down."""
+    topic = peer.topic()
+    for key, value in _WRONG_VALUES:
+        peer.note(f"{key}={value}")
+        _change(peer, TOPIC, topic, (key, SET, value))
+    for change in (
+        ("retention.ms", APPEND, "1"),
+        ("retention.ms", SUBTRACT, "1"),
+        ("cleanup.policy", APPEND, "burn"),
+        ("cleanup.policy", APPEND, None),
+        ("no.such.key", DELETE, None),
+        ("no.such.key", APPEND, "1"),
+    ):
+        peer.note(str(change))
+        _change(peer, TOPIC, topic, change)
+    _change(peer, TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    _change(peer, TOPIC, topic, ("retention.ms", SET, "1"), ("segment.bytes", SET, "x"))
+    _change(peer, TOPIC, topic)
+    _change(peer, TOPIC, topic, ("compression.type", SET, "lz4"), validate_only=True)
+    _topic_overrides(peer, topic)
+
+
+@differential("incremental_alter_configs")
+def test_change_what_is_not_there(peer: Peer) -> None:
+    _change(peer, TOPIC, peer.unique("unknown"), ("retention.ms", SET, "1"))
+    _change(peer, TOPIC, "", ("retention.ms", SET, "1"))
+    for name in ("9", "x"):
+        _change(peer, BROKER, name, ("log.cleaner.threads", SET, "1"))
+    for kind in (0, 1, 99):
+        _change(peer, kind, "x", ("a", SET, "b"))
+    peer.ask(resources=[], validate_only=False)
+    resource = {"resource_type": TOPIC, "resource_name": peer.topic(), "configs": []}
+    peer.ask(resources=[resource, resource], validate_only=False)
+
+
+@differential("incremental_alter_configs")
+def test_change_broker(peer: Peer) -> None:
+    """Dynamic keys may change, for one broker and for all; the others are refused."""
+    for name in (_NODE, ""):
+        for change in (
+            ("log.cleaner.threads", SET, "2"),
+            ("log.cleaner.threads", DELETE, None),
+            ("num.partitions", SET, "2"),
+            ("log.dirs", SET, "/nowhere"),
+            ("broker.id", SET, "5"),
+            ("log.retention.ms", SET, "soon"),
+            ("no.such.key", SET, "1"),
+            ("log.cleaner.threads", SET, "0"),
+        ):
+            peer.note(f"{name!r} {change}")
+            _change(peer, BROKER, name, change, validate_only=True)
+
+
+@differential("incremental_alter_configs", versions=[newest("incremental_alter_configs")])
+def test_broker_defaults_show_in_topics(peer: Peer) -> None:
+    """What is set for a broker, and for all, is what topics without a value of theirs have."""
+    topic = peer.topic()
+    key, keys = "log.segment.delete.delay.ms", ["file.delete.delay.ms"]
+    for name, value in (("", "61000"), (_NODE, "62000"), (_NODE, None), ("", None)):
+        operation = DELETE if value is None else SET
+        _change(peer, BROKER, name, (key, operation, value))
+        peer.settle()
+        for kind, of in ((TOPIC, topic), (BROKER, _NODE)):
+            asked = {"resource_type": kind, "resource_name": of, "configuration_keys": [key, *keys]}
+            version = newest("describe_configs")
+            peer.ask("describe_configs", version, resources=[asked], include_synonyms=True)
+
+
+@differential("incremental_alter_configs")
+def test_change_group(peer: Peer) -> None:
+    group = peer.unique("group")
+    for change in (
+        ("consumer.session.timeout.ms", SET, "50000"),
+        ("consumer.session.timeout.ms", SET, "1"),
+        ("consumer.session.timeout.ms", SET, "x"),
+        ("no.such.key", SET, "1"),
+        ("consumer.session.timeout.ms", DELETE, None),
+    ):
+        peer.note(str(change))
+        _change(peer, GROUP, group, change)
+    _change(peer, GROUP, "", ("consumer.session.timeout.ms", SET, "50000"))
