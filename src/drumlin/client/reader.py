@@ -27,7 +27,7 @@ from drumlin.wire.fetch_response import PartitionFetch
 #: A place to start or to end reading: a name, an offset, or a time.
 Place = Literal["earliest", "latest"] | int | datetime
 
-FETCH_BYTES: Final = 4 << 20
+FETCH_BYTES: Final = 8 << 20
 _RANGES_AHEAD: Final = 2
 _KERNELS_FROM_BYTES: Final = 256 << 10  # less is read sooner in plain Python, if they aren't there
 

@@ -1,0 +1,133 @@
+"""Reading into Arrow: what comes out is what was appended, wherever one starts and ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from drumlin.client.client import Client
+from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
+from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+def records(count: int) -> pa.Table:
+    """Rows with and without keys, values and headers, and with times of their own."""
+    return pa.table(
+        {
+            "key": pa.array([None if i % 7 == 0 else b"key %d" % i for i in range(count)]),
+            "value": pa.array([None if i % 5 == 0 else b"%d" % i * 9 for i in range(count)]),
+            "timestamp": pa.array(
+                [1_600_000_000_000 + i * 10 for i in range(count)], pa.timestamp("ms", "UTC")
+            ),
+            "headers": pa.array(
+                [[("n", b"%d" % i), ("ö", None)][: i % 3] for i in range(count)], HEADERS_TYPE
+            ),
+        }
+    )
+
+
+def append(client: Client, topic: str, partition: int, table: pa.Table, **options: Any) -> None:
+    client.append(table, topic, partition=lambda data, count: [partition] * len(data), **options)
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_what_was_appended_is_read(client: Client, topic: str, compression: str) -> None:
+    wanted = records(500)
+    append(client, topic, 1, wanted, compression=compression, batch_bytes=3_000)
+    found = client.read(topic, headers=True)
+    assert found["offset"].to_pylist() == list(range(500))
+    assert set(found["partition"].to_pylist()) == {1}
+    assert set(found["timestamp_type"].to_pylist()) == {0}
+    assert found.select(wanted.column_names).to_pylist() == wanted.to_pylist()
+
+
+def test_start_and_end(client: Client, topic: str) -> None:
+    append(client, topic, 0, records(100), batch_bytes=1_000)
+
+    def offsets(**places: Any) -> list[int]:
+        found: list[int] = client.read(topic, [0], **places)["offset"].to_pylist()
+        return found
+
+    assert offsets(start=10, end=13) == [10, 11, 12]
+    assert offsets(start=97, end=1_000_000) == [97, 98, 99]
+    assert offsets(start="latest") == []
+    assert offsets(start=100) == []
+    assert offsets(start=5, end=5) == []
+    assert offsets(start=5, end=3) == []
+    assert offsets(start={0: 98}) == [98, 99]
+    time = datetime.fromtimestamp(1_600_000_000.95, UTC)
+    assert offsets(start=time) == [95, 96, 97, 98, 99]
+    assert offsets(end=time) == list(range(95))
+    assert offsets(start=datetime.now(UTC)) == []
+
+
+def test_partitions_come_one_after_the_other(client: Client, topic: str) -> None:
+    for partition in range(3):
+        append(client, topic, partition, records(50), batch_bytes=500)
+    found = client.read(topic, columns=["partition", "offset"])
+    pairs = list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
+    assert pairs == [(partition, offset) for partition in range(3) for offset in range(50)]
+    assert client.read(topic, [2, 0])["partition"].unique().to_pylist() == [2, 0]
+
+
+def test_batches_are_of_bounded_size(client: Client, topic: str) -> None:
+    append(client, topic, 0, records(2_000), batch_bytes=2_000)
+    batches = list(client.read_batches(topic, max_bytes_per_batch=8_000))
+    assert len(batches) > 5
+    assert max(batch.nbytes for batch in batches) < 16_000
+    assert sum(batch.num_rows for batch in batches) == 2_000
+
+
+def test_a_batch_larger_than_a_fetch_is_read(client: Client, topic: str) -> None:
+    append(client, topic, 0, records(2_000))
+    found = client.read(topic, max_bytes_per_batch=100)
+    assert found.num_rows == 2_000
+
+
+def test_the_schema_is_there_without_records(client: Client, topic: str) -> None:
+    assert client.read(topic).schema == RECORD_SCHEMA
+    assert client.read(topic, headers=True).schema.names == [*RECORD_SCHEMA.names, "headers"]
+    assert client.read(topic, columns=["value"]).schema.names == ["value"]
+    with pytest.raises(ValueError, match="no such columns: \\['price'\\]"):
+        client.read(topic, columns=["price"])
+
+
+def test_offsets_outside_the_log_are_named(client: Client, topic: str) -> None:
+    append(client, topic, 2, records(10))
+    expected = f"'{topic}' partition 2: offset 11 .* 0 to 10"
+    with pytest.raises(OffsetOutOfRange, match=expected) as error:
+        client.read(topic, [2], start=11)
+    assert (error.value.offset, error.value.log_start_offset, error.value.end_offset) == (11, 0, 10)
+    with pytest.raises(OffsetOutOfRange, match=expected):
+        list(client.read_range(topic, 2, 11, 12))
+
+
+def test_a_range_beyond_the_end_gives_up(address: str, topic: str) -> None:
+    import drumlin
+
+    with drumlin.connect(address, request_timeout_ms=1_000) as client:
+        append(client, topic, 0, records(10))
+        rows = []
+        with pytest.raises(LogEndsEarly, match=f"'{topic}' partition 0: .* offset 10.* to 12"):
+            rows.extend(client.read_range(topic, 0, 8, 12))
+        assert sum(batch.num_rows for batch in rows) == 2
+
+
+def test_unknown_topics_and_partitions(client: Client, topic: str) -> None:
+    with pytest.raises(UnknownTopic, match="client-nowhere"):
+        client.read("client-nowhere")
+    with pytest.raises(UnknownTopic, match=f"{topic}.*partition 3"):
+        client.read(topic, [3])
+
+
+def test_a_reader_that_is_given_up_does_not_disturb(client: Client, topic: str) -> None:
+    append(client, topic, 0, records(2_000), batch_bytes=2_000)
+    batches = client.read_batches(topic, max_bytes_per_batch=4_000)
+    next(batches)
+    batches.close()
+    assert client.read(topic).num_rows == 2_000

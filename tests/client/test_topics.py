@@ -1,0 +1,78 @@
+"""Topics, their configuration, and places in their logs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from drumlin.client.client import Client
+from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
+
+
+def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
+    client.create_topic("client-life", 2, configs={"retention.ms": "60000"})
+    assert "client-life" in client.list_topics()
+    assert client.list_topics("client-li.*") == ["client-life"]
+    assert client.list_topics("client-li") == []
+    assert client.partitions("client-life") == [0, 1]
+    described = client.topics(["client-life"])["client-life"]
+    assert [each.index for each in described.partitions] == [0, 1]
+    assert all(each.leader in each.isr for each in described.partitions)
+
+    client.add_partitions("client-life", 3)
+    assert client.partitions("client-life") == [0, 1, 2]
+
+    with pytest.raises(TopicExists, match="client-life"):
+        client.create_topic("client-life")
+    client.delete_topic("client-life")
+    with pytest.raises(UnknownTopic, match="client-life"):
+        client.partitions("client-life")
+    with pytest.raises(UnknownTopic, match="client-life"):
+        client.delete_topic("client-life")
+
+
+def test_configs_are_set_and_reset(client: Client, topic: str) -> None:
+    assert client.topic_configs(topic)["retention.ms"].is_default
+    client.set_topic_configs(topic, {"retention.ms": "1234", "cleanup.policy": "compact"})
+    configs = client.topic_configs(topic)
+    assert configs["retention.ms"] == ("1234", False, False)
+    assert configs["cleanup.policy"].value == "compact"
+    client.set_topic_configs(topic, {"retention.ms": None})
+    assert client.topic_configs(topic)["retention.ms"].is_default
+
+
+def test_a_refusal_says_what_the_broker_said(client: Client, topic: str) -> None:
+    with pytest.raises(RequestRefused, match=r"retention\.ms") as refusal:
+        client.set_topic_configs(topic, {"retention.ms": "soon"})
+    assert refusal.value.code.name == "invalid_config"
+
+
+def test_offsets_by_name_and_time(client: Client, topic: str) -> None:
+    times = [1_000, 2_000, 3_000, 4_000]
+    table = pa.table({"value": [b"x"] * 4, "timestamp": times, "partition": [1, 1, 1, 1]})
+    client.append(table, topic, partition="partition")
+
+    assert client.offsets(topic, "earliest") == {0: 0, 1: 0, 2: 0}
+    assert client.offsets(topic) == {0: 0, 1: 4, 2: 0}
+    assert client.offsets(topic, 2_500) == {0: 0, 1: 2, 2: 0}
+    assert client.offsets(topic, datetime.fromtimestamp(4, UTC)) == {0: 0, 1: 3, 2: 0}
+    assert client.offsets(topic, 9_000) == {0: 0, 1: 4, 2: 0}
+
+    found = client.list_offsets({(topic, 1): 2_500, (topic, 0): 2_500, (topic, 2): "latest"})
+    assert found[topic, 1][:2] == (2, 3_000)
+    assert found[topic, 0].offset == -1
+    assert found[topic, 2].offset == 0
+    assert client.list_offsets({(topic, 1): "max_timestamp"})[topic, 1][:2] == (3, 4_000)
+
+
+def test_places_that_do_not_exist(client: Client, topic: str) -> None:
+    with pytest.raises(UnknownTopic, match=f"{topic}.*partition 7"):
+        client.list_offsets({(topic, 7): "latest"})
+    with pytest.raises(UnknownTopic, match="client-nowhere"):
+        client.offsets("client-nowhere")
+    with pytest.raises(ValueError, match="'newest' is no place"):
+        client.offsets(topic, "newest")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="time zone"):
+        client.offsets(topic, datetime(2020, 1, 1))
