@@ -1,0 +1,118 @@
+"""How fast records are surveyed, decoded and encoded on one core: `python bench/kernels.py`.
+
+Prints the best of several rounds for each figure: what the code can do, not what a busy
+machine lets it do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from drumlin.records import kernels
+from drumlin.records.batch import HEADER_SIZE, parse_header
+from drumlin.records.columns import decode_to_arrow, encode_from_arrow, partition_for_keys
+from drumlin.records.compression import CODECS
+from drumlin.records.record import Record, encode_batch
+from drumlin.records.survey import survey, survey_plain
+from drumlin.records.validation import AppendRules, prepare_produce
+
+ROUNDS = 7
+TOTAL_BYTES = 64 << 20
+BATCH_BYTES = 1 << 20
+NOW_MS = 1_700_000_000_000
+
+
+def best(work: Callable[[], Any]) -> float:
+    """Seconds of the fastest round."""
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def figure(name: str, seconds: float, records: int, size: int) -> None:
+    rate, throughput = records / seconds / 1e6, size / seconds / 1e9
+    print(f"{name:34s} {rate:8.2f} M records/s {throughput:8.2f} GB/s")
+
+
+def sample(value_bytes: int) -> tuple[pa.Array, pa.Array]:
+    """Keys, and values that compress about as well as text does."""
+    rows = TOTAL_BYTES // (value_bytes + 20)
+    letters = np.random.default_rng(1).integers(97, 113, rows * value_bytes, np.uint8)
+    ends = np.arange(0, (rows + 1) * value_bytes, value_bytes, dtype=np.int32)
+    values = pa.Array.from_buffers(
+        pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(letters)]
+    )
+    return pa.array([b"key-%08d" % (row % 100_000) for row in range(rows)]), values
+
+
+def bulk(value_bytes: int, compression: str) -> None:
+    keys, values = sample(value_bytes)
+
+    def encode() -> list[memoryview]:
+        return encode_from_arrow(
+            values,
+            keys=keys,
+            default_timestamp_ms=NOW_MS,
+            max_batch_bytes=BATCH_BYTES,
+            compression=compression,
+        )
+
+    rows = len(values)
+    batches = encode()
+    fetched = b"".join(batches)
+    # Compressed data counts by what it unfolds to.
+    size = rows * (value_bytes + 20)
+    label = f"{value_bytes} B, {compression}"
+    figure(f"encode from Arrow, {label}", best(encode), rows, size)
+    figure(f"decode into Arrow, {label}", best(lambda: decode_to_arrow([fetched])), rows, size)
+    batch = bytearray(batches[0])
+    count = parse_header(batch).record_count
+    seconds = best(lambda: prepare_produce(batch, AppendRules(2 * BATCH_BYTES), NOW_MS))
+    figure(f"validate a batch, {label}", seconds, count, count * (value_bytes + 20))
+    if compression == "none":
+        seconds = best(lambda: partition_for_keys(keys, 12))
+        figure("hash keys (murmur2)", seconds, rows, rows * 12)
+
+
+def border() -> None:
+    """From how many records on a kernel is faster than plain Python."""
+    print("\nrecords in a batch    plain us    kernel us    whole validation us")
+    repeat = 2000
+    for count in (1, 2, 3, 5, 10, 100):
+        records = [Record(index, NOW_MS, b"key", bytes(300)) for index in range(count)]
+        batch = encode_batch(records)
+        body = memoryview(batch)[HEADER_SIZE:]
+        steps: list[Callable[[], Any]] = [
+            lambda body=body, count=count: survey_plain(body, count, NOW_MS),
+            lambda body=body, count=count: survey(body, count, NOW_MS),
+            lambda batch=batch: prepare_produce(batch, AppendRules(), NOW_MS),
+        ]
+        times = [best(lambda step=step: [step() for _ in range(repeat)]) for step in steps]
+        plain, kernel, whole = (seconds / repeat * 1e6 for seconds in times)
+        print(f"{count:18d} {plain:11.2f} {kernel:12.2f} {whole:22.2f}")
+
+
+def main() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    start = time.perf_counter()
+    if kernels.require() is None:
+        raise SystemExit("there are no kernels to measure")
+    print(f"kernels there after {time.perf_counter() - start:.3f} s\n")
+    for value_bytes in (100, 1000):
+        bulk(value_bytes, "none")
+    for compression in list(CODECS)[1:]:
+        bulk(1000, compression)
+    border()
+
+
+if __name__ == "__main__":
+    main()
