@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from drumlin.spark.cluster import Cluster
+from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
+from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.tasks import read_task
 
@@ -28,9 +30,23 @@ class BatchReader(DataSourceReader):
         partitions = cluster.partitions()
         start = cluster.resolve(starting, "starting", partitions)
         end = cluster.resolve(ending, "ending", partitions)
+        if isinstance(ending.value, Mapping) and not ending.is_timestamp:
+            end = self._within_logs(end, cluster.current_ends(expected=partitions))
         return plan_tasks(cluster, self._options, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are no partitions at all
             return iter(())
         return read_task(self._options, partition.value)
+
+    def _within_logs(
+        self, wanted: dict[TopicPartition, int], there: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Say at once, and not after every task has waited in vain, that a log is too short."""
+        for key, end_offset in wanted.items():
+            if end_offset > there.get(key, 0):
+                report_data_loss(
+                    f"{key} ends at offset {there.get(key, 0)}, before {end_offset}",
+                    fail=self._options.fail_on_data_loss,
+                )
+        return {key: min(end_offset, there.get(key, 0)) for key, end_offset in wanted.items()}

@@ -57,8 +57,13 @@ class Cluster:
         return self._retrying(lambda: self._find_partitions(known_topics))
 
     def current_ends(self, *, expected: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each of the `partitions` ends: the high watermark, or last stable offset."""
+        """Where each partition ends: the high watermark, or the last stable offset.
+
+        For a query that is running, and may go on without its topics if it need not fail then.
+        """
         known_topics = {key.topic for key in expected}
+        if not self._options.fail_on_data_loss:
+            known_topics.update(self._options.subscription.topics)
         # Both steps are repeated together, as a topic may go between them.
         return self._retrying(
             lambda: self._list((key, "latest") for key in self._find_partitions(known_topics))

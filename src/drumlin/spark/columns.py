@@ -10,8 +10,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-_HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_HEADERS: Final = pa.list_(
+    pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
+)
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 ARROW_SCHEMA: Final = pa.schema(
@@ -25,9 +28,7 @@ ARROW_SCHEMA: Final = pa.schema(
         ("timestampType", pa.int32()),
     ]
 )
-ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(
-    pa.field("headers", pa.list_(pa.field("element", _HEADER)))
-)
+ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", _HEADERS))
 
 
 class SparkColumns:
@@ -48,7 +49,7 @@ class SparkColumns:
             batch.column("partition"),
             batch.column("offset"),
             _microseconds(batch.column("timestamp")),
-            batch.column("timestamp_type").cast(pa.int32()),
+            batch.column("timestamp_type"),
         ]
         if self._include_headers:
             columns.append(_headers(batch.column("headers")))
@@ -68,8 +69,5 @@ def _microseconds(milliseconds: pa.Array) -> pa.Array:
 
 def _headers(lists: pa.Array) -> pa.Array:
     """Null where a record has no headers, as in Spark's Kafka source."""
-    none = pa.compute.equal(pa.compute.list_value_length(lists), 0)
-    values = lists.values.cast(_HEADER) if lists.values.type != _HEADER else lists.values
-    return pa.ListArray.from_arrays(
-        lists.offsets, values, type=ARROW_SCHEMA_WITH_HEADERS.field("headers").type, mask=none
-    )
+    nonempty = pc.greater(pc.list_value_length(lists), 0)
+    return pc.if_else(nonempty, lists.cast(_HEADERS), pa.scalar(None, _HEADERS))

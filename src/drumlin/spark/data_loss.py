@@ -23,7 +23,7 @@ def report_data_loss(what: str, *, fail: bool) -> None:
     """
     if fail:
         raise DataLoss(
-            f"{what}. Some records were removed by retention or with their topic before this "
-            "query has read them. To go on without them, set the option failOnDataLoss to false."
+            f"{what}. Records may have been removed, by retention or with their topic, before "
+            "this query has read them; the option failOnDataLoss=false would go on without them."
         )
     _logger.warning("%s; going on, as failOnDataLoss is false", what)

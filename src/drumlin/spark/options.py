@@ -37,9 +37,10 @@ _REFUSED_KAFKA_OPTIONS: Final = {
     "kafka.interceptor.classes": "an interceptor could change the records",
 }
 
-#: Kafka client options that have an effect here, and what the client calls them.
+#: Options of the Kafka client that have an effect here, and what ours calls them.
 _CLIENT_OPTIONS: Final = {
     "kafka.request.timeout.ms": "request_timeout_ms",
+    "kafkaConsumer.pollTimeoutMs": "request_timeout_ms",  # the same in the end: it wins
     "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
     "kafka.retry.backoff.ms": "retry_backoff_ms",
     "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
@@ -90,7 +91,6 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     isolation_level: Literal["read_uncommitted", "read_committed"]
-    poll_timeout_ms: int
     offset_fetch_attempts: int
     offset_fetch_interval_ms: int
     fetch_bytes: int
@@ -125,7 +125,6 @@ class SourceOptions:
             min_offsets_per_trigger=_positive(options, "minOffsetsPerTrigger"),
             max_trigger_delay_ms=_converted(options, "maxTriggerDelay", _duration_ms, "15m"),
             isolation_level=_isolation_level(options),
-            poll_timeout_ms=_converted(options, "kafkaConsumer.pollTimeoutMs", int, "120000"),
             offset_fetch_attempts=_converted(options, "fetchOffset.numRetries", int, "3"),
             offset_fetch_interval_ms=_converted(
                 options, "fetchOffset.retryIntervalMs", int, "1000"
@@ -184,14 +183,12 @@ def _refuse_kafka_options(options: Mapping[str, str]) -> None:
 
 
 def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, str | int], ...]:
-    client_id: list[tuple[str, str | int]] = [
-        ("client_id", options.get("kafka.client.id", "drumlin-spark"))
-    ]
-    return tuple(client_id) + tuple(
-        (keyword, _parsed(name, options[name], int))
-        for name, keyword in _CLIENT_OPTIONS.items()
-        if name in options
-    )
+    values: dict[str, str | int] = {"client_id": options.get("kafka.client.id", "drumlin-spark")}
+    for name, keyword in _CLIENT_OPTIONS.items():
+        number = _positive(options, name)
+        if number is not None:
+            values[keyword] = number
+    return tuple(values.items())
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:

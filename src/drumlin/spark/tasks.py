@@ -6,9 +6,8 @@ gaps, which are passed over in silence. Only what a log has lost at one of its e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from drumlin.spark.cluster import client_of
 from drumlin.spark.data_loss import report_data_loss
@@ -17,9 +16,6 @@ from drumlin.spark.planning import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: How long to let a log grow that ends too early, before asking for its end again.
-_PAUSE_S: Final = 0.1
 
 
 def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -31,32 +27,23 @@ def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.
     from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
 
     task = _Task(options, offset_range)
-    fail = options.fail_on_data_loss
     while not task.is_done:
         try:
             yield from task.read()
-        except OffsetOutOfRange as error:
-            report_data_loss(str(error), fail=fail)
-            task.skip_to(error.log_start_offset)
-        except LogEndsEarly as error:
-            # A broker that has just become the leader may take a moment to learn how far the
-            # log is committed, so the end may still come.
-            if not task.wait_for_more():
-                report_data_loss(str(error), fail=fail)
-                return
-        except UnknownTopic as error:
-            report_data_loss(str(error), fail=fail)
-            return
+        except (OffsetOutOfRange, LogEndsEarly, UnknownTopic) as error:
+            report_data_loss(str(error), fail=options.fail_on_data_loss)
+            # Retention moves the start of a log; in all other cases nothing more will come.
+            start = error.log_start_offset if isinstance(error, OffsetOutOfRange) else None
+            task.skip_to(start)
 
 
 class _Task:
-    """Where a task is in its range."""
+    """How far a task has come in its range."""
 
     def __init__(self, options: SourceOptions, offset_range: OffsetRange) -> None:
         self._options = options
         self._range = offset_range
         self._position = offset_range.start_offset
-        self._progress_at = time.monotonic()
 
     @property
     def is_done(self) -> bool:
@@ -76,20 +63,12 @@ class _Task:
             isolation=self._options.isolation_level,
             max_bytes_per_batch=self._options.fetch_bytes,
         ):
-            if batch.num_rows:
-                yield columns.convert(batch)
-                self._position = batch.column("offset")[-1].as_py() + 1
-            self._progress_at = time.monotonic()
+            yield columns.convert(batch)
+            self._position = batch.column("offset")[-1].as_py() + 1
         self._position = self._range.end_offset
 
-    def skip_to(self, log_start_offset: int) -> None:
-        """Go on where the log begins now; where it does not reach the range, there is nothing."""
-        beyond = log_start_offset <= self._position
-        self._position = self._range.end_offset if beyond else log_start_offset
-
-    def wait_for_more(self) -> bool:
-        """Pause before another look; False once nothing has come for `pollTimeoutMs`."""
-        if time.monotonic() - self._progress_at >= self._options.poll_timeout_ms / 1000:
-            return False
-        time.sleep(_PAUSE_S)
-        return True
+    def skip_to(self, log_start_offset: int | None) -> None:
+        """Go on where the log begins now, or end if it does not begin further on."""
+        if log_start_offset is None or log_start_offset <= self._position:
+            log_start_offset = self._range.end_offset
+        self._position = log_start_offset

@@ -1,0 +1,72 @@
+"""Arrow batches for Spark: the very schema, and the very values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from drumlin.records.columns import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
+from drumlin.spark.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS, SparkColumns
+from drumlin.spark.source import spark_schema
+
+
+def row(offset: int, **values: Any) -> dict[str, Any]:
+    plain = {"partition": 3, "offset": offset, "timestamp": 1_700_000_000_123, "timestamp_type": 0}
+    return plain | {"key": None, "value": b"v"} | values
+
+
+@pytest.mark.parametrize(
+    ("ours", "include_headers"), [(ARROW_SCHEMA, False), (ARROW_SCHEMA_WITH_HEADERS, True)]
+)
+def test_the_schema_is_the_one_that_spark_takes_as_it_is(
+    ours: pa.Schema, include_headers: bool
+) -> None:
+    # The same comparison that Spark's worker makes: anything else is an error there.
+    theirs = to_arrow_schema(spark_schema(include_headers=include_headers), timezone="UTC")
+    assert theirs.equals(ours)
+
+
+def test_values_stay_what_they_are() -> None:
+    rows = [row(5, key=b"k"), row(6, value=None, timestamp=-1), row(9, value=b"")]
+    batch = pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA)
+    converted = SparkColumns("flights", include_headers=False).convert(batch)
+    converted.validate(full=True)
+    assert converted.schema == ARROW_SCHEMA
+    assert converted.column("key").to_pylist() == [b"k", None, None]
+    assert converted.column("value").to_pylist() == [b"v", None, b""]
+    assert converted.column("topic").to_pylist() == ["flights"] * 3
+    assert converted.column("partition").to_pylist() == [3, 3, 3]
+    assert converted.column("offset").to_pylist() == [5, 6, 9]
+    microseconds = converted.column("timestamp").cast(pa.int64()).to_pylist()
+    assert microseconds == [1_700_000_000_123_000, -1_000, 1_700_000_000_123_000]
+    assert converted.column("timestampType").to_pylist() == [0, 0, 0]
+
+
+def test_a_sliced_batch_is_converted_whole() -> None:
+    batch = pa.RecordBatch.from_pylist([row(offset) for offset in range(10)], RECORD_SCHEMA)
+    converted = SparkColumns("t", include_headers=False).convert(batch.slice(4, 3))
+    converted.validate(full=True)
+    assert converted.column("offset").to_pylist() == [4, 5, 6]
+    assert len(set(converted.column("timestamp").to_pylist())) == 1
+
+
+def test_batches_of_all_sizes_share_the_topic_column() -> None:
+    columns = SparkColumns("t", include_headers=False)
+    for size in (3, 1, 7):
+        batch = pa.RecordBatch.from_pylist([row(offset) for offset in range(size)], RECORD_SCHEMA)
+        assert columns.convert(batch).column("topic").to_pylist() == ["t"] * size
+
+
+def test_headers_are_null_where_there_are_none() -> None:
+    some = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    rows = [row(0, headers=[]), row(1, headers=some), row(2, headers=[]), row(3, headers=None)]
+    batch = pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA_WITH_HEADERS)
+    for start in (0, 1):
+        part = batch.slice(start)
+        converted = SparkColumns("t", include_headers=True).convert(part)
+        converted.validate(full=True)
+        assert converted.schema == ARROW_SCHEMA_WITH_HEADERS
+        assert converted.column("headers").to_pylist() == [None, some, None, None][start:]

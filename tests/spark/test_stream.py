@@ -1,0 +1,243 @@
+"""`spark.readStream.format("drumlin")`: nothing is lost and nothing comes twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rig.waiting import wait_until
+from spark.topics import Topic, rows
+
+pytestmark = pytest.mark.spark
+
+NewTopic = Callable[[int], Topic]
+Trigger = dict[str, Any]
+
+AVAILABLE_NOW: Trigger = {"availableNow": True}
+CONTINUALLY: Trigger = {"processingTime": "50 milliseconds"}
+
+
+class Pipeline:
+    """A streaming query from a topic into Parquet files, which can be started again and again."""
+
+    def __init__(self, spark: SparkSession, folder: Path, topic: Topic, **options: object) -> None:
+        self._spark = spark
+        self.options = topic.options(startingOffsets="earliest") | {
+            name: str(value) for name, value in options.items()
+        }
+        self.output, self.checkpoint = folder / "output", folder / "checkpoint"
+
+    def start(self, trigger: Trigger) -> StreamingQuery:
+        stream = self._spark.readStream.format("drumlin").options(**self.options).load()
+        return (
+            stream.writeStream.format("parquet")
+            .option("path", str(self.output))
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(**trigger)
+            .start()
+        )
+
+    def run(self) -> StreamingQuery:
+        """All that is there now."""
+        query = self.start(AVAILABLE_NOW)
+        query.awaitTermination()
+        return query
+
+    def written(self) -> list[tuple[Any, ...]]:
+        return rows(self._spark.read.parquet(str(self.output)))
+
+    def has_begun(self, batches: int) -> bool:
+        return len(self.journal()) >= batches
+
+    def journal(self) -> list[dict[str, dict[str, int]]]:
+        """The offsets of every batch in the checkpoint."""
+        entries = sorted((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda x: int(x.name))
+        return [json.loads(entry.read_text().splitlines()[-1]) for entry in entries]
+
+
+def test_available_now_reads_all_and_ends(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    topic.fill(500)
+    pipeline = Pipeline(spark, tmp_path, topic)
+    query = pipeline.run()
+    assert pipeline.written() == topic.expected()
+    assert pipeline.journal() == [{topic.name: {"0": 250, "1": 250}}]  # as Spark's Kafka source
+    progress = query.lastProgress
+    assert progress is not None
+    assert json.loads(progress.sources[0].latestOffset) == pipeline.journal()[-1]
+
+
+def test_admission_control(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
+    topic = new_topic(2)
+    topic.write((0, None, b"x", 1, None) for _ in range(90))
+    topic.write((1, None, b"y", 1, None) for _ in range(10))
+    pipeline = Pipeline(spark, tmp_path, topic, maxOffsetsPerTrigger=40)
+    pipeline.run()
+    assert pipeline.written() == topic.expected()
+    ends = [entry[topic.name] for entry in pipeline.journal()]
+    assert ends == [{"0": 36, "1": 4}, {"0": 72, "1": 8}, {"0": 90, "1": 10}]
+
+
+def test_a_restart_goes_on_where_the_last_run_ended(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    pipeline = Pipeline(spark, tmp_path, topic)
+    for count in (100, 0, 50):
+        topic.fill(count)
+        pipeline.run()
+        if topic.produced:
+            assert pipeline.written() == topic.expected()
+
+
+def test_a_query_that_is_killed_over_and_over(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    pipeline = Pipeline(spark, tmp_path, topic, maxOffsetsPerTrigger=300)
+
+    def fill() -> None:
+        for _ in range(40):
+            topic.fill(100)
+
+    filler = threading.Thread(target=fill)
+    filler.start()
+    for wanted in (2, 4, 6, 8):
+        query = pipeline.start(CONTINUALLY)
+        has_begun = partial(pipeline.has_begun, wanted)
+        wait_until(has_begun, f"batch {wanted} to be begun")
+        query.stop()  # in the middle of whatever it is doing
+    filler.join()
+    pipeline.run()
+    assert pipeline.written() == topic.expected()
+
+
+def test_a_batch_that_failed_is_read_again_just_as_it_was(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    topic.fill(200)
+    seen: list[list[tuple[Any, ...]]] = []
+
+    def fail_once(batch: DataFrame, batch_id: int) -> None:
+        seen.append(rows(batch))
+        if len(seen) == 2:
+            raise RuntimeError("as if the driver had died")
+
+    def run() -> None:
+        stream = spark.readStream.format("drumlin").options(
+            **topic.options(startingOffsets="earliest", maxOffsetsPerTrigger=80)
+        )
+        query = stream.load().writeStream.foreachBatch(fail_once).trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="as if the driver had died"):
+        run()
+    topic.fill(300)
+    run()
+    assert seen[1] == seen[2]
+    assert sorted(row for batch in seen[:1] + seen[2:] for row in batch) == topic.expected()
+
+
+def test_a_start_at_the_end_is_not_forgotten(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(1)
+    topic.fill(10)
+    pipeline = Pipeline(spark, tmp_path, topic, startingOffsets="latest")
+    pipeline.run()
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()  # as if it had died in its first batch
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink()
+    topic.fill(20)
+    pipeline.run()
+    assert pipeline.written() == topic.expected()[10:]
+
+
+def test_new_partitions_are_read_from_their_start(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(1)
+    topic.fill(10)
+    pipeline = Pipeline(spark, tmp_path, topic, maxOffsetsPerTrigger=1_000)
+    pipeline.run()
+    topic.add_partitions(3)
+    topic.fill(30)
+    pipeline.run()
+    assert pipeline.written() == topic.expected()
+
+
+def test_too_little_is_left_for_later(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(1)
+    topic.fill(10)
+    pipeline = Pipeline(spark, tmp_path, topic, minOffsetsPerTrigger=50, maxTriggerDelay="1h")
+    query = pipeline.start(CONTINUALLY)
+    try:
+        wait_until(lambda: len(pipeline.journal()) == 1, "the first batch, which never waits")
+        topic.fill(49)
+        wait_until(lambda: _reported_end(query, topic) == 59, "the query to see the new records")
+        assert len(pipeline.journal()) == 1
+        topic.fill(1)
+        wait_until(lambda: len(pipeline.journal()) == 2, "the batch that is large enough")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert pipeline.written() == topic.expected()
+
+
+def _reported_end(query: StreamingQuery, topic: Topic) -> int | None:
+    progress = query.lastProgress
+    if progress is None:
+        return None
+    end = json.loads(progress.sources[0].latestOffset or "{}")
+    found: int | None = end.get(topic.name, {}).get("0")
+    return found
+
+
+def test_a_deleted_topic(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
+    stays, goes = new_topic(1), new_topic(1)
+    for topic in (stays, goes):
+        topic.fill(10)
+    pipeline = Pipeline(spark, tmp_path, stays, subscribe=f"{stays.name},{goes.name}")
+    pipeline.run()
+    goes.delete()
+    stays.fill(10)
+    with pytest.raises(StreamingQueryException, match=f"gone: {goes.name}-0"):
+        pipeline.run()
+    pipeline.options["failOnDataLoss"] = "false"
+    pipeline.run()
+    assert len(pipeline.written()) == 30
+
+
+def test_records_that_went_before_they_were_read(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(1)
+    topic.fill(10)
+    pipeline = Pipeline(spark, tmp_path, topic)
+    pipeline.run()
+    topic.fill(20)
+    topic.delete_records_before(0, 15)
+    with pytest.raises(StreamingQueryException, match="failOnDataLoss"):
+        pipeline.run()
+    pipeline.options["failOnDataLoss"] = "false"
+    pipeline.run()
+    assert pipeline.written() == [row for row in topic.expected() if not 10 <= row[1] < 15]
+
+
+def test_an_end_is_refused(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
+    pipeline = Pipeline(spark, tmp_path, new_topic(1), endingOffsets="latest")
+    with pytest.raises(PySparkException, match="not valid in streaming"):
+        pipeline.run()
