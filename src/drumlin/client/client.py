@@ -9,13 +9,13 @@ cross a fork, and it refuses to be pickled: a worker process opens its own with 
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
-from drumlin.client import admin, offsets, reader
+from drumlin.client import admin, log_sizes, offsets, reader
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.errors import translated
@@ -209,6 +209,10 @@ class Client:
         A time gives the offset to start reading from: where no record is that young, the end.
         """
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
+
+    def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of these partitions' logs on their leaders, as far as the brokers tell."""
+        return self._run(log_sizes.partition_sizes(self._connections, partitions))
 
     # -- reading -------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
@@ -100,9 +100,26 @@ class Cluster:
         named = [(key, _NAMES[offset]) for key, offset in wanted.items() if offset in _NAMES]
         return wanted | self._retrying(lambda: self._list(named))
 
-    def density(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
-        """Bytes per offset of each partition, as far as the brokers tell. Never fails."""
-        return {}
+    def density(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, float]:
+        """Bytes per offset of each partition, as far as the brokers tell.
+
+        It only serves to make tasks of a good size, so a broker that does not know the request,
+        or a user who may not ask it, is no reason to fail.
+        """
+        from drumlin.client.errors import ClientError
+
+        try:
+            sizes = client_of(self._options).partition_sizes(partitions)
+            start = self._list((key, "earliest") for key in partitions)
+            end = self._list((key, "latest") for key in partitions)
+        except ClientError as error:
+            _logger.info("the sizes of partitions are not known: %s", error)
+            return {}
+        return {
+            key: sizes[key] / (end[key] - start[key])
+            for key in partitions
+            if key in sizes and end[key] > start[key]
+        }
 
     def _find_partitions(self, known_topics: set[str]) -> set[TopicPartition]:
         subscription = self._options.subscription
