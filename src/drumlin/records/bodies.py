@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from drumlin.records.batch import (
+    CONTROL_MASK,
     HEADER_SIZE,
     MAGIC,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     Buffer,
     crc_matches,
@@ -25,6 +27,7 @@ from drumlin.records.varint import INT64_MAX
 
 _MAGIC_POSITION: Final = 16
 _RECORD_SIZE_MIN: Final = 7  # of seven fields, each one byte
+_IN_TRANSACTION: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 _ABORT_MARKER: Final = (0).to_bytes(2, "big")
 
 
@@ -53,22 +56,33 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
     Raises:
         CorruptRecord: something that is no whole and sound batch, save for a last one cut off.
     """
-    waiting = sorted(selection.aborted, key=lambda entry: entry[1], reverse=True)
-    aborted: set[int] = set()
+    transactions = _Transactions(selection.aborted)
     for position, header in whole_batches(buffer):
         if header.base_offset >= selection.end_offset:
             return
         if selection.verify_crc and not crc_matches(buffer, position, header):
             raise CorruptRecord(f"batch at offset {header.base_offset}: the CRC does not match")
-        while waiting and waiting[-1][1] <= header.last_offset:
-            aborted.add(waiting.pop()[0])
-        if header.is_control:
-            if header.producer_id in aborted and _is_abort(buffer, position):
-                aborted.discard(header.producer_id)
+        if header.attributes & _IN_TRANSACTION and not transactions.admit(buffer, position, header):
             continue
-        is_aborted = header.is_transactional and header.producer_id in aborted
-        if header.end_offset > selection.start_offset and not is_aborted:
+        if header.end_offset > selection.start_offset:
             yield _body(buffer, position, header)
+
+
+class _Transactions:
+    """Which batches of transactions to leave out, going through them in order."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._aborted: set[int] = set()  # producers whose transaction here was aborted
+
+    def admit(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
+        while self._waiting and self._waiting[-1][1] <= header.last_offset:
+            self._aborted.add(self._waiting.pop()[0])
+        if not header.is_control:
+            return header.producer_id not in self._aborted
+        if header.producer_id in self._aborted and _is_abort(buffer, position):
+            self._aborted.discard(header.producer_id)
+        return False
 
 
 def whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
@@ -78,19 +92,24 @@ def whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         CorruptRecord: a batch of another magic, or of a size that none can have.
     """
     position, end = 0, len(buffer)
-    while end - position > _MAGIC_POSITION:
-        base_offset, size = parse_offset_and_length(buffer, position)
-        magic = buffer[position + _MAGIC_POSITION]
-        if magic != MAGIC:
-            raise CorruptRecord(
-                f"batch at offset {base_offset} is of magic {magic}: only {MAGIC} is read"
-            )
+    while end - position >= HEADER_SIZE:
+        header = parse_header(buffer, position)
+        if header.magic != MAGIC:
+            raise _wrong_magic(header.base_offset, header.magic)
+        size = header.size
         if size < HEADER_SIZE:
-            raise CorruptRecord(f"batch at offset {base_offset}: {size} bytes are too few")
+            raise CorruptRecord(f"batch at offset {header.base_offset}: {size} bytes are too few")
         if position + size > end:
             return
-        yield position, parse_header(buffer, position)
+        yield position, header
         position += size
+    if end - position > _MAGIC_POSITION and buffer[position + _MAGIC_POSITION] != MAGIC:
+        base_offset, _ = parse_offset_and_length(buffer, position)
+        raise _wrong_magic(base_offset, buffer[position + _MAGIC_POSITION])
+
+
+def _wrong_magic(base_offset: int, magic: int) -> CorruptRecord:
+    return CorruptRecord(f"batch at offset {base_offset} is of magic {magic}: only {MAGIC} is read")
 
 
 def next_offset(buffer: Buffer) -> int | None:
