@@ -155,6 +155,7 @@ class ScriptedBroker:
         return shape(
             "MetadataResponse",
             throttle_time=ZERO,
+            error_code=ErrorCode.none,
             brokers=tuple(
                 shape("MetadataResponseBroker", node_id=node_id, host="127.0.0.1", port=port)
                 for node_id, port in ports.items()

@@ -119,13 +119,18 @@ class PartitionSender:
     # -- sending -------------------------------------------------------------------------
 
     def _send_what_may_go(self) -> None:
-        if self._failed or self._recovery is not None:
-            return
-        while self._queue and len(self._in_flight) < IN_FLIGHT_MAX:
-            if not self._is_ready:
+        while self._queue and self._has_window and self._recovery is None and not self._failed:
+            if self._is_ready:
+                self._send(self._queue.popleft())
+            else:
                 self._recover()
-                return
-            self._send(self._queue.popleft())
+
+    @property
+    def _has_window(self) -> bool:
+        # Counted from the oldest batch without an answer, not by their number: if that one was
+        # written and its answer lost, the broker must still know it when it comes again.
+        oldest = self._in_flight[0].ordinal if self._in_flight else self._queue[0].ordinal
+        return self._queue[0].ordinal < oldest + IN_FLIGHT_MAX
 
     @property
     def _is_ready(self) -> bool:

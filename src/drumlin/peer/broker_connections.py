@@ -152,6 +152,9 @@ class BrokerConnections:
             )
 
         response = await connection.request("metadata", build)
+        code = getattr(response, "error_code", ErrorCode.none)
+        if code is not ErrorCode.none:
+            raise KafkaError(code, "metadata")
         if topics is None:
             self.view.topics.clear()
         refused = self.view.update(response)

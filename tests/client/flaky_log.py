@@ -1,0 +1,123 @@
+"""A broker of one partition whose answers get lost: for exactly-once delivery.
+
+Checks sequences as Kafka does: per producer id and epoch, a batch must follow the last one; one
+of the last five again is a duplicate, answered with its first offset. `faults` decides what
+happens to each produce request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from drumlin.records.batch import BatchHeader, parse_header
+from drumlin.records.record import Record, decode_batch
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
+
+#: What to do with a request: an error code to answer without writing; "lost": write, and close
+#: without an answer; "dropped": close without writing; "silent": write, and never answer;
+#: None: write, and answer.
+Fault = ErrorCode | str | None
+
+
+class FlakyLog:
+    """`records` are what a reader would see."""
+
+    def __init__(self, broker: ScriptedBroker, faults: Iterator[Fault]) -> None:
+        self.records: list[Record] = []
+        self.headers: list[BatchHeader] = []
+        self._faults = faults
+        self._last: dict[int, list[tuple[BatchHeader, int]]] = {}
+        self._next_producer_id = 1000
+        broker.script("produce", self.produce)
+        broker.script("init_producer_id", self.init_producer_id)
+
+    def init_producer_id(self, shape: Shape, request: Any) -> Any:
+        self._next_producer_id += 1
+        return shape(
+            "InitProducerIdResponse",
+            throttle_time=ZERO,
+            error_code=ErrorCode.none,
+            producer_id=self._next_producer_id,
+            producer_epoch=0,
+        )
+
+    def forget_producers(self) -> None:
+        """As a broker whose producer ids have expired, or whose log lost its end."""
+        self._last.clear()
+
+    def produce(self, shape: Shape, request: Any) -> Any:
+        data = request.topic_data[0].partition_data[0]
+        fault = next(self._faults, None)
+        if isinstance(fault, ErrorCode):
+            return answer(shape, request, fault)
+        if fault == "dropped":
+            return CloseConnection()
+        code, base_offset = self._append(data.records)
+        if fault == "lost":
+            return CloseConnection()
+        if fault == "silent":
+            return Silence()
+        return answer(shape, request, code, base_offset)
+
+    def _append(self, batch: bytes) -> tuple[ErrorCode, int]:
+        header = parse_header(batch)
+        known = self._last.setdefault(header.producer_id, [])
+        if header.producer_id >= 0:
+            for earlier, base_offset in known[-5:]:
+                if _same(earlier, header):
+                    return ErrorCode.none, base_offset
+            code = _check(known[-1][0] if known else None, header)
+            if code is not ErrorCode.none:
+                return code, -1
+        base_offset = len(self.records)
+        known.append((header, base_offset))
+        self.headers.append(header)
+        self.records += decode_batch(batch)
+        return ErrorCode.none, base_offset
+
+
+def _same(earlier: BatchHeader, header: BatchHeader) -> bool:
+    return (
+        earlier.producer_epoch == header.producer_epoch
+        and earlier.base_sequence == header.base_sequence
+        and earlier.last_sequence == header.last_sequence
+    )
+
+
+def _check(last: BatchHeader | None, header: BatchHeader) -> ErrorCode:
+    if last is None:
+        # A broker that knows nothing of a producer takes any sequence, unless it is told not to.
+        return ErrorCode.none if header.base_sequence == 0 else ErrorCode.unknown_producer_id
+    if header.producer_epoch < last.producer_epoch:
+        return ErrorCode.invalid_producer_epoch
+    expected = last.last_sequence + 1 if header.producer_epoch == last.producer_epoch else 0
+    if header.base_sequence != expected:
+        return ErrorCode.out_of_order_sequence_number
+    return ErrorCode.none
+
+
+def answer(shape: Shape, request: Any, code: ErrorCode, base_offset: int = -1) -> Any:
+    """The response to a produce request of one partition."""
+    topic = request.topic_data[0]
+    partition = shape(
+        "PartitionProduceResponse",
+        index=topic.partition_data[0].index,
+        error_code=code,
+        base_offset=base_offset,
+        log_append_time=None,
+        log_start_offset=0,
+        record_errors=(),
+        error_message=None,
+    )
+    responses = (shape("TopicProduceResponse", name=topic.name, partition_responses=(partition,)),)
+    return shape("ProduceResponse", responses=responses, throttle_time=ZERO)
+
+
+def values(log: FlakyLog) -> list[bytes | None]:
+    return [record.value for record in log.records]
+
+
+Faults = Callable[[], Iterator[Fault]]

@@ -1,0 +1,156 @@
+"""Every record exactly once and in order, whatever happens to requests and answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from client.flaky_log import Fault, FlakyLog, answer, values
+from drumlin.client.client import Client
+from drumlin.client.errors import DeliveryFailed
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import Shape
+from rig.scripted_broker import ScriptedBroker
+
+ROWS = [b"%d" % number for number in range(60)]
+BATCH_BYTES = 120  # some records a batch
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker({"t": 1}) as broker:
+        yield broker
+
+
+def client_of(broker: ScriptedBroker) -> Client:
+    return drumlin.connect(broker.address, retry_backoff_ms=2, request_timeout_ms=10_000)
+
+
+def append(client: Client, **options: Any) -> Any:
+    table = pa.table({"value": ROWS})
+    return client.append(table, "t", batch_bytes=BATCH_BYTES, **options)
+
+
+def random_faults(seed: int) -> Iterator[Fault]:
+    rng = random.Random(seed)
+    choices: list[Fault] = [
+        "lost",
+        "dropped",
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.request_timed_out,
+        ErrorCode.leader_not_available,
+    ]
+    for _ in range(40):
+        yield rng.choice(choices) if rng.random() < 0.4 else None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_each_record_once_and_in_order(broker: ScriptedBroker, seed: int) -> None:
+    log = FlakyLog(broker, random_faults(seed))
+    with client_of(broker) as client:
+        report = append(client)
+    assert values(log) == ROWS
+    assert report.record_count == len(ROWS)
+    assert report.partitions[0] == (0, len(ROWS), len(ROWS))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_writer_delivers_as_well(broker: ScriptedBroker, seed: int) -> None:
+    log = FlakyLog(broker, random_faults(100 + seed))
+    with client_of(broker) as client, client.writer("t", batch_bytes=BATCH_BYTES) as writer:
+        deliveries = [writer.send(value) for value in ROWS]
+    assert values(log) == ROWS
+    assert [each.result().offset for each in deliveries] == list(range(len(ROWS)))
+
+
+def test_sequences_go_on_from_append_to_append(broker: ScriptedBroker) -> None:
+    log = FlakyLog(broker, iter(()))
+    with client_of(broker) as client:
+        append(client)
+        append(client)
+    assert values(log) == ROWS + ROWS
+    assert {(each.producer_id, each.producer_epoch) for each in log.headers} == {(1001, 0)}
+    assert len(broker.asked("init_producer_id")) == 1
+
+
+def test_an_unanswered_request_is_repeated(broker: ScriptedBroker) -> None:
+    log = FlakyLog(broker, iter([None, "silent"]))
+    options = {"retry_backoff_ms": 2, "request_timeout_ms": 300}
+    with drumlin.connect(broker.address, **options) as client:
+        append(client)
+    assert values(log) == ROWS
+
+
+def test_a_refused_batch_is_reported_and_the_rest_goes_on(broker: ScriptedBroker) -> None:
+    log = FlakyLog(broker, iter([None, ErrorCode.message_too_large]))
+    with client_of(broker) as client:
+        with pytest.raises(DeliveryFailed, match="'t' partition 0: message_too_large") as error:
+            append(client)
+        written = values(log)
+        assert error.value.acknowledged == len(written)
+        # One batch is missing; what follows it is there, under the next epoch.
+        missing = [value for value in ROWS if value not in written]
+        start = ROWS.index(missing[0])
+        assert written == ROWS[:start] + ROWS[start + len(missing) :]
+        assert [each.producer_epoch for each in log.headers][:2] == [0, 1]
+        append(client)
+    assert values(log) == written + ROWS
+
+
+def test_a_broker_that_forgot_the_producer(broker: ScriptedBroker) -> None:
+    log = FlakyLog(broker, iter(()))
+    with client_of(broker) as client:
+        append(client)
+        log.forget_producers()
+        append(client)
+    assert values(log) == ROWS + ROWS
+    assert {each.producer_epoch for each in log.headers} == {0, 1}
+
+
+def test_a_duplicate_too_old_to_be_known_counts_as_written(broker: ScriptedBroker) -> None:
+    FlakyLog(broker, iter([ErrorCode.duplicate_sequence_number]))
+    with client_of(broker) as client:
+        report = client.append(pa.table({"value": [b"x"]}), "t")
+    assert report.partitions[0] == (-1, -1, 1)
+
+
+def test_time_runs_out_with_the_last_reason(broker: ScriptedBroker) -> None:
+    def refuse(shape: Shape, request: Any) -> Any:
+        return answer(shape, request, ErrorCode.not_enough_replicas)
+
+    FlakyLog(broker, iter(()))
+    broker.script("produce", refuse)
+    with client_of(broker) as client, pytest.raises(DeliveryFailed, match="not_enough_replicas"):
+        append(client, delivery_timeout_ms=200)
+
+
+def test_a_new_leader_is_found() -> None:
+    with ScriptedBroker({"t": 1}, node_id=1) as old, ScriptedBroker({"t": 1}, node_id=2) as new:
+        log = FlakyLog(new, iter(()))
+        old.script("init_producer_id", log.init_producer_id)
+
+        def move(shape: Shape, request: Any) -> Any:
+            old.leader_id = 2
+            old.brokers = {2: new.port}
+            return answer(shape, request, ErrorCode.not_leader_or_follower)
+
+        old.script("produce", move)
+        with client_of(old) as client:
+            append(client)
+    assert values(log) == ROWS
+
+
+def test_without_acks_nothing_is_awaited(broker: ScriptedBroker) -> None:
+    log = FlakyLog(broker, iter(["silent"] * 100))
+    with client_of(broker) as client:
+        report = append(client, acks="none")
+        assert report.partitions[0] == (-1, -1, len(ROWS))
+        client.refresh()  # answered behind them on the same connection
+    assert values(log) == ROWS
+    assert {each.producer_id for each in log.headers} == {-1}
