@@ -58,8 +58,13 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("benches", nargs="*", metavar="BENCHMARK", help="default: all of them")
-    parser.add_argument("--rounds", type=int, default=7, help="that count (default: 7)")
-    parser.add_argument("--warmup", type=int, default=2, help="that do not (default: 2)")
+    parser.add_argument("--rounds", type=int, default=7, help="of each side (default: 7)")
+    parser.add_argument(
+        "--warmup",
+        type=int,
+        default=4,
+        help="rounds without a gain until a side counts as warm; 0: no warm-up (default: 4)",
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round (default: 2)")
     parser.add_argument(
         "--directory",

@@ -8,6 +8,7 @@ median of the ratios of rounds, which a drift that hits both sides leaves alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 import sys
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 Metrics = Mapping[str, float]
+_WARMUP_ROUNDS_MAX = 40
+_WORTH_MENTIONING = 0.03  # a gain below this is noise
 Sides = Mapping[str, Callable[[], Metrics]]
 
 
@@ -101,16 +104,22 @@ def compare(
     sides: Sides,
     options: Options,
 ) -> list[Comparison]:
-    """Run both sides in turns; the first of `sides` is ours."""
+    """Warm both sides up, then run them in turns; the first of `sides` is ours."""
     (our_name, ours), (their_name, theirs) = sides.items()
     collected: dict[str, list[Metrics]] = {our_name: [], their_name: []}
     turns = [(our_name, ours), (their_name, theirs)]
-    for number in range(-options.warmup, options.rounds):
+
+    def measure(label: str, name: str, run: Callable[[], Metrics]) -> Metrics:
+        measured = run()
+        numbers = ", ".join(f"{measured[each.name]:,.4g} {each.unit}" for each in metrics)
+        print(f"{bench}, {scenario}, {label}: {name}: {numbers}", file=sys.stderr, flush=True)
+        return measured
+
+    for name, run in turns:
+        _warm_up(metrics[0], functools.partial(measure, "warm-up", name, run), options.warmup)
+    for number in range(options.rounds):
         for name, run in turns if number % 2 == 0 else reversed(turns):
-            measured = run()
-            if number >= 0:
-                collected[name].append(measured)
-            _say(bench, scenario, number, name, metrics, measured)
+            collected[name].append(measure(f"round {number + 1}", name, run))
     return [
         Comparison(
             bench,
@@ -125,17 +134,23 @@ def compare(
     ]
 
 
-def _say(
-    bench: str,
-    scenario: str,
-    number: int,
-    side: str,
-    metrics: Sequence[Metric],
-    measured: Metrics,
-) -> None:
-    label = "warm-up" if number < 0 else f"round {number + 1}"
-    numbers = ", ".join(f"{measured[m.name]:,.4g} {m.unit}" for m in metrics)
-    print(f"{bench}, {scenario}, {label}: {side}: {numbers}", file=sys.stderr, flush=True)
+def _warm_up(metric: Metric, measure: Callable[[], Metrics], patience: int) -> None:
+    """Run until `patience` rounds in a row were no better than the best before them.
+
+    A virtual machine compiles for a minute or more: a fixed number of rounds would compare a
+    broker that is warm with one that is not.
+    """
+    best: float | None = None
+    rounds_without_gain = 0
+    for _ in range(_WARMUP_ROUNDS_MAX):
+        if rounds_without_gain >= patience:
+            return
+        value = measure()[metric.name]
+        gain = 1.0
+        if best:
+            gain = value / best - 1 if metric.higher_is_better else best / value - 1
+        rounds_without_gain = 0 if gain > _WORTH_MENTIONING else rounds_without_gain + 1
+        best = value if gain > 0 else best
 
 
 class Stopwatch:

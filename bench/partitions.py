@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.brokers import Broker, brokers, require_no_error
+from bench.brokers import Broker, brokers
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.load import batch_of
 from rig.raw import Closed
@@ -67,15 +67,14 @@ def _write_one_record_each(broker: Broker, topic: str) -> None:
     topic_id, batch = broker.topic_id(topic), batch_of(300)
     for first in range(0, PARTITIONS, _AT_ONCE):
         data = [{"index": each, "records": batch} for each in range(first, first + _AT_ONCE)]
-        answer = broker.ask(
-            "produce",
-            _PRODUCE,
-            acks=1,
-            timeout=60_000,
-            topic_data=[{"topic_id": topic_id, "partition_data": data}],
-        )
-        for each in answer.responses[0].partition_responses:
-            require_no_error(each)
+        fields = {"topic_id": topic_id, "partition_data": data}
+
+        def write(fields: dict[str, Any] = fields) -> bool:
+            # Leaders that were elected may still be on their way to the broker's partitions.
+            answer = broker.ask("produce", _PRODUCE, acks=1, timeout=60_000, topic_data=[fields])
+            return all(each.error_code == 0 for each in answer.responses[0].partition_responses)
+
+        wait_until(write, f"{broker.name} to write to partitions from {first} on", 60)
 
 
 def _serves(broker: Broker, topic: str) -> bool:

@@ -97,7 +97,7 @@ def write_chart(path: Path, results: Sequence[Comparison]) -> None:
     labels = [f"{each.bench}: {each.scenario} ({each.metric.unit})" for each in shown]
     axes.set_yticks(range(len(shown)), labels)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2g}x")
     axes.axvline(1, color=_PLAIN, linewidth=1)
     axes.set_title("Drumlin beside its peers: ratio, spread of rounds, and target (|)", loc="left")
     axes.spines[["top", "right", "left"]].set_visible(False)
