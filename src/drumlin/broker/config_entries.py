@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.keys import (
-    BROKER_SYNONYMS,
-    SAME_THING,
-    Key,
-    broker_keys,
-    group_keys,
-    topic_keys,
-)
+from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
+from drumlin.config.synonyms import BROKER_SYNONYMS, SAME_THING
 from drumlin.config.topic import parse_overrides
 from drumlin.config.values import format_value
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from drumlin.config.consistency import check_change, check_together
 from drumlin.config.errors import ConfigError
-from drumlin.config.keys import BROKER_SYNONYMS, Key, broker_keys, known_broker_key, topic_keys
+from drumlin.config.keys import Key, broker_keys, known_broker_key, topic_keys
 from drumlin.config.listeners import (
     Listener,
     advertised_listeners,
     broker_listeners,
     parse_protocol_map,
 )
+from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
 
 #: Kafka's defaults for internal topics ask for three brokers; the embedded store has one.
@@ -89,7 +91,7 @@ class BrokerConfig:
     socket_send_buffer_bytes: int
 
     def __init__(self, static: Mapping[str, str]) -> None:
-        self.static = dict(static)
+        self.static = _with_both_ids(static)
         self.cluster_wide: dict[str, str] = {}
         self.per_broker: dict[str, str] = {}
         self._values: dict[str, Any] = {}
@@ -129,7 +131,7 @@ class BrokerConfig:
 
     def topic_defaults(self) -> dict[str, Value]:
         """What a topic has where it has no value of its own, by topic key."""
-        return {name: _topic_default(key, self._values) for name, key in topic_keys().items()}
+        return {name: topic_default(name, self._values) for name in topic_keys()}
 
     def check_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
         """Whether these could be applied with `update_dynamic`.
@@ -137,7 +139,9 @@ class BrokerConfig:
         Raises:
             ConfigError: a value is not allowed.
         """
-        _resolve({**self.static, **cluster_wide, **per_broker})
+        given = {**self.static, **cluster_wide, **per_broker}
+        values, _ = _resolve(given)
+        check_change(self._values, values, given)
 
     def update_dynamic(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
@@ -158,6 +162,15 @@ class BrokerConfig:
         self.__dict__.update(derived)
 
 
+def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    """As in Kafka, the broker's number is known by its new and its old name."""
+    both = dict(static)
+    for one, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if one in static:
+            both.setdefault(other, static[one])
+    return both
+
+
 def _resolve(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values by key, and the attributes that are made of several keys or parsed further."""
     values: dict[str, Any] = {}
@@ -166,9 +179,7 @@ def _resolve(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         if text is None:
             text = SINGLE_BROKER_DEFAULTS.get(name, key.default)
         values[name] = None if text is None else key.parse(text)
-    if "node.id" not in given and values["broker.id"] >= 0:
-        values["node.id"] = values["broker.id"]
-    _check_together(values, given)
+    check_together(values, given)
     return values, _derive(values)
 
 
@@ -178,31 +189,20 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
     )
     controllers = values["controller.listener.names"] or ()
     listeners = broker_listeners(values["listeners"], protocols, controllers)
-    keys = topic_keys()
     return {
         "advertised_listeners": advertised_listeners(
             values["advertised.listeners"], listeners, controllers
         ),
         "listeners": listeners,
         "log_dirs": values["log.dirs"] or values["log.dir"],
-        "log_retention_ms": _topic_default(keys["retention.ms"], values),
-        "log_roll_jitter_ms": _topic_default(keys["segment.jitter.ms"], values),
-        "log_roll_ms": _topic_default(keys["segment.ms"], values),
-        "log_flush_interval_ms": _topic_default(keys["flush.ms"], values),
+        "log_retention_ms": topic_default("retention.ms", values),
+        "log_roll_jitter_ms": topic_default("segment.jitter.ms", values),
+        "log_roll_ms": topic_default("segment.ms", values),
+        "log_flush_interval_ms": topic_default("flush.ms", values),
         "max_connections_per_ip_overrides": _parse_overrides(
             values["max.connections.per.ip.overrides"]
         ),
     }
-
-
-def _topic_default(key: Key, values: Mapping[str, Any]) -> Value:
-    for synonym, factor in BROKER_SYNONYMS.get(key.name, ()):
-        value = values[synonym]
-        if value is not None:
-            if key.name == "retention.ms" and value < 0:
-                return -1
-            return value * factor if factor > 1 else value  # type: ignore[no-any-return]
-    return None if key.default is None else key.parse(key.default)
 
 
 def _parse_overrides(text: str) -> dict[str, int]:
@@ -214,47 +214,3 @@ def _parse_overrides(text: str) -> dict[str, int]:
             raise ConfigError(name, text, allowed, allowed)
         overrides[host.strip()] = int(limit)
     return overrides
-
-
-def _check_together(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """What no single key can tell.
-
-    Raises:
-        ConfigError: a value is refused because of its own limits or of another key.
-    """
-    keys = topic_keys()
-    if _topic_default(keys["retention.ms"], values) == 0:
-        name = next(name for name, _ in BROKER_SYNONYMS["retention.ms"] if values[name] == 0)
-        message = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
-        raise _refused(name, given, "must be -1 (for ever) or at least 1", message)
-    roll_ms = _topic_default(keys["segment.ms"], values)
-    if isinstance(roll_ms, int) and roll_ms < 1:
-        message = "log.roll.ms must be greater than or equal to 1"
-        raise _refused("log.roll.ms", given, "must be at least 1", message)
-    jitter_ms = _topic_default(keys["segment.jitter.ms"], values)
-    if isinstance(jitter_ms, int) and jitter_ms < 0:
-        message = "log.roll.jitter.ms must be greater than or equal to 0"
-        raise _refused("log.roll.jitter.ms", given, "must be at least 0", message)
-    if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
-        allowed = "must be at least socket.request.max.bytes, or -1"
-        raise _refused("queued.max.request.bytes", given, allowed)
-    if values["group.min.session.timeout.ms"] > values["group.max.session.timeout.ms"]:
-        allowed = "must not be above group.max.session.timeout.ms"
-        raise _refused("group.min.session.timeout.ms", given, allowed)
-    if (
-        values["max.connections.per.ip"] == 0
-        and not values["max.connections.per.ip.overrides"].strip()
-    ):
-        allowed = "can be 0 only where max.connections.per.ip.overrides lets somebody in"
-        message = (
-            "max.connections.per.ip can be set to zero only if "
-            "max.connections.per.ip.overrides property is set."
-        )
-        raise _refused("max.connections.per.ip", given, allowed, message)
-
-
-def _refused(
-    name: str, given: Mapping[str, str], allowed: str, message: str | None = None
-) -> ConfigError:
-    sentence = f"requirement failed: {message or f'{name} {allowed}'}"
-    return ConfigError(name, given.get(name), allowed, sentence)

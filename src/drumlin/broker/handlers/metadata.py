@@ -64,11 +64,10 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
 def _refusal(version: int, wanted: Iterable[Any]) -> ErrorCode | None:
     """Why the whole request is wrong, if it is."""
     has_id = any(getattr(each, "topic_id", None) for each in wanted)
-    if has_id and version < _BY_ID_FROM_VERSION:
-        return ErrorCode.invalid_request
-    if not has_id and any(each.name is None for each in wanted):
-        return ErrorCode.unknown_server_error
-    return None
+    is_nameless = any(each.name is None for each in wanted)
+    if version < _BY_ID_FROM_VERSION:
+        return ErrorCode.invalid_request if has_id or is_nameless else None
+    return ErrorCode.unknown_server_error if is_nameless and not has_id else None
 
 
 def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Any:

@@ -1,0 +1,62 @@
+"""One running broker for the tests of its APIs; tests keep apart by the names that they use."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rig.drumlin_server import DrumlinServer
+from rig.messages import render
+
+_NUMBERS = itertools.count()
+
+#: Asks the broker: API, version, fields of the request; the answer as plain data.
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    directory = tmp_path_factory.mktemp("broker")
+    server = DrumlinServer(directory, {"offsets.topic.num.partitions": "2"})
+    server.start()
+    try:
+        yield server
+        server.check_output()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def ask(server: DrumlinServer) -> Iterator[Ask]:
+    with server.connect() as client:
+        yield lambda api, version, **fields: render(client.ask(api, version, **fields))
+
+
+@pytest.fixture
+def topic_name() -> Callable[[str], str]:
+    """Names that no other test uses."""
+    number = next(_NUMBERS)
+    return lambda name="topic": f"{name}-{number}"
+
+
+@pytest.fixture
+def create(ask: Ask, topic_name: Callable[[str], str]) -> Callable[..., str]:
+    """Creates a topic and returns its name."""
+
+    def create(name: str = "topic", partitions: int = 1, **configs: str) -> str:
+        topic = {
+            "name": topic_name(name),
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": [
+                {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+            ],
+        }
+        (result,) = ask("create_topics", 7, topics=[topic], timeout=10_000)["topics"]
+        assert result["error_code"] == "none", result
+        return str(topic["name"])
+
+    return create

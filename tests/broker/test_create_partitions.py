@@ -1,0 +1,129 @@
+"""CreatePartitions: codes and sentences are what Apache Kafka 4.3 answered to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.conftest import Ask
+
+Create = Callable[..., str]
+
+
+def grow(
+    ask: Ask, name: str, count: int, assignments: list[list[int]] | None = None, **fields: Any
+) -> tuple[str, str | None]:
+    topic: dict[str, Any] = {"name": name, "count": count, "assignments": None}
+    if assignments is not None:
+        topic["assignments"] = [{"broker_ids": ids} for ids in assignments]
+    request = {"timeout": 10_000, "validate_only": False, **fields}
+    (result,) = ask("create_partitions", 3, topics=[topic], **request)["results"]
+    return result["error_code"], result["error_message"]
+
+
+def partition_count(ask: Ask, name: str) -> int:
+    (topic,) = ask("metadata", 13, topics=[{"name": name, "topic_id": None}])["topics"]
+    return len(topic["partitions"])
+
+
+def test_a_topic_grows(ask: Ask, create: Create) -> None:
+    name = create()
+    assert grow(ask, name, 4, validate_only=True) == ("none", None)
+    assert partition_count(ask, name) == 1
+    assert grow(ask, name, 3) == ("none", None)
+    assert grow(ask, name, 5, [[1], [1]]) == ("none", None)
+    assert partition_count(ask, name) == 5
+
+
+@pytest.mark.parametrize(
+    ("count", "assignments", "code", "message"),
+    [
+        (3, None, "invalid_partitions", "Topic already has 3 partition(s)."),
+        *(
+            (
+                count,
+                None,
+                "invalid_partitions",
+                f"The topic NAME currently has 3 partition(s); {count} would not be an increase.",
+            )
+            for count in (2, 0, -1)
+        ),
+        (
+            4,
+            [[1], [1]],
+            "invalid_replica_assignment",
+            "Attempted to add 1 additional partition(s), but only 2 assignment(s) were specified.",
+        ),
+        (
+            5,
+            [],
+            "invalid_replica_assignment",
+            "Attempted to add 2 additional partition(s), but only 0 assignment(s) were specified.",
+        ),
+        (
+            4,
+            [[7]],
+            "invalid_replica_assignment",
+            "The manual partition assignment includes broker 7, but no such broker is registered.",
+        ),
+        (
+            4,
+            [[]],
+            "invalid_replica_assignment",
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            4,
+            [[1, 1]],
+            "invalid_replica_assignment",
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+    ],
+)
+def test_refused(
+    ask: Ask,
+    create: Create,
+    count: int,
+    assignments: list[list[int]] | None,
+    code: str,
+    message: str,
+) -> None:
+    name = create(partitions=3)
+    assert grow(ask, name, count, assignments) == (code, message.replace("NAME", name))
+    assert partition_count(ask, name) == 3
+
+
+@pytest.mark.parametrize("name", ["nowhere", "", "a b", "__cluster_metadata"])
+def test_unknown_topics(ask: Ask, name: str) -> None:
+    assert grow(ask, name, 3) == ("unknown_topic_or_partition", None)
+
+
+def test_a_hostile_number_is_refused(ask: Ask, create: Create) -> None:
+    """Apache Kafka takes it and is busy for a long time: this is meant to differ."""
+    code, _ = grow(ask, create(), 2**31 - 1)
+    assert code == "policy_violation"
+
+
+def test_a_name_given_twice(ask: Ask, create: Create) -> None:
+    twice, once = create("twice"), create("once")
+    topics = [{"name": each, "count": 2, "assignments": None} for each in (twice, twice, once)]
+    answer = ask("create_partitions", 3, topics=topics, timeout=10_000, validate_only=False)
+    assert [tuple(each.values()) for each in answer["results"]] == [
+        (twice, "invalid_request", "Duplicate topic name."),
+        (once, "none", None),
+    ]
+
+
+def test_no_time_at_all(ask: Ask, create: Create) -> None:
+    assert grow(ask, create(), 2, timeout=0) == ("request_timed_out", None)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_every_version(ask: Ask, create: Create, version: int) -> None:
+    name = create()
+    topics = [{"name": name, "count": 2, "assignments": None}]
+    answer = ask("create_partitions", version, topics=topics, timeout=10_000, validate_only=False)
+    assert [each["error_code"] for each in answer["results"]] == ["none"]
+    assert partition_count(ask, name) == 2

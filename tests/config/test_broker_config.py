@@ -1,0 +1,231 @@
+"""The broker's configuration: where values come from, what is refused, what may change."""
+
+# ruff: noqa: E501  a sentence of Kafka's stays on its line
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.errors import ConfigError, UnknownKey
+from drumlin.config.keys import broker_keys
+from drumlin.config.listeners import Listener
+from drumlin.config.sources import read_environment, read_properties_file
+from drumlin.config.values import ValueType
+
+_HINTS = {
+    ValueType.BOOLEAN: "bool",
+    ValueType.INT: "int",
+    ValueType.SHORT: "int",
+    ValueType.LONG: "int",
+    ValueType.DOUBLE: "float",
+    ValueType.STRING: "str",
+}
+
+
+def test_defaults() -> None:
+    config = BrokerConfig.load({})
+    assert config.node_id == 1
+    assert config.log_dirs == ("/tmp/kafka-logs",)
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.log_retention_ms == 7 * 24 * 3600 * 1000
+    assert config.offsets_topic_replication_factor == 1
+    assert config.transaction_state_log_min_isr == 1
+    assert config.without_effect == ()
+
+
+def test_declared_attributes_are_keys_of_that_type() -> None:
+    for attribute, hint in BrokerConfig.__annotations__.items():
+        key = broker_keys()[attribute.replace("_", ".")]
+        assert key.has_effect, attribute
+        if key.value_type in _HINTS and attribute != "max_connections_per_ip_overrides":
+            assert hint.removesuffix(" | None") == _HINTS[key.value_type], attribute
+
+
+@pytest.mark.parametrize(
+    ("properties", "retention_ms"),
+    [
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, 120_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2", "log.retention.ms": "3"}, 3),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.ms": "-5"}, -1),
+    ],
+)
+def test_retention_synonyms(properties: dict[str, str], retention_ms: int) -> None:
+    config = BrokerConfig.load(properties)
+    assert config.log_retention_ms == retention_ms
+    assert config.topic_defaults()["retention.ms"] == retention_ms
+
+
+def test_other_synonyms() -> None:
+    config = BrokerConfig.load(
+        {
+            "log.roll.hours": "2",
+            "log.roll.jitter.hours": "1",
+            "log.flush.scheduler.interval.ms": "7",
+            "log.dir": "/one",
+            "broker.id": "4",
+        }
+    )
+    assert config.log_roll_ms == 7_200_000
+    assert config.log_roll_jitter_ms == 3_600_000
+    assert config.log_flush_interval_ms == 7
+    assert config.log_dirs == ("/one",)
+    assert config.node_id == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("log.segment.bytes", "x", 'log.segment.bytes = "x": must be a whole number (32 bits) of at least 1048576'),
+        ("compression.gzip.level", "0", 'compression.gzip.level = "0": must be a whole number (32 bits) from 1 to 9, or -1'),
+        ("compression.type", "foo", 'compression.type = "foo": must be one of uncompressed, zstd, lz4, snappy, gzip, producer'),
+        ("auto.create.topics.enable", "yes", 'auto.create.topics.enable = "yes": must be true or false'),
+        ("log.retention.ms", "0", 'log.retention.ms = "0": must be -1 (for ever) or at least 1'),
+        ("log.retention.hours", "0", 'log.retention.hours = "0": must be -1 (for ever) or at least 1'),
+        ("log.roll.ms", "0", 'log.roll.ms = "0": must be at least 1'),
+        ("log.dirs", "", 'log.dirs = "": must be a list of non-empty entries, at least one'),
+        ("queued.max.request.bytes", "5", 'queued.max.request.bytes = "5": must be at least socket.request.max.bytes, or -1'),
+        ("max.connections.per.ip", "0", 'max.connections.per.ip = "0": can be 0 only where max.connections.per.ip.overrides lets somebody in'),
+        ("max.connections.per.ip.overrides", "x", 'max.connections.per.ip.overrides = "x": must be a list of HOST:NUMBER'),
+        ("listeners", "SSL://:9093", 'listeners = "SSL://:9093": SSL is SSL, but only PLAINTEXT is served'),
+        ("listeners", "X://:9093", 'listeners = "X://:9093": listener.security.protocol.map has no protocol for X'),
+        ("listeners", "localhost", 'listeners = "localhost": must be NAME://HOST:PORT, which localhost is not'),
+        ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", 'listeners = "PLAINTEXT://a:1,PLAINTEXT://b:2": each listener must have a different name'),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", 'advertised.listeners = "PLAINTEXT://0.0.0.0:1": 0.0.0.0 is no address that a client can connect to; give a real one'),
+        ("advertised.listeners", "OTHER://a:1", 'advertised.listeners = "OTHER://a:1": OTHER is not in listeners'),
+        ("log.segment.byte", "1", 'log.segment.byte = "1": no such configuration key; did you mean log.segment.bytes?'),
+    ],
+)  # fmt: skip
+def test_refused_with_one_line(key: str, value: str, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load({key: value})
+    assert str(caught.value) == line
+    assert (caught.value.key, caught.value.value) == (key, value)
+
+
+def test_two_numbers_for_one_broker() -> None:
+    with pytest.raises(ConfigError, match="must be the same as node.id"):
+        BrokerConfig.load({"node.id": "1", "broker.id": "2"})
+
+
+def test_what_is_nobodys_key() -> None:
+    with pytest.raises(UnknownKey) as caught:
+        BrokerConfig.load({"completely.made.up.thing": "1"})
+    assert "did you mean" not in str(caught.value)
+
+
+def test_keys_without_effect_are_named() -> None:
+    config = BrokerConfig.load(
+        {
+            "zookeeper.connect": "localhost:2181",
+            "inter.broker.protocol.version": "2.8",
+            "num.io.threads": "8",
+            "super.users": "User:admin",
+            "listener.name.internal.ssl.keystore.location": "/keys",
+            "rsm.config.anything": "x",
+            "num.partitions": "3",
+        }
+    )
+    assert config.num_partitions == 3
+    assert config.without_effect == (
+        "inter.broker.protocol.version",
+        "listener.name.internal.ssl.keystore.location",
+        "num.io.threads",
+        "rsm.config.anything",
+        "super.users",
+        "zookeeper.connect",
+    )
+
+
+KRAFT = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+num.network.threads=3
+socket.send.buffer.bytes=102400
+log.dirs=/tmp/kraft-combined-logs
+num.recovery.threads.per.data.dir=1
+log.retention.hours=168
+"""
+
+
+def test_a_real_properties_file_starts(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(KRAFT)
+    config = BrokerConfig.load(read_properties_file(path))
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_properties_file(tmp_path / "nothing")
+
+
+def test_environment() -> None:
+    properties, unknown = read_environment(
+        {
+            "DRUMLIN_LOG_SEGMENT_BYTES": "1048576",
+            "DRUMLIN_ZOOKEEPER_CLIENTCNXNSOCKET": "x",
+            "DRUMLIN_LISTENER_NAME_IN___SIDE_SSL_KEY__STORE": "y",
+            "DRUMLIN_LOG_SEGMENT_BITES": "1",
+            "PATH": "/bin",
+        }
+    )
+    assert properties == {
+        "log.segment.bytes": "1048576",
+        "zookeeper.clientCnxnSocket": "x",
+        "listener.name.in-side.ssl.key_store": "y",
+    }
+    assert unknown == ["DRUMLIN_LOG_SEGMENT_BITES"]
+
+
+def test_no_two_keys_share_a_variable() -> None:
+    names = [name.replace(".", "_").upper() for name in broker_keys()]
+    assert len(set(names)) == len(names)
+
+
+def test_changes_at_run_time_win_and_can_be_taken_back() -> None:
+    config = BrokerConfig.load({"log.retention.hours": "1", "fetch.max.bytes": "2000"})
+    config.update_dynamic({"log.retention.ms": "5", "nobody.knows": "x"}, {})
+    assert config.log_retention_ms == 5
+    config.update_dynamic({"log.retention.ms": "5"}, {"log.retention.ms": "6"})
+    assert config.topic_defaults()["retention.ms"] == 6
+    config.update_dynamic({}, {})
+    assert config.log_retention_ms == 3_600_000
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    config = BrokerConfig.load({})
+    with pytest.raises(ConfigError):
+        config.update_dynamic({"log.retention.ms": "5", "log.roll.ms": "0"}, {})
+    assert config.log_retention_ms == 7 * 24 * 3600 * 1000
+    assert config.cluster_wide == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"num.recovery.threads.per.data.dir": "6"}, "Dynamic thread count update validation failed for num.recovery.threads.per.data.dir=6, value should not be greater than double the current value 2"),
+        ({"background.threads": "4"}, "Dynamic thread count update validation failed for background.threads=4, value should be at least half the current value 10"),
+        ({"log.cleaner.threads": "3"}, "Log cleaner threads cannot be increased to more than double the current value 1"),
+        ({"max.connections": "0"}, "Invalid max.connections 0"),
+    ],
+)  # fmt: skip
+def test_steps_that_are_too_large(changes: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load({}).check_dynamic(changes, {})
+    assert caught.value.message == (
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} "
+        "for configuration Invalid dynamic configuration"
+    )
