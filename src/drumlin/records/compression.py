@@ -34,9 +34,14 @@ _DEFAULT_LEVELS: Final = {GZIP: 6, LZ4: 9, ZSTD: 3}
 # Kafka's lz4 level 9, its default, stands for the fast compressor; any other for the "high" one.
 _LZ4_FAST: Final = 1
 
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT_BLOCKS: Final = 0x20  # in the byte behind the magic
+
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, compatible version
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
+_ORDINARY_RATIO: Final = 32
+_SMALL: Final = 64 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
 _FRAMED: Final[dict[int, Any]] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
@@ -79,18 +84,21 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def _decompress_frames(codec: int, data: Buffer, limit_bytes: int) -> memoryview:
-    # An anonymous mapping costs nothing but address space until it is written to, so it can be
-    # as large as the limit. One byte more tells "exactly the limit" from "more than that".
-    target = mmap.mmap(-1, limit_bytes + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    try:
-        size = _FRAMED[codec].decompress_into(data, target)
-    except cramjam.DecompressionError as error:
-        if "write whole buffer" in str(error):
-            raise _too_large(codec, limit_bytes) from None
-        raise
-    if size > limit_bytes:
-        raise _too_large(codec, limit_bytes)
-    return memoryview(target)[:size]
+    # How much there is in it is not known before. Data that unfolds like no ordinary data does
+    # is begun anew, with as much room as is allowed.
+    for room in (min(_ORDINARY_RATIO * len(data) + _SMALL, limit_bytes), limit_bytes):
+        # An anonymous mapping takes memory only where it is written to.
+        target = mmap.mmap(-1, room + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            size = _FRAMED[codec].decompress_into(data, target)
+        except cramjam.DecompressionError as error:
+            if "write whole buffer" in str(error):
+                continue
+            raise
+        # One byte more than the room tells "exactly that much" from "more than that".
+        if size <= room:
+            return memoryview(target)[:size]
+    raise _too_large(codec, limit_bytes)
 
 
 def _too_large(codec: int, limit_bytes: int) -> DecompressedTooLarge:

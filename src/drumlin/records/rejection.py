@@ -27,6 +27,10 @@ class InvalidBatch(KafkaError):
         return f"{self.code.name}: {self.reason}"
 
 
+class UnfitRecords(InvalidBatch):
+    """Not one batch of a kind that the request may carry at all: its partition is not asked."""
+
+
 def reject_records(
     header: BatchHeader, body: Buffer, rules: AppendRules, now_ms: int, log_name: str
 ) -> InvalidBatch:

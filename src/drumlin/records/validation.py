@@ -44,11 +44,11 @@ from drumlin.records.compression import (
 )
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import renumber
-from drumlin.records.rejection import InvalidBatch, reject_records
+from drumlin.records.rejection import InvalidBatch, UnfitRecords, reject_records
 from drumlin.records.survey import Survey, survey
 from drumlin.wire.errors import ErrorCode
 
-__all__ = ["AppendRules", "InvalidBatch", "PreparedBatch", "prepare_produce"]
+__all__ = ["AppendRules", "InvalidBatch", "PreparedBatch", "UnfitRecords", "prepare_produce"]
 
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _MAGIC_POSITION: Final = 16
@@ -106,6 +106,10 @@ def _invalid(reason: str) -> InvalidBatch:
     return InvalidBatch(ErrorCode.invalid_record, reason)
 
 
+def _unfit(reason: str) -> UnfitRecords:
+    return UnfitRecords(ErrorCode.invalid_record, reason)
+
+
 def _corrupt(reason: str, message: str | None = None) -> InvalidBatch:
     return InvalidBatch(ErrorCode.corrupt_message, reason, message=message)
 
@@ -117,19 +121,19 @@ def _only_batch(buffer: Buffer, allows_zstd: bool) -> BatchHeader:
     except CorruptRecord as error:
         raise _corrupt(str(error), message=str(error)) from None
     if size is None:
-        raise _invalid("there is no whole record batch")
+        raise _unfit("there is no whole record batch")
     if buffer[_MAGIC_POSITION] != MAGIC:
-        raise _invalid(f"record batch of magic {buffer[_MAGIC_POSITION]}: only {MAGIC} is accepted")
+        raise _unfit(f"record batch of magic {buffer[_MAGIC_POSITION]}: only {MAGIC} is accepted")
     try:
         if size != len(buffer) and _whole_batch_size(buffer, size) is not None:
-            raise _invalid("there is more than one record batch")
+            raise _unfit("there is more than one record batch")
     except CorruptRecord as error:
         raise _corrupt(f"behind the first batch: {error}") from None
     if size < HEADER_SIZE:
         raise _corrupt(f"a batch of {size} bytes has no header")
     header = parse_header(buffer)
     if header.compression == ZSTD and not allows_zstd:
-        raise InvalidBatch(
+        raise UnfitRecords(
             ErrorCode.unsupported_compression_type, "zstd needs version 7 of Produce"
         )
     return header
