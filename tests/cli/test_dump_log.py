@@ -127,7 +127,7 @@ def test_a_marker_of_a_transaction_is_told_from_a_record(run: Run, tmp_path: Pat
         ("timeindex", 12, struct.pack(">q", 500), "runs backwards"),
         ("timeindex", 20, struct.pack(">i", 50), "offset 60 lies behind the end of the log"),
         ("txnindex", 0, b"\x00\x09", "version 9 is unknown"),
-        ("snapshot", 20, b"\xff", "the CRC does not match"),
+        ("snapshot", 20, b"\xff", "the checksum does not match"),
     ],
 )
 def test_damage_is_named_with_its_file(

@@ -1,0 +1,1 @@
+"""The console command `drumlin`: a broker, and what one does with a cluster from a shell."""

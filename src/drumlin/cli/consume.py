@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
+    from drumlin.client.reader import ReadOptions
 
 Sink = Callable[["pa.RecordBatch"], None]
 
@@ -100,7 +101,7 @@ def consume(
     if follow and last != END:
         raise typer.BadParameter("--follow has no end: leave out --until")
     formatter = Formatter(template, null)
-    options: dict[str, Any] = {
+    options: ReadOptions = {
         "headers": headers or as_json or formatter.uses_headers,
         "isolation": "read_committed" if committed else "read_uncommitted",
     }
@@ -114,13 +115,18 @@ def consume(
             known = member.committed()
             starts = {each: known.get(each, offset) for each, offset in starts.items()}
         reading = _Reading(client, topic, starts, count, options)
-        sink = _sink(stack, topic, to_file, as_json, formatter)
+        sink = _sink(stack, topic, to_file, as_json, formatter, options)
         shown = sys.stdout.isatty() and not to_file
         with output.progress(enabled=not shown) as progress:
-            task = progress.add_task(topic, total=count, done="")
+            task = progress.add_task(topic, total=None, done="")
             for batch in reading.batches(last, follow):
                 sink(batch)
-                progress.update(task, advance=batch.num_rows, done=f"{reading.records:,} records")
+                progress.update(
+                    task,
+                    total=None if follow else reading.expected,
+                    completed=reading.records,
+                    done=f"{reading.records:,} records",
+                )
                 if member is not None:
                     member.commit(reading.offsets)
     if to_file:
@@ -157,7 +163,7 @@ class _Reading:
         topic: str,
         starts: dict[int, int],
         count: int | None,
-        options: dict[str, Any],
+        options: ReadOptions,
     ) -> None:
         self._client = client
         self._topic = topic
@@ -165,6 +171,7 @@ class _Reading:
         self._count = count
         self._options = options
         self.records = 0
+        self.expected: int | None = None  # about how many there will be: offsets may be empty
 
     def batches(self, last: Place, follow: bool) -> Iterator[pa.RecordBatch]:
         """Batches of one partition each, up to `last` or, following, for ever."""
@@ -188,6 +195,9 @@ class _Reading:
         behind = [each for each in starts if starts[each] < ends[each]]
         if not behind or self.records == self._count:
             return
+        self.expected = sum(ends[each] - starts[each] for each in behind)
+        if self._count is not None:
+            self.expected = min(self.expected, self._count)
         found = self._client.read_batches(
             self._topic, behind, start=starts, end=ends, **self._options
         )
@@ -206,10 +216,18 @@ class _Reading:
 
 
 def _sink(
-    stack: ExitStack, topic: str, to_file: Path | None, as_json: bool, formatter: Formatter
+    stack: ExitStack,
+    topic: str,
+    to_file: Path | None,
+    as_json: bool,
+    formatter: Formatter,
+    options: ReadOptions,
 ) -> Sink:
     if to_file is not None:
-        return _FileSink(stack, to_file)
+        from drumlin.cli import record_files
+        from drumlin.client.reader import schema_of
+
+        return stack.enter_context(record_files.writing(to_file, schema_of(options)))
     lines = json_lines if as_json else formatter.lines
 
     def show(batch: pa.RecordBatch) -> None:
@@ -221,26 +239,8 @@ def _sink(
     return show
 
 
-class _FileSink:
-    """Opens the file with the first batch, whose schema it gets."""
-
-    def __init__(self, stack: ExitStack, path: Path) -> None:
-        from drumlin.cli import record_files
-
-        self._files = record_files
-        record_files.check_writable(path)
-        self._stack = stack
-        self._path = path
-        self._write: Callable[[pa.RecordBatch], Any] | None = None
-
-    def __call__(self, batch: pa.RecordBatch) -> None:
-        if self._write is None:
-            self._write = self._stack.enter_context(self._files.writing(self._path, batch.schema))
-        self._write(batch)
-
-
 def _report(path: Path, records: int, as_json: bool) -> None:
-    size = path.stat().st_size if path.exists() else 0
+    size = path.stat().st_size
     row = {"file": str(path), "records": records, "size_bytes": size}
     if as_json:
         output.show_json(row)

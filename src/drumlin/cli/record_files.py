@@ -21,23 +21,17 @@ CSV: Final = frozenset({".csv"})
 WRITABLE: Final = PARQUET | ARROW
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a file whose name says a format that we do not write."""
-    if path.suffix not in WRITABLE:
-        raise output.Failure(f"{path}: its name must end in {' or '.join(sorted(WRITABLE))}")
-
-
 @contextlib.contextmanager
 def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
     """A function that appends batches to a new file, which is complete after the block."""
+    if path.suffix not in WRITABLE:
+        raise output.Failure(f"{path}: its name must end in {' or '.join(sorted(WRITABLE))}")
     if path.suffix in PARQUET:
         with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as parquet:
             yield parquet.write_batch
-    elif path.suffix in ARROW:
+    else:
         with pa.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_file(sink, schema) as arrow:
             yield arrow.write_batch
-    else:
-        raise AssertionError(path)
 
 
 def read_batches(path: Path) -> tuple[int | None, Iterator[pa.RecordBatch]]:

@@ -6,7 +6,6 @@ import contextlib
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from drumlin.cli.dump.findings import Item, Problem, base_offset_of, mapped
 from drumlin.records.batch import (
@@ -17,9 +16,8 @@ from drumlin.records.batch import (
     iterate_headers,
     parse_header,
 )
-
-_OFFSET_ENTRY: Final = struct.Struct(">ii")  # relative offset, position
-_TIME_ENTRY: Final = struct.Struct(">qi")  # timestamp, relative offset
+from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.time_index import TimeIndex
 
 
 def read_offset_index(path: Path, *, deep: bool) -> Iterator[Item]:
@@ -27,7 +25,7 @@ def read_offset_index(path: Path, *, deep: bool) -> Iterator[Item]:
     del deep  # an entry has nothing below it
     base_offset, previous = base_offset_of(path), -1
     with mapped(path) as buffer, _log_beside(path) as log:
-        for position, (relative, log_position) in _entries(buffer, _OFFSET_ENTRY):
+        for position, (relative, log_position) in _entries(buffer, OffsetIndex.LAYOUT):
             offset = base_offset + relative
             yield {"kind": "index", "offset": offset, "log_position": log_position}
             if relative <= previous:
@@ -36,7 +34,7 @@ def read_offset_index(path: Path, *, deep: bool) -> Iterator[Item]:
             fault = None if log is None else _pointer_fault(log, log_position, offset)
             if fault:
                 yield Problem(path, position, fault)
-        yield from _rest(path, buffer, _OFFSET_ENTRY)
+        yield from _rest(path, buffer, OffsetIndex.LAYOUT)
 
 
 def _pointer_fault(log: Buffer, position: int, offset: int) -> str | None:
@@ -54,7 +52,7 @@ def read_time_index(path: Path, *, deep: bool) -> Iterator[Item]:
     base_offset, previous = base_offset_of(path), (-1, -1)
     with mapped(path) as buffer, _log_beside(path) as log:
         batches = _Batches(log)
-        for position, (timestamp, relative) in _entries(buffer, _TIME_ENTRY):
+        for position, (timestamp, relative) in _entries(buffer, TimeIndex.LAYOUT):
             offset = base_offset + relative
             yield {"kind": "time-index", "timestamp": timestamp, "offset": offset}
             if timestamp < previous[0] or relative < previous[1]:
@@ -64,7 +62,7 @@ def read_time_index(path: Path, *, deep: bool) -> Iterator[Item]:
             fault = None if log is None else batches.timestamp_fault(timestamp, offset)
             if fault:
                 yield Problem(path, position, fault)
-        yield from _rest(path, buffer, _TIME_ENTRY)
+        yield from _rest(path, buffer, TimeIndex.LAYOUT)
 
 
 class _Batches:
@@ -110,7 +108,7 @@ def _entries(buffer: Buffer, layout: struct.Struct) -> Iterator[tuple[int, tuple
 
 
 def _is_zero(buffer: Buffer) -> bool:
-    return len(buffer) > _TIME_ENTRY.size and not any(buffer[:4096])
+    return len(buffer) > TimeIndex.LAYOUT.size and not any(buffer[:4096])
 
 
 def _rest(path: Path, buffer: Buffer, layout: struct.Struct) -> Iterator[Problem]:

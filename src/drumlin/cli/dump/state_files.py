@@ -8,16 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
 from drumlin.cli.dump.findings import Item, Problem, mapped
+from drumlin.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 _ABORTED: Final = struct.Struct(">hqqqq")
-_SNAPSHOT_HEADER: Final = struct.Struct(">hIi")  # version, CRC of all behind it, entries
-_SNAPSHOT_CRC_START: Final = 6
-_PRODUCER: Final = struct.Struct(">qhiqiqiq")
 
 
 def read_aborted_transactions(path: Path, *, deep: bool) -> Iterator[Item]:
@@ -48,33 +44,22 @@ def read_aborted_transactions(path: Path, *, deep: bool) -> Iterator[Item]:
 def read_producer_snapshot(path: Path, *, deep: bool) -> Iterator[Item]:
     """Producers in a `.snapshot` file."""
     del deep  # an entry has nothing below it
-    with mapped(path) as buffer:
-        if len(buffer) < _SNAPSHOT_HEADER.size:
-            yield Problem(path, 0, f"{len(buffer)} bytes are too few for a snapshot")
-            return
-        version, crc, count = _SNAPSHOT_HEADER.unpack_from(buffer)
-        if version != 1:
-            yield Problem(path, 0, f"version {version} is unknown")
-            return
-        if crc32c(memoryview(buffer)[_SNAPSHOT_CRC_START:]) != crc:
-            yield Problem(path, 2, "the CRC does not match the bytes behind it")
-        expected_size = _SNAPSHOT_HEADER.size + count * _PRODUCER.size
-        if count < 0 or expected_size != len(buffer):
-            message = f"{count} producers need {expected_size} bytes, there are {len(buffer)}"
-            yield Problem(path, _SNAPSHOT_CRC_START, message)
-            return
-        for fields in _PRODUCER.iter_unpack(buffer[_SNAPSHOT_HEADER.size :]):
-            yield {
-                "kind": "producer",
-                "producer_id": fields[0],
-                "producer_epoch": fields[1],
-                "last_sequence": fields[2],
-                "last_offset": fields[3],
-                "offset_delta": fields[4],
-                "timestamp": fields[5],
-                "coordinator_epoch": fields[6],
-                "transaction_first_offset": fields[7] if fields[7] >= 0 else None,
-            }
+    try:
+        producers = decode_snapshot(path.read_bytes())
+    except CorruptSnapshot as error:
+        yield Problem(path, 0, str(error))
+        return
+    for producer in producers:
+        yield {
+            "kind": "producer",
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "last_sequence": producer.last_sequence,
+            "last_offset": producer.batches[-1].last_offset if producer.batches else None,
+            "timestamp": producer.last_timestamp,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "transaction_first_offset": producer.transaction_first_offset,
+        }
 
 
 def read_leader_epochs(path: Path, *, deep: bool) -> Iterator[Item]:
