@@ -47,6 +47,13 @@ def test_lz4_blocks_are_independent() -> None:
     assert compress(LZ4, _TEXT)[4] & 0x20
 
 
+def test_lz4_blocks_that_depend_on_each_other_are_refused() -> None:
+    compressor = cramjam.lz4.Compressor(block_linked=True)
+    compressor.compress(_TEXT)
+    with pytest.raises(CorruptRecord, match="depend"):
+        decompress(LZ4, bytes(compressor.finish()), 1 << 20)
+
+
 def test_raw_snappy_is_read() -> None:
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(_TEXT)), 1 << 20) == _TEXT
 

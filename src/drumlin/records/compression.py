@@ -76,6 +76,10 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     try:
         if codec == SNAPPY:
             return _decompress_snappy(memoryview(data), limit_bytes)
+        if codec == LZ4 and _has_dependent_blocks(data):
+            raise CorruptRecord(
+                "lz4: blocks that depend on each other: Kafka's clients refuse them"
+            )
         if codec in _FRAMED:
             return _decompress_frames(codec, data, limit_bytes)
     except cramjam.DecompressionError as error:
@@ -99,6 +103,11 @@ def _decompress_frames(codec: int, data: Buffer, limit_bytes: int) -> memoryview
         if size <= room:
             return memoryview(target)[:size]
     raise _too_large(codec, limit_bytes)
+
+
+def _has_dependent_blocks(frame: Buffer) -> bool:
+    is_frame = len(frame) > len(_LZ4_MAGIC) and bytes(frame[: len(_LZ4_MAGIC)]) == _LZ4_MAGIC
+    return is_frame and not frame[len(_LZ4_MAGIC)] & _LZ4_INDEPENDENT_BLOCKS
 
 
 def _too_large(codec: int, limit_bytes: int) -> DecompressedTooLarge:

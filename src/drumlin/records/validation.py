@@ -52,7 +52,7 @@ __all__ = ["AppendRules", "InvalidBatch", "PreparedBatch", "UnfitRecords", "prep
 
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _MAGIC_POSITION: Final = 16
-_ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
+_ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +212,10 @@ def _as_stored(
         and not is_rewritten
     ):
         return PreparedBatch(batch, header)
+    # No client has a delete horizon to set; it goes where the batch is written anew.
+    kept = _ATTRIBUTES_KEPT if is_rewritten else _ATTRIBUTES_KEPT | DELETE_HORIZON_MASK
     stored = header._replace(
-        attributes=codec
-        | (TIMESTAMP_TYPE_MASK if stamps else 0)
-        | (header.attributes & _ATTRIBUTES_KEPT),
+        attributes=codec | (TIMESTAMP_TYPE_MASK if stamps else 0) | (header.attributes & kept),
         max_timestamp=max_timestamp,
     )
     if is_rewritten:
