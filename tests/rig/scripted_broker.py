@@ -105,7 +105,7 @@ class ScriptedBroker:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 if not self._respond(await reader.readexactly(size), writer):
                     return
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return
         finally:
             writer.close()

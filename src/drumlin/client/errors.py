@@ -62,6 +62,10 @@ class LogEndsEarly(ClientError):
     """The log ends before the offset up to which it was to be read."""
 
 
+class CorruptData(ClientError):
+    """What was fetched is no sound record batch: damaged on its way, or in the log."""
+
+
 class DeliveryFailed(ClientError):
     """Records could not be written. `acknowledged` counts those of the same call that were."""
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypedDict
 
 import pyarrow as pa
 
-from drumlin.client.errors import OffsetOutOfRange
+from drumlin.client.errors import CorruptData, OffsetOutOfRange
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
@@ -21,6 +21,7 @@ from drumlin.records.columns import (
     RECORD_SCHEMA_WITH_HEADERS,
     iterate_arrow,
 )
+from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
 
@@ -178,6 +179,10 @@ def _decode(
         with_headers="headers" in schema.names,
         aborted=piece.aborted_transactions,
     )
-    for batch in batches:
-        if batch.num_rows:
-            yield batch.select(schema.names) if "columns" in options else batch
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                yield batch.select(schema.names) if "columns" in options else batch
+    except CorruptRecord as error:
+        where = f"topic {wanted.topic!r} partition {wanted.partition}"
+        raise CorruptData(f"{where}: {error}") from error
