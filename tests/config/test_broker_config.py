@@ -108,7 +108,7 @@ def test_refused_with_one_line(key: str, value: str, line: str) -> None:
 
 
 def test_two_numbers_for_one_broker() -> None:
-    with pytest.raises(ConfigError, match="must be the same as node.id"):
+    with pytest.raises(ConfigError, match=r"must be the same as node\.id"):
         BrokerConfig.load({"node.id": "1", "broker.id": "2"})
 
 

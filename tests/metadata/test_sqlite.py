@@ -51,6 +51,7 @@ def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
 
     async def fill(store: SqliteMetadata) -> None:
         assert store.is_new
+        await store.note_adopted()
         topic = await store.create_topic("events", [[1], [1, 2]], {"retention.ms": "5"})
         await store.add_partitions("events", 2, [[2, 1]])
         await store.create_topic("gone", [ONE_REPLICA], {"retention.ms": "7"})

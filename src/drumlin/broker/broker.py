@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
 from drumlin.broker.hosting import Hosting
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
-from drumlin.broker.topics import create_automatically
+from drumlin.broker.topics import adopt_logs, create_automatically
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
@@ -30,8 +31,9 @@ from drumlin.config.listeners import Listener
 from drumlin.config.topic import LogConfig, log_config
 from drumlin.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.database import UnreadableMetadata
-from drumlin.metadata.image import BrokerState, Endpoint
+from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records.batch import iterate_headers
 from drumlin.replication.partition import PartitionRegistry
@@ -116,12 +118,15 @@ class Broker:
             if not logs.was_clean:
                 metadata.advance_leader_epochs()
             broker._register()
+            if metadata.is_new:
+                await adopt_logs(broker)
             broker.hosting.host_all()
         except BaseException:
             broker.server.close()
             logs.abandon()
             raise
         metadata.on_change(broker.hosting.on_change)
+        metadata.on_change(broker._follow_limits)
         broker.groups.start()
         start_upkeep(broker, broker._cycles)
         broker.server.start_accepting()
@@ -145,6 +150,10 @@ class Broker:
             for each in self.config.advertised_listeners
         )
         self.metadata.register_broker(BrokerState(self.node_id, self.config.broker_rack, endpoints))
+
+    def _follow_limits(self, change: Change) -> None:
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
+            self.server.limits = _limits(self.config)
 
     # -- what coordinators are handed ----------------------------------------------------
 
@@ -184,6 +193,7 @@ def _open(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDirect
         metadata = SqliteMetadata.open(paths[0], None if known is None else known.cluster_id)
     except (OSError, ValueError, UnreadableMetadata) as error:
         raise StartFailed(f"cannot use {paths[0]}: {error}") from error
+    take_over_stored_configs(config, metadata.image)
     defaults = config.topic_defaults()
 
     def config_for(topic: str) -> LogConfig:

@@ -9,6 +9,7 @@ which refuses the same mistake with another code for a broker than for a topic.
 from __future__ import annotations
 
 import enum
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,10 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.store import Alteration
+
+_log = logging.getLogger(__name__)
 
 BROKER_LOGGER: Final = 8
 
@@ -112,6 +116,17 @@ def parse_node_id(name: str, what: str) -> int:
     except ValueError:
         message = f"{what} must be an integer, but it is: {name}"
         raise KafkaError(ErrorCode.invalid_request, message) from None
+
+
+def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:
+    """Apply what was changed while this broker, or an earlier run of it, was up.
+
+    What the configuration given at start makes impossible is passed over, and said.
+    """
+    try:
+        config.update_dynamic(image.broker_configs(""), image.broker_configs(str(config.node_id)))
+    except ConfigError as error:
+        _log.error("configuration changed at run time is not applied: %s", error)
 
 
 def replacement(broker: Broker, resource: Resource, configs: Mapping[str, str]) -> Alteration:

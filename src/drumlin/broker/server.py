@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self, router: Router, limits: ConnectionLimits) -> None:
         self._router = router
-        self._limits = limits
+        self.limits = limits
         self._sockets: dict[socket.socket, str] = {}
         self._memory = RequestMemory(limits.request_memory_bytes)
         self._connections: set[Connection] = set()
@@ -66,9 +66,9 @@ class Server:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._limits.socket_receive_buffer_bytes > 0:
+            if self.limits.socket_receive_buffer_bytes > 0:
                 # Set before listening, or the window scale is already decided.
-                size = self._limits.socket_receive_buffer_bytes
+                size = self.limits.socket_receive_buffer_bytes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
             sock.bind((listener.host, listener.port))
             sock.setblocking(False)
@@ -82,7 +82,7 @@ class Server:
         """Let clients in, on all addresses."""
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
-            sock.listen(self._limits.socket_listen_backlog_size)
+            sock.listen(self.limits.socket_listen_backlog_size)
             loop.add_reader(sock.fileno(), self._accept, sock)
 
     @property
@@ -119,9 +119,9 @@ class Server:
         loop.call_later(_ACCEPT_PAUSE_S, resume)
 
     def _refusal(self, host: str) -> str | None:
-        if len(self._connections) >= self._limits.max_connections:
-            return f"max.connections={self._limits.max_connections} reached"
-        allowed = self._limits.per_ip(host)
+        if len(self._connections) >= self.limits.max_connections:
+            return f"max.connections={self.limits.max_connections} reached"
+        allowed = self.limits.per_ip(host)
         if self._per_ip[host] >= allowed:
             return f"max.connections.per.ip={allowed} reached"
         return None
@@ -137,15 +137,15 @@ class Server:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._limits.socket_send_buffer_bytes > 0:
-            size = self._limits.socket_send_buffer_bytes
+        if self.limits.socket_send_buffer_bytes > 0:
+            size = self.limits.socket_send_buffer_bytes
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         try:
             connection = Connection(
                 sock,
                 self._router,
                 memory=self._memory,
-                max_frame_bytes=self._limits.socket_request_max_bytes,
+                max_frame_bytes=self.limits.socket_request_max_bytes,
                 listener_name=self._sockets[listening],
                 on_close=self._forget,
             )
@@ -164,7 +164,7 @@ class Server:
     def close_idle(self, now: float) -> None:
         """Close connections on which nothing has moved for `connections.max.idle.ms`."""
         self._memory.close_stalled(now)
-        idle_ms = self._limits.connections_max_idle_ms
+        idle_ms = self.limits.connections_max_idle_ms
         if idle_ms <= 0:
             return
         for connection in list(self._connections):

@@ -63,7 +63,6 @@ class Database:
         Raises:
             UnreadableMetadata: it cannot be used.
         """
-        self.is_new = not path.exists()
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")

@@ -46,6 +46,7 @@ _log = logging.getLogger(__name__)
 #: As many as Apache Kafka's controller hands out at a time.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 _CLUSTER_ID: Final = "cluster_id"
+_ADOPTED: Final = "logs_adopted"
 _NEXT_PRODUCER_ID: Final = "next_producer_id"
 
 
@@ -68,7 +69,7 @@ class SqliteMetadata:
 
     def __init__(self, opened: Database, image: ClusterImage) -> None:
         self.image = image
-        self.is_new = opened.is_new
+        self.is_new = opened.value(_ADOPTED) is None
         self._database = opened
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._listeners: list[Callable[[Change], None]] = []
@@ -116,6 +117,11 @@ class SqliteMetadata:
                 replace(each, leader_epoch=each.leader_epoch + 1) for each in topic.partitions
             )
             self.image.put_topic(replace(topic, partitions=partitions))
+
+    async def note_adopted(self) -> None:
+        """The logs that lay in the log dirs before this store was made are in it now."""
+        await self._commit([database.put_value(_ADOPTED, 1)])
+        self.is_new = False
 
     def on_change(self, listener: Callable[[Change], None]) -> None:
         self._listeners.append(listener)
