@@ -21,6 +21,7 @@ session=<ms>, rebalance=<ms>, version=<3 before KIP-394, 8 before KIP-814>. Memb
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -150,13 +151,13 @@ class Scenario:
         """Time passes from deadline to deadline, so that each finds its own moment."""
         end = self.clock.monotonic() + int(names[0]) / 1000
         while (deadline := self.deadlines.next_deadline()) is not None and deadline <= end:
-            self.clock.advance_ms(max(round((deadline - self.clock.monotonic()) * 1000), 0))
+            self.clock.advance_ms(math.ceil(max(deadline - self.clock.monotonic(), 0) * 1000))
             for due in self.deadlines.due(self.clock.monotonic()):
                 self._lines.append(
                     " ".join(part for part in (due.kind.value, due.member_id) if part)
                 )
                 self._carry_out(self.group.expire(due))
-        self.clock.advance_ms(round((end - self.clock.monotonic()) * 1000))
+        self.clock.advance_ms(max(round((end - self.clock.monotonic()) * 1000), 0))
 
     def _hold(self, _: list[str], __: dict[str, str]) -> None:
         self._held = []

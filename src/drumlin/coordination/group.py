@@ -248,7 +248,9 @@ class Group(GroupLifecycle):
     # -- joining and leaving ---------------------------------------------------------------
 
     def _join_as_new(self, request: JoinRequest, waiter: Any) -> None:
-        member_id = f"{request.group_instance_id or request.client_id}-{self._new_id()}"
+        instance_id = request.group_instance_id
+        owner = request.client_id if instance_id is None else instance_id
+        member_id = f"{owner}-{self._new_id()}"
         if request.group_instance_id is not None:
             current_id = self.membership.static_member_id(request.group_instance_id)
             if current_id is None:

@@ -83,13 +83,16 @@ class Membership:
         self.pending_sync.discard(member_id)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member another id; it keeps its place and, if it leads, the lead."""
+        """Give a static member another id; whatever it was or owed under the old one, it is still."""
         renamed = self.members[old_id]
         assert renamed.group_instance_id is not None
         renamed.member_id = new_id
         self._static_ids[renamed.group_instance_id] = new_id
         if self.leader_id == old_id:
             self.leader_id = new_id
+        if old_id in self.pending_sync:
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(new_id)
         self.members = {member.member_id: member for member in self.members.values()}
         return renamed
 

@@ -1,0 +1,76 @@
+"""A `__consumer_offsets` in memory: what a coordinator appends can be read by the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+from coordination.settings import Settings
+from drumlin.clock import Clock, ManualClock
+from drumlin.coordination.group_coordinator import GroupCoordinator
+from drumlin.records.record import Record, decode_records
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+class MemoryLog:
+    """Partitions as lists of batches; appending can be made to wait, or to fail."""
+
+    def __init__(self, partition_count: int = 4) -> None:
+        self.partition_count: int | None = partition_count
+        self.batches: dict[int, list[bytes]] = {}
+        self.error: ErrorCode | None = None
+        self.confirmations: list[asyncio.Future[None]] | None = None
+        self.gate = threading.Event()
+        """Reading waits for it."""
+        self.gate.set()
+        self.broken = False
+
+    def append(self, partition: int, batch: bytearray) -> asyncio.Future[None] | None:
+        if self.error is not None:
+            raise KafkaError(self.error)
+        self.batches.setdefault(partition, []).append(bytes(batch))
+        if self.confirmations is None:
+            return None
+        confirmation = asyncio.get_running_loop().create_future()
+        self.confirmations.append(confirmation)
+        return confirmation
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        self.gate.wait(10)
+        if self.broken:
+            raise OSError("a broken disk")
+        yield from list(self.batches.get(partition, []))
+
+    def records(self) -> list[Record]:
+        return [
+            record
+            for partition in sorted(self.batches)
+            for batch in self.batches[partition]
+            for record in decode_records(batch)
+        ]
+
+
+def new_coordinator(
+    log: MemoryLog, settings: Settings | None = None, clock: Clock | None = None
+) -> GroupCoordinator:
+    """A coordinator over the log that leads nothing yet."""
+
+    async def create_topic() -> None:
+        log.partition_count = 4
+        lead_all(coordinator, log)
+
+    coordinator = GroupCoordinator(
+        settings or Settings(),
+        clock or ManualClock(),
+        append=log.append,
+        read_batches=log.read,
+        offsets_partition_count=lambda: log.partition_count,
+        create_offsets_topic=create_topic,
+    )
+    return coordinator
+
+
+def lead_all(coordinator: GroupCoordinator, log: MemoryLog) -> None:
+    for partition in range(log.partition_count or 0):
+        coordinator.become_leader(partition, 0)

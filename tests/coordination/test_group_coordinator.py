@@ -1,0 +1,386 @@
+"""The coordinator over a log in memory: waiting, loading, failing, expiring."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from coordination.memory_log import MemoryLog, lead_all, new_coordinator
+from coordination.scenario import subscription
+from coordination.settings import Settings
+from drumlin.clock import ManualClock, SystemClock
+from drumlin.coordination.group_coordinator import GroupCoordinator
+from drumlin.coordination.group_messages import (
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncRequest,
+)
+from drumlin.coordination.group_partitions import partition_for
+from drumlin.coordination.group_records import GroupKey, OffsetKey, decode_key
+from drumlin.coordination.group_shard import Commit, Position
+from drumlin.coordination.group_state import GroupState
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+TOPIC_ID = UUID(int=7)
+DAY_MS = 86_400_000
+Run = Callable[[GroupCoordinator, MemoryLog, ManualClock], Awaitable[None]]
+
+
+def with_coordinator(run: Run, settings: Settings | None = None) -> None:
+    """Run it with a coordinator that leads and has loaded all partitions."""
+
+    async def main() -> None:
+        log, clock = MemoryLog(), ManualClock()
+        coordinator = new_coordinator(log, settings, clock)
+        coordinator.start()
+        lead_all(coordinator, log)
+        await loaded(coordinator)
+        try:
+            await asyncio.wait_for(run(coordinator, log, clock), 20)
+        finally:
+            await coordinator.close()
+
+    asyncio.run(main())
+
+
+async def loaded(coordinator: GroupCoordinator) -> None:
+    while True:
+        try:
+            coordinator.groups()
+        except KafkaError as refusal:
+            assert refusal.code is ErrorCode.coordinator_load_in_progress
+            await asyncio.sleep(0.001)
+        else:
+            return
+
+
+def position(offset: int = 5, metadata: str = "", partition: int = 0, topic: str = "t") -> Position:
+    return Position(topic, TOPIC_ID, partition, offset, -1, metadata)
+
+
+def commit(group_id: str, *positions: Position, retention_ms: int | None = None) -> Commit:
+    return Commit(group_id, "", None, -1, retention_ms, positions or (position(),))
+
+
+async def committed(coordinator: GroupCoordinator, group_id: str) -> dict[tuple[str, int], int]:
+    return {
+        (topic, partition): found.offset
+        for topic, partitions in await coordinator.fetch_offsets(group_id, None)
+        for partition, found in partitions
+        if found is not None
+    }
+
+
+async def join(
+    coordinator: GroupCoordinator, clock: ManualClock, group_id: str, topics: str = "t"
+) -> JoinAnswer:
+    """A member alone in its group, up to a stable generation."""
+    request = JoinRequest(
+        "", None, "c", "/h", 60_000, 10_000, "consumer", (("range", subscription(topics)),), False
+    )
+    waiting = coordinator.join(group_id, request)
+    clock.advance_ms(3_000)
+    coordinator.wake()
+    answer = await waiting
+    sync = SyncRequest(answer.member_id, None, answer.generation_id, None, None, {})
+    assert (await coordinator.sync(group_id, sync)).error is ErrorCode.none
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    # As Apache Kafka 4.3 placed them among 50.
+    [("coord-g1", 46), ("coord-g2", 45), ("", 0), ("группа", 8), ("😀", 49)],
+)
+def test_groups_hash_as_in_java(group_id: str, partition: int) -> None:
+    assert partition_for(group_id, 50) == partition
+
+
+def test_the_smallest_hash_counts_as_zero() -> None:
+    assert partition_for("polygenelubricants", 50) == 0  # its hash is -2^31
+
+
+def test_commits_come_back_and_survive_a_restart() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        codes = await coordinator.commit(
+            commit("g", position(5, "x"), position(6, "y" * 4097), position(7, "z" * 4096, 1))
+        )
+        assert codes == [ErrorCode.none, ErrorCode.offset_metadata_too_large, ErrorCode.none]
+        member = await join(coordinator, clock, "members")
+        again = new_coordinator(log, clock=clock)
+        again.start()
+        lead_all(again, log)
+        await loaded(again)
+        assert await committed(again, "g") == {("t", 0): 5, ("t", 1): 7}
+        group = again.group("members")
+        assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
+        again.heartbeat("members", member.member_id, None, 1)
+        await again.close()
+
+    with_coordinator(run)
+
+
+def test_a_commit_is_answered_once_it_is_confirmed() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        log.confirmations = []
+        waiting = asyncio.ensure_future(coordinator.commit(commit("g")))
+        fetching = asyncio.ensure_future(coordinator.fetch_offsets("g", None))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        assert not fetching.done()  # what is not confirmed is not shown either
+        log.confirmations[0].set_result(None)
+        assert await waiting == [ErrorCode.none]
+        assert len(await fetching) == 1
+
+    with_coordinator(run)
+
+
+def test_a_commit_that_is_not_confirmed_in_time_fails() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        log.confirmations = []
+        with pytest.raises(KafkaError) as refusal:
+            await coordinator.commit(commit("g"))
+        assert refusal.value.code is ErrorCode.coordinator_not_available
+        with pytest.raises(KafkaError) as refusal:
+            await coordinator.fetch_offsets("g", None)
+        assert refusal.value.code is ErrorCode.not_coordinator
+
+    with_coordinator(run, Settings(offsets_commit_timeout_ms=20))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.not_enough_replicas, ErrorCode.coordinator_not_available),
+        (ErrorCode.not_leader_or_follower, ErrorCode.not_coordinator),
+        (ErrorCode.kafka_storage_error, ErrorCode.not_coordinator),
+        (ErrorCode.message_too_large, ErrorCode.unknown_server_error),
+    ],
+)
+def test_a_log_that_fails(error: ErrorCode, told: ErrorCode) -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await coordinator.commit(commit("g", position(1)))
+        log.error = error
+        with pytest.raises(KafkaError) as refusal:
+            await coordinator.commit(commit("g", position(2)))
+        assert refusal.value.code is told
+        assert await committed(coordinator, "g") == {("t", 0): 1}
+        request = JoinRequest("", None, "c", "/h", 1, 10_000, "consumer", (("range", b""),), False)
+        assert (await coordinator.join("new", request)).error is told
+        with pytest.raises(KafkaError) as refusal:
+            coordinator.group("new")
+        assert refusal.value.code is ErrorCode.group_id_not_found
+        log.error = None
+        await join(coordinator, clock, "new")
+
+    with_coordinator(run)
+
+
+def test_before_it_leads_and_while_it_loads() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        log.gate.clear()
+        coordinator = new_coordinator(log)
+        assert _refusal(coordinator) is ErrorCode.coordinator_not_available
+        coordinator.start()
+        assert _refusal(coordinator) is ErrorCode.not_coordinator
+        lead_all(coordinator, log)
+        assert _refusal(coordinator) is ErrorCode.coordinator_load_in_progress
+        coordinator.heartbeat("g", "m", None, 1)  # nobody is thrown out meanwhile
+        with pytest.raises(KafkaError):
+            coordinator.groups()
+        log.gate.set()
+        await loaded(coordinator)
+        assert _refusal(coordinator) is ErrorCode.group_id_not_found
+        await coordinator.close()
+
+    def _refusal(coordinator: GroupCoordinator) -> ErrorCode:
+        with pytest.raises(KafkaError) as refusal:
+            coordinator.group("g")
+        return refusal.value.code
+
+    asyncio.run(main())
+
+
+def test_leadership_that_is_lost_while_loading() -> None:
+    async def main() -> None:
+        log = MemoryLog(1)
+        log.gate.clear()
+        coordinator = new_coordinator(log)
+        coordinator.start()
+        coordinator.become_leader(0, 0)
+        coordinator.resign(0)
+        coordinator.become_leader(0, 2)
+        log.gate.set()
+        await loaded(coordinator)
+        assert await coordinator.commit(commit("g")) == [ErrorCode.none]
+        coordinator.resign(0)
+        with pytest.raises(KafkaError) as refusal:
+            coordinator.commit(commit("g"))
+        assert refusal.value.code is ErrorCode.not_coordinator
+        await coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_a_partition_that_cannot_be_read_is_not_coordinated() -> None:
+    async def main() -> None:
+        log = MemoryLog(1)
+        log.broken = True
+        coordinator = new_coordinator(log)
+        coordinator.start()
+        coordinator.become_leader(0, 0)
+        await coordinator._partitions.when_ready(0)
+        with pytest.raises(KafkaError) as refusal:
+            coordinator.group("g")
+        assert refusal.value.code is ErrorCode.not_coordinator
+        assert coordinator.groups() == []
+        await coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_those_who_wait_are_told_when_leadership_is_lost() -> None:
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, __: ManualClock) -> None:
+        request = JoinRequest("", None, "c", "/h", 1, 10_000, "consumer", (("range", b""),), False)
+        waiting = coordinator.join("g", request)
+        coordinator.resign(partition_for("g", 4))
+        assert (await waiting).error is ErrorCode.not_coordinator
+
+    with_coordinator(run)
+
+
+def test_the_topic_is_created_when_a_coordinator_is_looked_for() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        log.partition_count = None
+        coordinator = new_coordinator(log)
+        coordinator.start()
+        assert await coordinator.find_partition("g") == partition_for("g", 4)
+        assert await coordinator.commit(commit("g")) == [ErrorCode.none]
+        await coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_deadlines_come_by_themselves() -> None:
+    """With the machine's clock: an alarm of the loop wakes the group."""
+
+    async def main() -> None:
+        log = MemoryLog()
+        settings = Settings(group_initial_rebalance_delay_ms=10, group_min_session_timeout_ms=1)
+        coordinator = new_coordinator(log, settings, SystemClock())
+        coordinator.start()
+        lead_all(coordinator, log)
+        await loaded(coordinator)
+        request = JoinRequest("", None, "c", "/h", 60_000, 30, "consumer", (("range", b""),), False)
+        answer = await asyncio.wait_for(asyncio.ensure_future(coordinator.join("g", request)), 10)
+        assert answer.generation_id == 1
+        while coordinator.group("g").state is not GroupState.EMPTY:  # its session ends
+            await asyncio.sleep(0.01)
+        await coordinator.close()
+
+    asyncio.run(main())
+
+
+# -- expiry and deletion -----------------------------------------------------------------------
+
+
+def test_offsets_expire_after_their_retention() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await coordinator.commit(commit("simple", position(1)))
+        await coordinator.commit(commit("explicit", position(1), retention_ms=DAY_MS))
+        member = await join(coordinator, clock, "live", topics="t")
+        live = Commit(
+            "live", member.member_id, None, 1, None, (position(1), position(2, topic="u"))
+        )
+        assert await coordinator.commit(live) == [ErrorCode.none] * 2
+        clock.advance_ms(DAY_MS)
+        await coordinator.commit(commit("simple", position(1, partition=1)))
+        await coordinator.expire_offsets()
+        assert {group.group_id for group in coordinator.groups()} == {"simple", "live"}
+        clock.advance_ms(6 * DAY_MS)
+        await coordinator.expire_offsets()
+        # What a live member reads stays; what it has ceased to read goes.
+        assert await committed(coordinator, "simple") == {("t", 1): 1}
+        assert await committed(coordinator, "live") == {("t", 0): 1}
+        coordinator.leave("live", [LeavingMember(member.member_id)])
+        clock.advance_ms(7 * DAY_MS - 1)
+        await coordinator.expire_offsets()
+        assert await committed(coordinator, "live") == {("t", 0): 1}
+        clock.advance_ms(1)
+        await coordinator.expire_offsets()
+        assert coordinator.groups() == []
+        assert _what_remains(log) == {}
+
+    with_coordinator(run)
+
+
+def test_groups_are_deleted_with_their_offsets() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        member = await join(coordinator, clock, "g")
+        with pytest.raises(KafkaError) as refusal:
+            coordinator.delete("g")
+        assert refusal.value.code is ErrorCode.non_empty_group
+        coordinator.leave("g", [LeavingMember(member.member_id)])
+        await coordinator.commit(commit("g", position(1), position(2, partition=1)))
+        assert await coordinator.delete("g") is ErrorCode.none
+        with pytest.raises(KafkaError) as refusal:
+            coordinator.delete("g")
+        assert refusal.value.code is ErrorCode.group_id_not_found
+        assert _what_remains(log) == {}
+
+    with_coordinator(run)
+
+
+def test_offsets_that_members_read_are_not_deleted() -> None:
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
+        member = await join(coordinator, clock, "g", topics="t")
+        positions = (position(1), position(2, topic="u"))
+        await coordinator.commit(Commit("g", member.member_id, None, 1, None, positions))
+        codes = await coordinator.delete_offsets("g", [("t", 0), ("u", 0), ("v", 0)])
+        assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none, ErrorCode.none]
+        assert await committed(coordinator, "g") == {("t", 0): 1}
+
+    with_coordinator(run)
+
+
+def test_a_deleted_topic_takes_its_offsets_along() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        successor = position(2, partition=1)._replace(topic_id=UUID(int=8))
+        for group_id in ("g", "h"):
+            await coordinator.commit(commit(group_id, position(1), successor))
+        coordinator.topic_deleted("t", TOPIC_ID)
+        while ("t", 0) in await committed(coordinator, "h"):
+            await asyncio.sleep(0)
+        assert await committed(coordinator, "g") == {("t", 1): 2}  # the successor's stays
+        assert {key.partition for key in _what_remains(log) if isinstance(key, OffsetKey)} == {1}
+
+    with_coordinator(run)
+
+
+def test_what_is_too_much_for_one_batch_goes_into_several() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        many = [position(n, "m" * 4_000, n) for n in range(400)]
+        await coordinator.commit(commit("g", *many))
+        assert len(log.batches[partition_for("g", 4)]) > 2
+        assert len(await committed(coordinator, "g")) == 400
+
+    with_coordinator(run)
+
+
+def _what_remains(log: MemoryLog) -> dict[OffsetKey | GroupKey | None, bytes]:
+    """What a compacted log would keep."""
+    remains = {}
+    for record in log.records():
+        assert record.key is not None
+        key = decode_key(record.key)
+        if record.value is None:
+            remains.pop(key, None)
+        else:
+            remains[key] = record.value
+    return remains

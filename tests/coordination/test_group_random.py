@@ -1,0 +1,314 @@
+"""Random clients against one group: what must hold after every step, whatever they do.
+
+Clients join, sync, beat, commit, leave, restart under their instance id and fall silent; writes
+succeed at once, late or not at all; time passes. Counters that the group keeps for speed are
+compared with a slow twin that counts anew. In the end everybody falls silent: nobody may be
+left waiting, and the group must be empty.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from coordination.scenario import subscription
+from coordination.settings import Settings
+from drumlin.clock import ManualClock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.group import Group
+from drumlin.coordination.group_messages import (
+    Answer,
+    Assigned,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    Protocols,
+    StaticMemberReplaced,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.group_records import GroupMetadata
+from drumlin.coordination.group_state import Deadline, GroupState
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+PROTOCOLS = ("range", "sticky", "cooperative")
+SILENCE_MS = 4_000_000
+
+
+class Client:
+    """What one client knows of itself."""
+
+    def __init__(self, name: str, is_static: bool) -> None:
+        self.name = name
+        self.instance_id = name if is_static else None
+        self.member_id = ""
+        self.generation_id = -1
+        self.members: tuple[str, ...] = ()
+        self.protocols: Protocols = (("range", subscription("t")), ("sticky", subscription("t")))
+
+
+class Simulation:
+    """One group, its clients, and the checks."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock()
+        self.deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
+        settings = Settings(group_initial_rebalance_delay_ms=self.chance.choice([0, 3_000]))
+        settings.group_max_size = self.chance.choice([3, 100])
+        numbers = iter(range(1_000_000))
+        self.group = Group("g", settings, self.clock, self.deadlines, lambda: str(next(numbers)))
+        self.clients = [Client(f"c{n}", is_static=n % 3 == 0) for n in range(5)]
+        self.waiting: dict[int, Client] = {}
+        self.requests = 0
+        self.held: list[Store] = []
+        self.joined: dict[int, JoinAnswer] = {}
+        self.stored: dict[int, GroupMetadata] = {}
+        self.generation_id = 0
+
+    # -- what clients do -------------------------------------------------------------------
+
+    def step(self) -> None:
+        client = self.chance.choice(self.clients)
+        actions: list[tuple[int, Callable[[Client], None]]] = [
+            (8, self.join),
+            (8, self.sync),
+            (4, self.beat),
+            (2, self.commit),
+            (1, self.leave),
+            (1, self.forget),
+            (4, self.let_time_pass),
+            (4, self.release),
+            (3, self.behave),
+            (2, self.restart),
+        ]
+        weights = [weight for weight, _ in actions]
+        self.chance.choices([action for _, action in actions], weights)[0](client)
+        self.check()
+
+    def join(self, client: Client) -> None:
+        if self.chance.random() < 0.1:
+            names = self.chance.sample(PROTOCOLS, self.chance.randint(1, 3))
+            topics = self.chance.choice(["t", "t,u"])
+            client.protocols = tuple((name, subscription(topics)) for name in names)
+        request = JoinRequest(
+            client.member_id,
+            client.instance_id,
+            client.name,
+            "/127.0.0.1",
+            self.chance.choice([10_000, 60_000]),
+            self.chance.choice([6_000, 30_000]),
+            "consumer",
+            client.protocols,
+            requires_known_member_id=self.chance.random() < 0.5,
+            can_skip_assignment=self.chance.random() < 0.5,
+        )
+        self.carry_out(self.group.join(request, self.waiter(client)))
+
+    def sync(self, client: Client) -> None:
+        assignments = {
+            member_id: f"{member_id}@{client.generation_id}".encode()
+            for member_id in client.members
+        }
+        request = SyncRequest(
+            client.member_id,
+            client.instance_id,
+            client.generation_id,
+            "consumer",
+            None,
+            assignments,
+        )
+        self.carry_out(self.group.sync(request, self.waiter(client)))
+
+    def beat(self, client: Client) -> None:
+        self.ask(self.group.heartbeat, client)
+
+    def commit(self, client: Client) -> None:
+        self.ask(self.group.check_offset_commit, client)
+
+    def ask(self, question: Callable[[str, str | None, int], None], client: Client) -> None:
+        try:
+            question(client.member_id, client.instance_id, client.generation_id)
+        except KafkaError as refusal:
+            self.learn(client, refusal.code)
+
+    def leave(self, client: Client) -> None:
+        _, effects = self.group.leave([LeavingMember(client.member_id, client.instance_id)])
+        client.member_id, client.generation_id = "", -1
+        self.carry_out(effects)
+
+    def forget(self, client: Client) -> None:
+        """The client is restarted."""
+        client.member_id, client.generation_id, client.members = "", -1, ()
+
+    def restart(self, client: Client) -> None:
+        self.forget(client)
+        self.join(client)
+
+    def behave(self, _: Client) -> None:
+        """Everybody does what a good client does, so that there is something to disturb."""
+        for _ in range(2):
+            for client in self.clients:
+                if client not in self.waiting.values():
+                    self.join(client)
+            self.advance(3_000)
+        for client in self.clients:
+            self.sync(client)
+        while self.held:
+            self.finish(self.held.pop(0), None)
+
+    def let_time_pass(self, _: Client) -> None:
+        self.advance(self.chance.choice([10, 1_000, 3_000, 7_000]))
+
+    # -- what the broker does --------------------------------------------------------------
+
+    def waiter(self, client: Client) -> int:
+        self.requests += 1
+        self.waiting[self.requests] = client
+        return self.requests
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                client = self.waiting.pop(effect.waiter)  # nobody is answered twice
+                self.answered(client, effect.answer)
+            elif self.chance.random() < 0.6:
+                self.finish(effect, None)
+            else:
+                self.held.append(effect)
+
+    def release(self, _: Client) -> None:
+        if self.held:
+            failed = self.chance.random() < 0.3
+            self.finish(self.held.pop(0), ErrorCode.not_coordinator if failed else None)
+
+    def finish(self, store: Store, error: ErrorCode | None) -> None:
+        if error is None:
+            self.stored[store.metadata.generation_id] = store.metadata
+        self.carry_out(self.group.stored(store, error))
+
+    def advance(self, duration_ms: int) -> None:
+        end = self.clock.monotonic() + duration_ms / 1000
+        while (deadline := self.deadlines.next_deadline()) is not None and deadline <= end:
+            self.clock.advance_ms(math.ceil(max(deadline - self.clock.monotonic(), 0) * 1000))
+            for due in self.deadlines.due(self.clock.monotonic()):
+                self.carry_out(self.group.expire(due))
+                self.check()
+        self.clock.advance_ms(max(round((end - self.clock.monotonic()) * 1000), 0))
+
+    def answered(self, client: Client, answer: JoinAnswer | SyncAnswer) -> None:
+        if isinstance(answer, SyncAnswer):
+            self.learn(client, answer.error)
+            return
+        if answer.error is ErrorCode.none:
+            client.member_id, client.generation_id = answer.member_id, answer.generation_id
+            client.members = tuple(member.member_id for member in answer.members)
+            first = self.joined.setdefault(answer.generation_id, answer)
+            assert answer.protocol_name == first.protocol_name
+        elif answer.error is ErrorCode.member_id_required:
+            client.member_id = answer.member_id
+        else:
+            self.learn(client, answer.error)
+
+    def learn(self, client: Client, code: ErrorCode) -> None:
+        if code in (ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id):
+            self.forget(client)
+
+    # -- what must hold --------------------------------------------------------------------
+
+    def check(self) -> None:
+        group, membership = self.group, self.group.membership
+        members = membership.members
+        assert group.generation_id >= self.generation_id
+        self.generation_id = group.generation_id
+        self._check_twin()
+        assert (membership.leader_id in members) if members else membership.leader_id is None
+        assert membership.pending_sync <= members.keys()
+        assert not membership.pending_join & members.keys()
+        waiting = [member.join_waiter for member in members.values() if member.join_waiter]
+        waiting += [member.sync_waiter for member in members.values() if member.sync_waiter]
+        assert sorted(waiting) == sorted(self.waiting)  # nobody is forgotten
+        if group.state is GroupState.EMPTY:
+            assert not members
+        elif group.state is GroupState.PREPARING_REBALANCE:
+            assert not any(member.sync_waiter for member in members.values())
+        else:
+            assert members
+            replaced = {
+                store.purpose.new_member_id
+                for store in self.held
+                if isinstance(store.purpose, StaticMemberReplaced)
+            }
+            joining = {each.member_id for each in members.values() if each.join_waiter}
+            assert joining <= replaced
+            for member in members.values():
+                assert group.protocol_name in dict(member.protocols)
+        if group.state is GroupState.STABLE:
+            self._check_assignment()
+
+    def _check_twin(self) -> None:
+        membership = self.group.membership
+        members = membership.members.values()
+        assert membership.awaiting_join == sum(bool(member.join_waiter) for member in members)
+        supporters = Counter(name for member in members for name, _ in member.protocols)
+        for name in PROTOCOLS:
+            assert membership.supported_by_all(((name, b""),)) == (
+                supporters[name] == len(membership.members)
+            )
+        static = {each.group_instance_id: each.member_id for each in members}
+        for client in self.clients:
+            assert membership.static_member_id(client.name) == static.get(client.name)
+
+    def _check_assignment(self) -> None:
+        """Members of a stable group have what was stored, and stored it was for this generation."""
+        stored = self.stored[self.group.generation_id]
+        assigned = Counter(member.assignment for member in stored.members)
+        for member in self.group.membership.members.values():
+            assert assigned[member.assignment]
+
+    def fall_silent(self) -> None:
+        while self.held:
+            self.finish(self.held.pop(0), None)
+        for _ in range(3):
+            self.advance(SILENCE_MS)
+            while self.held:
+                self.finish(self.held.pop(0), None)
+        self.check()
+        assert not self.waiting
+        assert self.group.state is GroupState.EMPTY
+        assert not self.group.membership.pending_join
+        assert not len(self.deadlines)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_clients_do(seed: int) -> None:
+    simulation = Simulation(seed)
+    for _ in range(120):
+        simulation.step()
+    simulation.fall_silent()
+
+
+def test_simulations_get_everywhere() -> None:
+    """The random clients are good for something: they reach all states and outcomes."""
+    seen: Counter[str] = Counter()
+    for seed in range(20):
+        simulation = Simulation(seed)
+        for _ in range(120):
+            simulation.step()
+            seen[simulation.group.state.value] += 1
+            for store in simulation.held:
+                seen[type(store.purpose).__name__] += 1
+    assert seen.keys() >= {
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        Assigned.__name__,
+        StaticMemberReplaced.__name__,
+    }
