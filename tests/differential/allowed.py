@@ -9,19 +9,112 @@ from differential.compare import Difference
 
 
 class Allowed(NamedTuple):
-    """Differences in fields whose path matches, in answers to one API (`*`: to any)."""
+    """Differences in fields whose path matches, in answers to one API, or to any."""
 
-    api: str
     path: str  # a regular expression for the whole path
     reason: str
+    api: str | None = None
+    about: str = r".*"  # a regular expression for the script's note
 
     def covers(self, difference: Difference) -> bool:
-        if self.api not in ("*", difference.api):
+        if self.api not in (None, difference.api):
             return False
-        return re.fullmatch(self.path, difference.path) is not None
+        return all(
+            re.fullmatch(pattern, text)
+            for pattern, text in ((self.path, difference.path), (self.about, difference.about))
+        )
 
 
-ALLOWED: tuple[Allowed, ...] = ()
+_SERVED = "0|1|2|3|8|9|10|11|12|13|14|15|16|18|19|20|21|22|23|32|33|35|37|42|44|47|60|75"
+_OWN_SETTINGS = "|".join(
+    re.escape(key)
+    for key in (
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dirs",
+        "process.roles",
+    )
+)
+_EMBEDDED_DEFAULTS = "|".join(
+    re.escape(key)
+    for key in (
+        "node.id",
+        "offsets.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.replication.factor",
+    )
+)
+
+ALLOWED = (
+    Allowed(rf"api_keys\[(?!({_SERVED})\]).*", "what is not served is not advertised"),
+    Allowed(
+        r"(supported_features|finalized_features)\[.*|finalized_features_epoch",
+        "features are levels of KRaft's metadata log, which Drumlin does not have",
+    ),
+    Allowed(
+        r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)",
+        "KRaft writes a cluster-wide default of this key when a cluster is formatted",
+    ),
+    Allowed(
+        rf"results\[4 .*\.configs\[({_OWN_SETTINGS})\].*",
+        "each broker has its own addresses and directories, and KRaft a controller's; "
+        "listeners of a running Drumlin cannot be changed",
+        api="describe_configs",
+    ),
+    Allowed(
+        rf"results\[4 .*\.configs\[({_EMBEDDED_DEFAULTS})\]\.synonyms.*",
+        "with the embedded store there is one broker: internal topics have one replica by default",
+        api="describe_configs",
+    ),
+    Allowed(
+        r"",
+        "the parser of messages takes -1 alone for null, and text that is not UTF-8 for malformed",
+        about="an array of -2 topics|a topic that is not UTF-8",
+    ),
+    Allowed(
+        r".*",
+        "Kafka stores offset deltas as they are, or fails if it has to compress; "
+        "readers trip over them, so they are renumbered",
+        about="(offset deltas (twice the same|that start at 1)|a negative offset delta).*",
+    ),
+    Allowed(
+        r".*",
+        "Kafka takes any negative size for null; only -1 means it",
+        about="a key size of -2.*",
+    ),
+    Allowed(
+        r".*",
+        "Kafka's code for these fails, which is told as UNKNOWN_SERVER_ERROR",
+        about="((length beyond the limit|a varint without an end).*"
+        "|(a negative timestamp|a producer id of -2), compressed again"
+        "|a negative limit|an isolation level that does not exist)",
+    ),
+    Allowed(
+        r".*",
+        "of two batches for one partition in one request Kafka forgets the first without a word; "
+        "both are appended",
+        about="the same partition twice",
+        api="produce",
+    ),
+    Allowed(
+        r".*\.current_leader\..*",
+        "followers, and what they are told, come with replication",
+        api="fetch",
+        about="a follower",
+    ),
+    Allowed(
+        r".*\.error_code",
+        "a session of Kafka's still knows the name of a topic id that is gone, and tells "
+        "UNKNOWN_TOPIC_OR_PARTITION in place of UNKNOWN_TOPIC_ID; clients take them alike",
+        about="the topic is gone",
+        api="fetch",
+    ),
+)
 
 
 def is_allowed(difference: Difference) -> bool:

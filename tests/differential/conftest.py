@@ -21,6 +21,13 @@ SETTINGS = {
     "group.min.session.timeout.ms": "100",
     "offsets.topic.num.partitions": "3",
     "num.partitions": "2",
+    "node.id": "1",
+    # The defaults of Drumlin's embedded store, told to both.
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
 }
 
 

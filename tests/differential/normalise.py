@@ -24,7 +24,7 @@ _CHOSEN = {
     "session_id": (0,),
 }
 _MOMENTS = frozenset({"log_append_time"})
-_SENTENCES = frozenset({"error_message", "batch_index_error_message"})
+_SENTENCES = frozenset({"error_message", "batch_index_error_message", "documentation"})
 _AMOUNTS = frozenset({"finalized_features_epoch", "total_bytes", "usable_bytes"})
 _TIMESTAMP_TYPE_MASK = 0x08
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{22}$")
@@ -50,6 +50,8 @@ class Normaliser:
     def __call__(self, tree: Any, field: str = "") -> Any:
         if isinstance(tree, dict):
             return self._structure(tree)
+        if isinstance(tree, list) and field == "responses" and _is_fetched(tree):
+            tree = self._fetched(tree)
         if isinstance(tree, list):
             return [self(each, field) for each in tree]
         if field == "records":
@@ -57,6 +59,15 @@ class Normaliser:
         if isinstance(tree, uuid.UUID):
             return self._name("uuid", tree)
         return self._scalar(tree, field)
+
+    def _fetched(self, topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A topic's partitions together: Kafka tells those with errors apart from the others."""
+        merged: dict[Any, dict[str, Any]] = {}
+        for each in topics:
+            topic = each.get("topic") or each.get("topic_id")
+            known = merged.setdefault(topic, each | {"partitions": []})
+            known["partitions"] = known["partitions"] + each["partitions"]
+        return list(merged.values())
 
     def _structure(self, tree: dict[str, Any]) -> dict[str, Any]:
         return {key: self(value, key) for key, value in tree.items()}
@@ -90,6 +101,10 @@ class Normaliser:
             shape = "" if kind in ("cluster_id", "log_dir") else shape
             self._names[value] = f"<{kind} {self._counts[kind]}{shape and ' like '}{shape}>"
         return self._names[value]
+
+
+def _is_fetched(topics: list[Any]) -> bool:
+    return all("partitions" in each for each in topics)
 
 
 def _moment(timestamp_ms: int) -> Any:

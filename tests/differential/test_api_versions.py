@@ -139,7 +139,7 @@ def test_a_negative_version_is_answered_in_version_0(peer: Peer) -> None:
 @differential("api_versions", versions=[4])
 def test_a_version_too_high_is_answered_in_version_0(peer: Peer) -> None:
     """KIP-511: the answer says UNSUPPORTED_VERSION, and which versions there are."""
-    peer.ask_bytes(_frame(18, 99), as_version=0)
+    peer.ask_bytes(_frame(18, 99, b"\x00"), as_version=0)
 
 
 @differential("api_versions", versions=[4])

@@ -93,6 +93,7 @@ def test_size_limits(peer: Peer) -> None:
         peer.produce_encoded(topic, data, partition)
     size = len(data)
     for limit in (0, 1, size - 1, size, size + 1, 2 * size, 2 * size + 70, 3 * size, -1):
+        peer.note("a negative limit" if limit < 0 else f"limit {limit}")
         fetch(peer, of(peer, topic, wanted(0, max_bytes=limit)))
         fetch(peer, of(peer, topic, wanted(0), wanted(1)), max_bytes=limit)
         fetch(peer, of(peer, topic, wanted(0, max_bytes=limit), wanted(1, max_bytes=limit)))
@@ -114,6 +115,7 @@ def test_isolation_levels(peer: Peer) -> None:
     topic = peer.topic()
     peer.produce(topic, b"a", timestamp=NOW)
     for level in (0, 1, 2, -1):
+        peer.note(f"level {level}" if level in (0, 1) else "an isolation level that does not exist")
         fetch(peer, of(peer, topic, wanted(), wanted()), isolation_level=level)
         fetch(peer, of(peer, topic, wanted(offset=1)), isolation_level=level)
 
@@ -141,6 +143,7 @@ def test_a_replica_that_is_none(peer: Peer) -> None:
     topic = peer.topic()
     peer.produce(topic, b"a", timestamp=NOW)
     for replica in (-2, 1, 7):
+        peer.note("a follower" if replica >= 0 else "a debugger")
         state = {"replica_id": replica, "replica_epoch": -1}
         fetch(peer, of(peer, topic, wanted()), replica_id=replica, replica_state=state)
 
@@ -302,6 +305,7 @@ def test_session_of_a_deleted_topic(peer: Peer) -> None:
     topics = [{"name": topic, "topic_id": None}]
     peer.ask("delete_topics", 6, topics=topics, timeout=10_000)
     peer.await_no_topic(topic)
+    peer.note("the topic is gone")
     for epoch in (1, 2):
         fetch(peer, session_id=made.session_id, session_epoch=epoch)
 

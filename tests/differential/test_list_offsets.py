@@ -82,6 +82,7 @@ def test_unknown_topics_and_partitions(peer: Peer) -> None:
 def test_isolation_level(peer: Peer) -> None:
     topic = _filled(peer)
     for level in (0, 1, 2):
+        peer.note(f"level {level}" if level in (0, 1) else "an isolation level that does not exist")
         ask(peer, topic, LATEST, EARLIEST, NOW - 995, NOW, isolation_level=level)
 
 

@@ -164,7 +164,7 @@ def describe_batches(data: bytes) -> list[dict[str, Any]]:
 
 def _describe(data: bytes) -> dict[str, Any]:
     fields = _HEADER.unpack_from(data)
-    (base_offset, _, epoch, magic, crc, attributes, last_delta, base_ts, max_ts) = fields[:9]
+    (base_offset, _, epoch, magic, crc, attributes, last_delta, base_time, max_time) = fields[:9]
     producer_id, producer_epoch, base_sequence, count = fields[9:]
     return {
         "base_offset": base_offset,
@@ -173,12 +173,11 @@ def _describe(data: bytes) -> dict[str, Any]:
         "crc_is_right": crc32c(data[21:]) == crc,
         "attributes": attributes,
         "last_offset_delta": last_delta,
-        "base_timestamp": base_ts,
-        "max_timestamp": max_ts,
+        "max_timestamp": max_time,
         "producer_id": producer_id,
         "producer_epoch": producer_epoch,
         "base_sequence": base_sequence,
-        "records": _records(decompress(attributes & 7, data[_HEADER.size :]), count),
+        "records": _records(decompress(attributes & 7, data[_HEADER.size :]), count, base_time),
     }
 
 
@@ -205,7 +204,7 @@ class _Cursor:
         return self.data[self.position - size : self.position]
 
 
-def _records(payload: bytes, count: int) -> list[dict[str, Any]]:
+def _records(payload: bytes, count: int, base_timestamp: int) -> list[dict[str, Any]]:
     cursor = _Cursor(payload)
     records = []
     for _ in range(count):
@@ -213,7 +212,7 @@ def _records(payload: bytes, count: int) -> list[dict[str, Any]]:
         cursor.position += 1  # attributes: none are defined
         records.append(
             {
-                "timestamp_delta": cursor.varint(),
+                "timestamp": base_timestamp + cursor.varint(),
                 "offset_delta": cursor.varint(),
                 "key": cursor.sized(),
                 "value": cursor.sized(),

@@ -179,7 +179,7 @@ class FetchSessions:
 
     def _create(self, wanted: dict[FetchKey, Wanted], uses_topic_ids: bool) -> _Session | None:
         now = self._clock.monotonic()
-        if not wanted or not self._make_room(len(wanted), now):
+        if not self._make_room(len(wanted), now):
             return None
         session_id = random.randint(1, _INT32_MAX)
         while session_id in self._sessions:

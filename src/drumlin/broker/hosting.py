@@ -112,7 +112,9 @@ class Hosting:
             _log.error("%s-%d cannot be hosted: %s", topic.name, state.index, error)
             return
         log.start_leader_epoch(state.leader_epoch)
-        self._partitions.add(Partition(log, state.leader_epoch, len(state.isr)))
+        self._partitions.add(
+            Partition(log, state.leader_epoch, len(state.replicas), len(state.isr))
+        )
         if topic.name == OFFSETS_TOPIC:
             self._groups.become_leader(state.index, state.leader_epoch)
 

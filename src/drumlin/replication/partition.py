@@ -27,8 +27,15 @@ _READ_COMMITTED = 1
 class Partition:
     """The leader's side of one partition. The in-sync replicas are the leader alone so far."""
 
-    def __init__(self, log: PartitionLog, leader_epoch: int, in_sync_replicas: int = 1) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        leader_epoch: int,
+        replicas: int = 1,
+        in_sync_replicas: int = 1,
+    ) -> None:
         self.log = log
+        self.replicas = replicas
         self.leader_epoch = leader_epoch
         self.in_sync_replicas = in_sync_replicas
         self.waiting = WaitingRoom()
@@ -111,7 +118,8 @@ class Partition:
         return result
 
     def _check_enough_replicas(self) -> None:
-        needed = self.log.config.min_insync_replicas
+        # More than there are replicas cannot be asked for: Apache Kafka bounds it likewise.
+        needed = min(self.log.config.min_insync_replicas, self.replicas)
         if self.in_sync_replicas < needed:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,

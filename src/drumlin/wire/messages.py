@@ -193,10 +193,9 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     end = _REQUEST_HEADER_START.size + max(length, 0)
     if length < -1 or end > len(frame):
         raise MalformedMessage(f"client id of {length} bytes in a frame of {len(frame)}")
-    try:
-        client_id = None if length < 0 else str(frame[_REQUEST_HEADER_START.size : end], "utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedMessage(f"client id is not UTF-8: {error}") from None
+    client_id = None
+    if length >= 0:
+        client_id = str(frame[_REQUEST_HEADER_START.size : end], "utf-8", errors="replace")
     if _has_flexible_header(api_key, version):
         end = _skip_tagged_fields(frame, end)
     return RequestHeader(api_key, version, correlation_id, client_id, end)

@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0-4: what this broker serves.
 
-- An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole list, so
-  that the client can ask again (KIP-511).
+- An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of
+  this API alone, so that the client can ask again (KIP-511).
 - From version 3 the client names its software; a malformed name is INVALID_REQUEST.
 - Produce is advertised from version 0, though served from 3 only: librdkafka before 2.x
   concludes from a higher minimum that it may not compress (KAFKA-18659). Apache Kafka does
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
@@ -18,6 +19,7 @@ from drumlin.broker.served import SERVED
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import API_KEYS, ZERO, Shape
 
+_API: Final = "api_versions"
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _PRODUCE_ADVERTISED_FROM: Final = 0
 
@@ -26,18 +28,20 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
-            return _response(shape, ErrorCode.invalid_request, advertise=False)
+            return _response(shape, ErrorCode.invalid_request, advertised=())
         context.connection.attributes["client_software"] = software
     return _response(shape, ErrorCode.none)
 
 
 def unsupported_version(shape: Shape) -> Any:
     """The answer, in version 0, to a version of ApiVersions that does not exist here."""
-    return _response(shape, ErrorCode.unsupported_version)
+    return _response(shape, ErrorCode.unsupported_version, advertised=(_API,))
 
 
-def _response(shape: Shape, error_code: ErrorCode, advertise: bool = True) -> Any:
-    served = sorted((API_KEYS[name], *versions) for name, versions in SERVED.items())
+def _response(
+    shape: Shape, error_code: ErrorCode, advertised: Collection[str] = SERVED.keys()
+) -> Any:
+    served = sorted((API_KEYS[name], *SERVED[name]) for name in advertised)
     api_keys = tuple(
         shape(
             "ApiVersion",
@@ -50,6 +54,6 @@ def _response(shape: Shape, error_code: ErrorCode, advertise: bool = True) -> An
     return shape(
         "ApiVersionsResponse",
         error_code=error_code,
-        api_keys=api_keys if advertise else (),
+        api_keys=api_keys,
         throttle_time=ZERO,
     )

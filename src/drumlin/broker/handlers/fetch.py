@@ -24,7 +24,7 @@ from drumlin.broker.fetch_sessions import (
     FetchKey,
     Wanted,
 )
-from drumlin.replication.partition import Partition
+from drumlin.replication.partition import NO_LEADER_EPOCH, Partition
 from drumlin.replication.waiting import Waiter, wait_in
 from drumlin.storage.partition_log import ReadResult
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -33,15 +33,11 @@ from drumlin.wire.messages import ZERO, Shape
 _TOPIC_IDS_FROM: Final = 13
 _SESSIONS_FROM: Final = 7
 _READ_COMMITTED: Final = 1
-_CONSUMER: Final = -1
 _NOTHING: Final = b""
 _UNKNOWN_OFFSET: Final = -1
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    if _replica_id(context, request) != _CONSUMER:
-        # Followers come with replication; no other broker is assigned a replica here.
-        return _error_response(shape, ErrorCode.not_leader_or_follower)
     try:
         fetch = _Fetch(context, request, shape)
     except KafkaError as error:
@@ -75,6 +71,7 @@ class _Fetch:
     def __init__(self, context: RequestContext, request: Any, shape: Shape) -> None:
         self._context = context
         self._shape = shape
+        self._is_follower = _replica_id(context, request) >= 0
         self._isolation_level = request.isolation_level
         broker = context.broker
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
@@ -134,7 +131,13 @@ class _Fetch:
     def _read_partition(self, key: FetchKey, wanted: Wanted, budget: int, may_block: bool) -> Any:
         try:
             partition = self._find(key)
-            partition.check_leader_epoch(wanted.current_leader_epoch)
+        except KafkaError as error:
+            return self._failed(key.partition, error.code, aborted=())
+        try:
+            if self._is_follower:
+                # Followers come with replication; no other broker is assigned a replica here.
+                raise KafkaError(ErrorCode.not_leader_or_follower)
+            partition.check_leader_epoch(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
             diverging = self._diverging_epoch(partition, wanted)
             if diverging is not None:
                 return self._answer(key.partition, partition, diverging_epoch=diverging)
@@ -207,7 +210,7 @@ class _Fetch:
             **more,
         )
 
-    def _failed(self, index: int, code: ErrorCode) -> Any:
+    def _failed(self, index: int, code: ErrorCode, aborted: tuple[Any, ...] | None = None) -> Any:
         return self._shape(
             "PartitionData",
             partition_index=index,
@@ -215,7 +218,7 @@ class _Fetch:
             high_watermark=_UNKNOWN_OFFSET,
             last_stable_offset=_UNKNOWN_OFFSET,
             log_start_offset=_UNKNOWN_OFFSET,
-            aborted_transactions=None,
+            aborted_transactions=aborted,
             records=_NOTHING,
         )
 

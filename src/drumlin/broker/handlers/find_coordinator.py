@@ -20,6 +20,8 @@ from drumlin.wire.messages import ZERO, Shape
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_SHARE: Final = 2
+_KEY_TYPES: Final = (_GROUP, _TRANSACTION, _SHARE)
 _NO_NODE: Final = -1
 _SUCCESS_MESSAGE: Final = "NONE"  # where one key is asked for; several have an empty one
 
@@ -56,7 +58,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
                 host=found.host,
                 port=found.port,
                 error_code=found.code,
-                error_message="",
+                error_message="" if key_type in _KEY_TYPES else found.code.name,
             )
         )
     return shape("FindCoordinatorResponse", throttle_time=ZERO, coordinators=tuple(coordinators))

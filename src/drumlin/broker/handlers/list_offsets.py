@@ -52,16 +52,15 @@ def _respond(context: RequestContext, request: Any, shape: Shape) -> Any:
     named = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
+    # Each topic and partition is answered once, however often it is named.
+    answers: dict[str, dict[int, Any]] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            answer = _answer(context, request, shape, topic.name, part, named)
+            answers.setdefault(topic.name, {})[part.partition_index] = answer
     topics = tuple(
-        shape(
-            "ListOffsetsTopicResponse",
-            name=topic.name,
-            partitions=tuple(
-                _answer(context, request, shape, topic.name, part, named)
-                for part in topic.partitions
-            ),
-        )
-        for topic in request.topics
+        shape("ListOffsetsTopicResponse", name=name, partitions=tuple(parts.values()))
+        for name, parts in answers.items()
     )
     return shape("ListOffsetsResponse", throttle_time=ZERO, topics=topics)
 
@@ -79,10 +78,11 @@ def _answer(
     try:
         if named[topic, part.partition_index] > 1:
             raise KafkaError(ErrorCode.invalid_request)
+        _check_version(context.version, part.timestamp)
         partition = context.broker.partitions.get(topic, part.partition_index)
         partition.check_leader_epoch(getattr(part, "current_leader_epoch", -1))
         isolation_level = getattr(request, "isolation_level", 0)
-        found = _find(context.version, partition, part.timestamp, isolation_level)
+        found = _find(partition, part.timestamp, isolation_level)
     except KafkaError as error:
         code = error.code
     return shape(
@@ -95,9 +95,12 @@ def _answer(
     )
 
 
-def _find(version: int, partition: Partition, timestamp: int, isolation_level: int) -> _Found:
-    if timestamp < _LATEST - 1 and version < _SINCE_VERSION.get(timestamp, 2**15):
+def _check_version(version: int, timestamp: int) -> None:
+    if timestamp < _EARLIEST and version < _SINCE_VERSION.get(timestamp, 2**15):
         raise KafkaError(ErrorCode.unsupported_version)
+
+
+def _find(partition: Partition, timestamp: int, isolation_level: int) -> _Found:
     log = partition.log
     end_offset = partition.readable_end_offset(isolation_level)
     if timestamp == _LATEST:

@@ -20,7 +20,12 @@ from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.produce_lane import ProduceLane
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.records.batch import COMPRESSION_MASK
-from drumlin.records.validation import InvalidBatch, PreparedBatch, prepare_produce
+from drumlin.records.validation import (
+    InvalidBatch,
+    PreparedBatch,
+    UnfitRecords,
+    prepare_produce,
+)
 from drumlin.replication.partition import Partition
 from drumlin.storage.partition_log import AppendResult
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -37,6 +42,17 @@ _ADMIN_CLIENT_ID: Final = "__admin_client"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZSTD_FROM_VERSION: Final = 7
 _NO_TIME: Final = -1
+_UNKNOWN_OFFSET: Final = -1
+#: Errors that Apache Kafka tells without the log start offset, although it knows it.
+_WITHOUT_START_OFFSET: Final = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.message_too_large,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
 _NO_RECORDS: Final = memoryview(b"")
 #: Bytes behind the records of the last partition: empty tagged fields of three structures.
 _TAILS: Final = dict.fromkeys(range(3, 9), 0)
@@ -53,6 +69,7 @@ class _Appended(NamedTuple):
     partition: int
     result: AppendResult | None = None
     error: KafkaError | None = None
+    log_start_offset: int = _UNKNOWN_OFFSET
     must_flush: Partition | None = None
 
 
@@ -88,7 +105,7 @@ def open_lane(
             context.version >= _ZSTD_FROM_VERSION,
             RequestTemplate(frame, part.records or _NO_RECORDS, _TAILS.get(context.version, 3)),
             ResponseTemplate(encoded),
-            lambda number, error: encode(number, _Appended(index, error=error)),
+            lambda number, error: encode(number, _failed(index, error, partition)),
         )
     except (KafkaError, ValueError):  # no such partition, or no place for the offsets
         return None
@@ -126,6 +143,7 @@ def _is_heavy(part: PartitionProduce) -> bool:
 def _append(
     context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
 ) -> _Appended:
+    partition = None
     try:
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
@@ -133,7 +151,7 @@ def _append(
         batch = _prepare(context.version, partition, records, now_ms)
         return _write(context, request, partition, batch, now_ms)
     except KafkaError as error:
-        return _Appended(part.partition, error=error)
+        return _failed(part.partition, error, partition)
 
 
 async def _append_heavy(
@@ -141,6 +159,7 @@ async def _append_heavy(
 ) -> _Appended:
     if not _is_heavy(part):
         return _append(context, request, topic, part)
+    partition = None
     try:
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
@@ -150,7 +169,13 @@ async def _append_heavy(
         partition = _find(context, topic, part.partition)
         return _write(context, request, partition, batch, now_ms)
     except KafkaError as error:
-        return _Appended(part.partition, error=error)
+        return _failed(part.partition, error, partition)
+
+
+def _failed(index: int, error: KafkaError, partition: Partition | None) -> _Appended:
+    if partition is None or isinstance(error, UnfitRecords) or error.code in _WITHOUT_START_OFFSET:
+        return _Appended(index, error=error)
+    return _Appended(index, error=error, log_start_offset=partition.log_start_offset)
 
 
 def _find(context: RequestContext, topic: TopicProduce, partition: int) -> Partition:
@@ -168,7 +193,7 @@ def _find(context: RequestContext, topic: TopicProduce, partition: int) -> Parti
 
 def _present(records: memoryview | None, version: int) -> memoryview:
     if not records:
-        raise InvalidBatch(
+        raise UnfitRecords(
             ErrorCode.invalid_record,
             f"Produce requests with version {version} must have at least one record batch per "
             "partition",
@@ -195,6 +220,8 @@ def _write(
     now_ms: int,
 ) -> _Appended:
     if batch.header.is_transactional:
+        if request.transactional_id is None:
+            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
         # No transaction can be ongoing here, so the batch belongs to none.
         raise KafkaError(ErrorCode.invalid_txn_state)
     result = partition.append_as_leader(batch, request.acks, now_ms)
@@ -259,6 +286,7 @@ def _respond(
             partition_responses=tuple(_partition_response(shape, each) for each in parts),
         )
         for topic, parts in appended
+        if parts
     )
     return shape("ProduceResponse", responses=responses, throttle_time=ZERO)
 
@@ -283,21 +311,22 @@ def _partition_response(shape: Shape, appended: _Appended) -> Any:
 def _failed_partition(shape: Shape, appended: _Appended) -> Any:
     error = appended.error
     assert error is not None
-    record_errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+    # Only what is wrong with records is told in words; other codes speak for themselves.
+    invalid = error if isinstance(error, InvalidBatch) else None
     return shape(
         "PartitionProduceResponse",
         index=appended.partition,
         error_code=error.code,
-        base_offset=-1,
+        base_offset=_UNKNOWN_OFFSET,
         log_append_time=None,
-        log_start_offset=-1,
+        log_start_offset=appended.log_start_offset,
         record_errors=tuple(
             shape("BatchIndexAndErrorMessage", batch_index=index, batch_index_error_message=why)
-            for index, why in record_errors
+            for index, why in invalid.record_errors
         )
-        if shape.has("BatchIndexAndErrorMessage")
+        if invalid and shape.has("BatchIndexAndErrorMessage")
         else (),
-        error_message=error.message,
+        error_message=invalid.message if invalid else None,
     )
 
 
