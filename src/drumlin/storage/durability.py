@@ -67,8 +67,7 @@ class Durability:
         """The log was cut at `offset`."""
         with self._lock:
             self.recovery_point = min(self.recovery_point, offset)
-            self._sealed = [s for s in self._sealed if s.base_offset < offset]
-            self._snapshots = {at: c for at, c in self._snapshots.items() if at <= offset}
+            self._snapshots = {at: each for at, each in self._snapshots.items() if at <= offset}
 
     def sync(self, segments: SegmentList, epochs: LeaderEpochs, end_offset: int) -> None:
         """Make all below `end_offset` durable, then advance the recovery point.

@@ -59,7 +59,10 @@ _NOTHING: Final = ReadResult(())
 
 
 class PartitionLog:
-    """See the module. Built by `recovery.load_log` and `LogDirectories.create` only."""
+    """See the module. Built by `recovery.load_log` and `LogDirectories.create` only.
+
+    Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
+    """
 
     def __init__(
         self,
@@ -115,28 +118,13 @@ class PartitionLog:
         return sum(segment.size for segment in self.segments)
 
     def write_topic_id(self, topic_id: UUID) -> None:
-        """Say in the folder which topic this is a partition of; durable with the next flush.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Say in the folder which topic this is a partition of; durable with the next flush."""
         path = f"{self.path}/{partition_metadata.FILE_NAME}"
         with self._failing_as("name"):
             content = partition_metadata.encode_partition_metadata(topic_id)
             self._files.write_file(path, content)
         self._durability.note_new_folder(path)
         self.topic_id = topic_id
-
-    def adopt(self, fresh: PartitionLog) -> None:
-        """Become what was found when the folder was loaded anew."""
-        for segment in self.segments:
-            segment.discard()
-        self.segments = fresh.segments
-        self.log_start_offset = fresh.log_start_offset
-        self.log_end_offset = fresh.log_end_offset
-        self.leader_epochs = fresh.leader_epochs
-        self.producer_state = fresh.producer_state
-        self._durability = fresh._durability
 
     # -- failures ----------------------------------------------------------------------
 
@@ -274,21 +262,10 @@ class PartitionLog:
             with self._failing_as("index"):
                 self.segments.active.transaction_index.append(aborted)
 
-    def note_recovered(self, recovery_point: int, recovered_from: int) -> None:
-        """All up to `recovery_point` is durable; segments from `recovered_from` were mended."""
-        self._durability.recovery_point = min(recovery_point, self.log_end_offset)
-        for segment in self.segments:
-            if recovered_from <= segment.base_offset < self.segments.active.base_offset:
-                self._durability.note_sealed(segment)
-
     # -- rolling -----------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Begin a new segment, unless the active one is empty."""
         self.log_directory.check_writable()
         if self.segments.active.size:
             with self._failing_as("roll"):
@@ -328,9 +305,6 @@ class PartitionLog:
         """Return when everything below `up_to_offset` (default: all) is durable.
 
         Any thread may call it; callers that come together share one sync.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
         """
         if up_to_offset is not None and up_to_offset <= self.recovery_point:
             return
@@ -352,11 +326,7 @@ class PartitionLog:
         )
 
     def close(self) -> None:
-        """Make all durable, leave a producer snapshot, close the files: a clean stop.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Make all durable, leave a producer snapshot, close the files: a clean stop."""
         self.log_directory.check_writable()
         with self._failing_as("close"):
             active = self.segments.active
@@ -367,11 +337,7 @@ class PartitionLog:
         self.close_files()
 
     def release_if_idle(self) -> None:
-        """Give back what is held for appends if there was none since the last call.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Give back what is held for appends if there was none since the last call."""
         if self.log_end_offset == self._end_offset_when_last_looked:
             with self._failing_as("release blocks of"):
                 self.segments.active.release_set_aside()
@@ -413,40 +379,23 @@ class PartitionLog:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
             BlockingIOError: with `may_block=False`, when finding the batch needs the device.
         """
-        # In this order: `size` is then never ahead of the end offset it is compared with.
-        active = self.segments.active
-        size = active.size
-        log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= start_offset <= log_end_offset:
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
                 f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
-                f"{log_end_offset}",
+                f"{self.log_end_offset}",
             )
         if start_offset >= end_offset:
             return _NOTHING
         self.log_directory.check_readable()
-        read = None if may_block else self._files.read_resident_at
+        how = self._files.read_at if may_block else self._files.read_resident_at
         try:
-            segments = self.segments.from_offset(start_offset)
-            for segment, following in zip(segments, (*segments[1:], None), strict=True):
-                if segment.base_offset >= end_offset:
-                    break
-                if segment is active and end_offset >= log_end_offset:
-                    end = size
-                    segment.remember_position(log_end_offset, size)
-                elif following is not None and following.base_offset <= end_offset:
-                    end = segment.size
-                else:
-                    end = segment.end_position(end_offset, read)
-                found = segment.read(start_offset, max_bytes, end, minimum_one_batch, read)
-                if found is not None:
-                    return ReadResult((found,))
+            found = self.segments.read(start_offset, max_bytes, end_offset, minimum_one_batch, how)
         except BlockingIOError:
             raise
         except OSError as error:
             raise self._failed(error, "read") from error
-        return _NOTHING
+        return _NOTHING if found is None else ReadResult((found,))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
@@ -459,21 +408,13 @@ class PartitionLog:
         return found
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
-        """The first record at or after a time.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """The first record at or after a time."""
         self.log_directory.check_readable()
         with self._failing_as("search"):
             return find_timestamp(self.segments, timestamp, self.log_start_offset)
 
     def max_timestamp_offset(self) -> OffsetFound | None:
-        """The first record that has the largest timestamp of all.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """The first record that has the largest timestamp of all."""
         self.log_directory.check_readable()
         with self._failing_as("search"):
             return find_max_timestamp(self.segments, self.log_start_offset)
@@ -495,9 +436,6 @@ class PartitionLog:
 
         Returns:
             Files that are to be removed after `file.delete.delay.ms`.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.log_directory.check_readable()
         end_offset = self.log_end_offset if end_offset is None else end_offset
@@ -519,38 +457,34 @@ class PartitionLog:
             return renamed
 
     def truncate_to(self, offset: int) -> None:
-        """Remove everything at or behind `offset`, whole batches; a follower's way back.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Remove everything at or behind `offset`, whole batches; a follower's way back."""
         if offset >= self.log_end_offset:
             return
-        if offset < self.segments.first.base_offset:
+        if offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return
         with self._failing_as("truncate"):
             gone = [s for s in self.segments if s.base_offset > offset]
             self._lower_recovery_point(offset)
+            self._durability.forget(gone)
             self.segments.replace(gone, ())
             for segment in gone:
                 segment.remove_files()
             self.segments.active.truncate_to(offset)
+            self._files.sync_directory(self.path)  # or what is removed might come back
             self._reload_after_cut(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything and begin anew at `offset`.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Remove everything and begin anew at `offset`."""
         with self._failing_as("truncate"):
             gone = self.segments.snapshot()
             self._lower_recovery_point(offset)
+            self._durability.forget(gone)
             for segment in gone:
                 segment.remove_files()
             segment = Segment.create(self.path, offset, self._open_files, gone[-1].created_ms)
             self.segments.replace(gone, (segment,))
+            self._files.sync_directory(self.path)
             self.log_start_offset = offset
             self._reload_after_cut(offset)
 
@@ -566,6 +500,36 @@ class PartitionLog:
         load_latest_snapshot(state, self.path, self._files, self.log_start_offset, offset)
         for segment in self.segments.from_offset(state.end_offset):
             follow_segment(state, segment)
-        self.log_end_offset = state.end_offset
-        self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self._durability.note_new_names()
+        end_offset = self.segments.active.sound_end_offset()
+        assert end_offset is not None, "cut between two batches"
+        self.settle(end_offset, self.recovery_point)
+
+    # -- loading -----------------------------------------------------------------------
+
+    def note_mended(self, recovered_from: int) -> None:
+        """Segments from this base offset on were read again, and indexed anew."""
+        for segment in self.segments:
+            if recovered_from <= segment.base_offset < self.segments.active.base_offset:
+                segment.seal()
+                self._durability.note_sealed(segment)
+                self.log_directory.awaiting_flush.add(self)
+
+    def settle(self, end_offset: int, recovery_point: int) -> None:
+        """The last batch turned out to end at `end_offset`, after loading or cutting."""
+        self.log_end_offset = self.producer_state.end_offset = end_offset
+        self._durability.recovery_point = min(recovery_point, end_offset)
+        self.leader_epochs.truncate_from_end(end_offset)
+        if end_offset < self.log_start_offset:
+            # All that could be read is gone. Offsets below must not be given out again.
+            self.truncate_fully_and_start_at(self.log_start_offset)
+
+    def adopt(self, fresh: PartitionLog) -> None:
+        """Become what was found when the folder was loaded anew."""
+        for segment in self.segments:
+            segment.discard()
+        self.segments = fresh.segments
+        self.log_start_offset = fresh.log_start_offset
+        self.log_end_offset = fresh.log_end_offset
+        self.leader_epochs = fresh.leader_epochs
+        self.producer_state = fresh.producer_state
+        self._durability = fresh._durability

@@ -61,7 +61,7 @@ def follow_batch(
 ) -> None:
     """Catch up with one batch in the log, unless the state has it already."""
     header = place.header
-    if header.base_offset < state.end_offset:
+    if header.last_offset < state.end_offset:
         return
     if header.has_producer_id:
         marker = parse_marker(segment.read_batch(place), header) if header.is_control else None

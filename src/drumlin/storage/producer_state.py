@@ -69,6 +69,13 @@ class ProducerEntry:
             self.producer_epoch = producer_epoch
             self.batches.clear()
 
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether the batch follows the last one, as it nearly always does."""
+        return (
+            header.producer_epoch == self.producer_epoch
+            and header.base_sequence == (self.last_sequence + 1) % SEQUENCE_MODULO
+        )
+
     def find_duplicate(self, header: BatchHeader) -> SequenceRange | None:
         if header.producer_epoch != self.producer_epoch:
             return None
@@ -130,11 +137,12 @@ class ProducerState:
         if entry is None:
             # All that it wrote is gone, or it is new here: any sequence may come first.
             return None
-        duplicate = entry.find_duplicate(header)
-        if duplicate is not None:
-            return duplicate
-        self.check_epoch(header, offset)
-        self._check_sequence(entry, header, offset)
+        if not entry.is_next(header):
+            duplicate = entry.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
+            self.check_epoch(header, offset)
+            self._check_sequence(entry, header, offset)
         if entry.transaction_first_offset is not None and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
@@ -181,11 +189,10 @@ class ProducerState:
                     f"offset {offset} with sequence {header.base_sequence}, not 0"
                 )
             return
-        last_sequence = entry.last_sequence
-        if header.base_sequence != (last_sequence + 1) % SEQUENCE_MODULO:
+        if not entry.is_next(header):
             raise _out_of_order(
                 f"producer {header.producer_id} at offset {offset}: sequence "
-                f"{header.base_sequence} after {last_sequence}"
+                f"{header.base_sequence} after {entry.last_sequence}"
             )
 
     # -- changes -----------------------------------------------------------------------
@@ -200,9 +207,8 @@ class ProducerState:
         else:
             entry.start_epoch(header.producer_epoch)
         delta = header.last_offset_delta
-        entry.batches.append(
-            SequenceRange(header.last_sequence, base_offset + delta, delta, timestamp)
-        )
+        last_sequence = (header.base_sequence + delta) % SEQUENCE_MODULO
+        entry.batches.append(SequenceRange(last_sequence, base_offset + delta, delta, timestamp))
         entry.last_timestamp = timestamp
         if header.is_transactional and entry.transaction_first_offset is None:
             entry.transaction_first_offset = base_offset

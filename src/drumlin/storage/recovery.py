@@ -152,7 +152,7 @@ def _recover(log: PartitionLog, request: LoadRequest) -> None:
     segments = log.segments
     log.log_start_offset = max(request.log_start_offset, segments.first.base_offset)
     if request.was_clean:
-        end_offset = sound_end_offset(segments.active)
+        end_offset = segments.active.sound_end_offset()
         recover_from = segments.active.base_offset if end_offset is None else OFFSET_MAX
     else:
         end_offset = None
@@ -164,25 +164,16 @@ def _recover(log: PartitionLog, request: LoadRequest) -> None:
         log.log_start_offset,
         recover_from if end_offset is None else end_offset,
     )
+    log.leader_epochs.truncate_from_end(recover_from)  # the batches say it better
     if log.producer_state.end_offset != end_offset:
         replay(log, recover_from)
-    log.log_end_offset = log.producer_state.end_offset
-    log.leader_epochs.truncate_from_end(log.log_end_offset)
-    log.note_recovered(
-        log.log_end_offset if end_offset is not None else request.recovery_point, recover_from
-    )
-
-
-def sound_end_offset(segment: Segment) -> int | None:
-    """The offset behind the last batch; None where the file's end is not as indexed and whole."""
-    if not (segment.offset_index.is_sound() and segment.time_index.is_sound()):
-        return None
-    end_offset, end = segment.base_offset, 0
-    for position, header in segment.walk(segment.offset_index.last_position):
-        if header.magic != MAGIC or header.base_offset < end_offset:
-            return None
-        end_offset, end = header.end_offset, position + header.size
-    return end_offset if end == segment.size else None
+    if end_offset is None:
+        log.note_mended(recover_from)
+        end_offset, recovery_point = segments.active.sound_end_offset(), request.recovery_point
+        assert end_offset is not None
+    else:
+        recovery_point = end_offset
+    log.settle(end_offset, recovery_point)
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:

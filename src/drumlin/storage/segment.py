@@ -9,10 +9,11 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from drumlin.records.batch import NO_TIMESTAMP, BatchHeader
+from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.storage.batch_walk import walk_headers
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
@@ -28,7 +29,7 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 #: Blocks are set aside in steps that grow with the file, so a small log stays small.
 _SET_ASIDE_FROM_BYTES: Final = 64 * 1024
 _SET_ASIDE_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
-_KNOWN_POSITIONS_MAX: Final = 8
+_KNOWN_POSITIONS_MAX: Final = 16
 
 
 class TimestampAndOffset(NamedTuple):
@@ -87,7 +88,7 @@ class Segment:
         self._is_synced = True
         self._largest_timestamp: TimestampAndOffset | None = None  # None: not read yet
         self._first_timestamp: int | None = None
-        # Offsets that readers will ask for next, and where their batches start.
+        # Where the batches of some offsets start: the latest ends of the log, mostly.
         self._known_positions: dict[int, int] = {}
 
     @classmethod
@@ -133,6 +134,7 @@ class Segment:
         if position == 0:
             self._first_timestamp = max_timestamp
         self.size = end
+        self._remember(last_offset + 1, end)
 
     def index_batch(self, place: BatchPlace, index_interval_bytes: int) -> None:
         """Index a batch that is in the file already, as `append` would have."""
@@ -243,6 +245,20 @@ class Segment:
             for place, header in headers:
                 yield BatchPlace(place, header)
 
+    def sound_end_offset(self) -> int | None:
+        """The offset behind the last batch; None where the file's end is not as indexed, and whole.
+
+        Only headers are looked at, from the last indexed batch on.
+        """
+        if not (self.offset_index.is_sound() and self.time_index.is_sound()):
+            return None
+        end_offset, end = self.base_offset, 0
+        for position, header in self.walk(self.offset_index.last_position):
+            if header.magic != MAGIC or header.base_offset < end_offset:
+                return None
+            end_offset, end = header.end_offset, position + header.size
+        return end_offset if end == self.size else None
+
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
         """The first batch that reaches to `offset` or beyond; None behind the last one."""
         for place in self.walk(self.offset_index.lookup(offset, read), read):
@@ -305,16 +321,16 @@ class Segment:
             size = self.size
             place = self.find(offset, read)
             position = size if place is None else place.position
-            self.remember_position(offset, position)
+            self._remember(offset, position)
         return position
 
-    def remember_position(self, offset: int, position: int) -> None:
-        """Readers that are up to `offset` will go on at `position`: spare them the search."""
+    def _remember(self, offset: int, position: int) -> None:
+        """Readers at `offset`, and those that may read up to it, are spared the search."""
         known = self._known_positions
-        if offset not in known:
-            if len(known) >= _KNOWN_POSITIONS_MAX:
-                self._known_positions = known = dict(list(known.items())[1:])
-            known[offset] = position
+        known[offset] = position
+        if len(known) > _KNOWN_POSITIONS_MAX:
+            with contextlib.suppress(KeyError):  # another thread was faster
+                del known[next(iter(known))]
 
     # -- cutting and removing ----------------------------------------------------------
 

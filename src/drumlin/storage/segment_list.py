@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
+from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.files import ReadAt
 from drumlin.storage.segment import Segment
 
 
@@ -49,11 +51,27 @@ class SegmentList:
         number = bisect_right(segments, offset, key=_base_offset) - 1
         return segments[max(0, number) :]
 
-    def base_offset_after(self, segment: Segment) -> int | None:
-        """Where the next segment starts; None behind the active one."""
-        segments = self._segments
-        number = bisect_right(segments, segment.base_offset, key=_base_offset)
-        return segments[number].base_offset if number < len(segments) else None
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        end_offset: int,
+        minimum_one_batch: bool,
+        read: ReadAt,
+    ) -> FileSlice | None:
+        """Batches from `start_offset` on, of the first segment that has any below `end_offset`."""
+        segments = self.from_offset(start_offset)
+        for segment, following in zip(segments, (*segments[1:], None), strict=True):
+            if segment.base_offset >= end_offset:
+                return None
+            if following is not None and following.base_offset <= end_offset:
+                end = segment.size
+            else:
+                end = segment.end_position(end_offset, read)
+            found = segment.read(start_offset, max_bytes, end, minimum_one_batch, read)
+            if found is not None:
+                return found
+        return None
 
     def add(self, segment: Segment) -> None:
         """The new active segment."""

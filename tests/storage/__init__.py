@@ -1,0 +1,1 @@
+"""Tests of the storage layer: on real files, through doors that fail or forget where wanted."""

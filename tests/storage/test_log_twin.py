@@ -1,0 +1,191 @@
+"""Random lists of operations on one log, beside a Python list that says what must be in it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drumlin.config.topic import LogConfig
+from drumlin.records.record import Record, decode_records
+from drumlin.storage.partition_log import PartitionLog
+from storage.doors import ForgetfulFiles
+from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, read_all, read_bytes
+
+_CONFIG = LogConfig(
+    segment_bytes=700,
+    index_interval_bytes=100,
+    retention_bytes=2500,
+    retention_ms=1000,
+    segment_jitter_ms=0,
+)
+
+_fraction = st.floats(0, 1, allow_nan=False)
+_operation = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 100)),
+    st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 30)),
+    st.tuples(st.just("new_epoch"), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["roll", "flush", "checkpoint", "retain_size", "retain_time"])),
+    st.tuples(st.sampled_from(["truncate", "delete_records", "start_anew"]), _fraction),
+    st.tuples(st.sampled_from(["stop", "crash", "power"])),
+)
+
+
+@dataclass
+class Twin:
+    """The log and the list."""
+
+    path: Path
+    files: ForgetfulFiles = field(default_factory=ForgetfulFiles)
+    batches: list[list[Record]] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)  # of each batch
+    epoch: int = 0
+    known_from: int = 0
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.logs = open_logs(self.path, config=_CONFIG, files=self.files)
+        self.log = create(self.logs, _CONFIG)
+
+    # -- operations --------------------------------------------------------------------
+
+    def append(self, count: int, size: int) -> None:
+        self.number += 1
+        value = b"%d" % self.number + bytes(size)
+        base_offset = self.log.log_end_offset
+        timestamp = NOW_MS + 100 * self.number
+        result = append(self.log, count, value=value, timestamp=timestamp, leader_epoch=self.epoch)
+        assert result.base_offset == base_offset
+        self.epochs.append(self.epoch)
+        self.batches.append(
+            [Record(base_offset + i, timestamp + i, b"key-%d" % i, value) for i in range(count)]
+        )
+
+    def new_epoch(self, step: int) -> None:
+        self.epoch += step
+
+    def roll(self) -> None:
+        self.log.roll(NOW_MS)
+
+    def flush(self) -> None:
+        self.log.flush()
+        assert self.log.recovery_point == self.log.log_end_offset
+
+    def checkpoint(self) -> None:
+        self.logs.write_checkpoints()
+
+    def retain_size(self) -> None:
+        self.log.delete_old_segments(NOW_MS)
+        if len(self.log.segments) > 1:
+            excess = self.log.size_bytes - _CONFIG.retention_bytes
+            assert excess < self.log.segments.first.size
+
+    def retain_time(self) -> None:
+        now_ms = NOW_MS + 100 * self.number - 500
+        self.log.delete_old_segments(now_ms)
+        oldest_ms = self.log.segments.first.largest_timestamp.timestamp
+        assert oldest_ms == -1 or now_ms - oldest_ms <= _CONFIG.retention_ms
+
+    def truncate(self, fraction: float) -> None:
+        offset = self._offset_at(fraction)
+        self.log.truncate_to(offset)
+        self._keep_below(offset)
+
+    def delete_records(self, fraction: float) -> None:
+        self.log.delete_records_before(self._offset_at(fraction))
+        # A crash may bring records back, until the checkpoint; but not their epochs.
+        self.known_from = max(self.known_from, self.log.log_start_offset)
+
+    def start_anew(self, fraction: float) -> None:
+        offset = self._offset_at(fraction) + 10
+        self.log.truncate_fully_and_start_at(offset)
+        self._keep_below(0)
+
+    def stop(self) -> None:
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        self.logs.close()
+        self._open_again()
+        assert self.logs.was_clean
+        assert (self.log.log_start_offset, self.log.log_end_offset) == (start, end)
+        assert self.log.recovery_point == end
+
+    def crash(self) -> None:
+        end = self.log.log_end_offset
+        self.logs.abandon()
+        self._open_again()
+        assert self.log.log_end_offset == end
+
+    def power(self) -> None:
+        """Only what was synced is left: all up to the recovery point, maybe more."""
+        durable = self.log.recovery_point
+        self.logs.abandon()
+        self.files.lose_unsynced()
+        if not self.path.joinpath("t-0").exists():
+            self.path.joinpath("t-0").mkdir()
+        self._open_again()
+        assert durable <= self.log.log_end_offset
+        self._keep_below(self.log.log_end_offset)
+
+    # -- comparing ---------------------------------------------------------------------
+
+    def check(self) -> None:
+        log = self.log
+        expected = [
+            record
+            for batch in self.batches
+            for record in batch
+            if record.offset >= log.log_start_offset
+        ]
+        assert read_all(log) == expected
+        if self.batches:
+            assert self.batches[-1][-1].offset < log.log_end_offset
+        for batch in self.batches[:: max(1, len(self.batches) // 3)]:
+            if batch[0].offset >= log.log_start_offset:
+                end_offset = batch[-1].offset + 1
+                content = read_bytes(log, batch[-1].offset, end_offset=end_offset)
+                assert list(decode_records(content)) == batch
+                found = log.offset_for_timestamp(batch[-1].timestamp)
+                assert found is not None
+                assert found[:2] == (batch[-1].offset, batch[-1].timestamp)
+        self._check_epochs(log)
+
+    def _check_epochs(self, log: PartitionLog) -> None:
+        for batch, epoch in zip(self.batches, self.epochs, strict=True):
+            if batch[0].offset >= max(log.log_start_offset, self.known_from):
+                assert log.leader_epochs.epoch_for(batch[0].offset) == epoch
+
+    # -- helpers -----------------------------------------------------------------------
+
+    def _offset_at(self, fraction: float) -> int:
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        return start + round(fraction * (end - start))
+
+    def _keep_below(self, offset: int) -> None:
+        kept = [batch for batch in self.batches if batch[-1].offset < offset]
+        self.batches, self.epochs = kept, self.epochs[: len(kept)]
+
+    def _open_again(self) -> None:
+        self.logs = open_logs(self.path, config=_CONFIG, files=self.files)
+        log = self.logs.get("t", 0)
+        assert log is not None
+        self.log = log
+
+
+@settings(
+    derandomize=True,
+    deadline=None,
+    report_multiple_bugs=False,
+    max_examples=120,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.lists(_operation, min_size=1, max_size=40))
+def test_the_log_is_what_the_list_says(operations: list[tuple[str, *tuple[float, ...]]]) -> None:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        twin = Twin(Path(path))
+        for name, *arguments in operations:
+            getattr(twin, name)(*arguments)
+            twin.check()
+        twin.logs.abandon()
