@@ -14,6 +14,8 @@ from bench.brokers import kafka
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.reading import Reader, fill, pinned
 
+_CPU = Metric("cpu", "CPU s/million records", higher_is_better=False)
+
 
 class Scenario(NamedTuple):
     name: str
@@ -42,7 +44,9 @@ def run(options: Options) -> list[Comparison]:
                     reader = Reader(kind, broker, topic, records, client_core)
                     stack.callback(reader.close)
                     sides[name] = _round(reader, records, scenario)
-                results += compare("columns", scenario.name, [scenario.metric], sides, options)
+                results += compare(
+                    "columns", scenario.name, [scenario.metric, _CPU], sides, options
+                )
     return results
 
 
@@ -50,4 +54,9 @@ def _round(reader: Reader, records: int, scenario: Scenario) -> Callable[[], Met
     amount = records
     if scenario.metric.unit == "MB/s":
         amount = records * scenario.record_bytes // 1_000_000
-    return lambda: {"rate": amount / reader.read()}
+
+    def measure() -> Metrics:
+        reading = reader.read()
+        return {"rate": amount / reading.seconds, "cpu": reading.cpu_seconds / records * 1e6}
+
+    return measure

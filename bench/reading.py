@@ -9,12 +9,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.brokers import Broker, require_no_error
 from bench.load import Load, batch_of, first_answer
 from bench.produce import produce_frame
 
 _BATCH_BYTES = 64 << 10
+_PATIENCE_S = 10
 
 
 def fill(broker: Broker, topic: str, record_bytes: int, size_bytes: int) -> int:
@@ -26,6 +28,13 @@ def fill(broker: Broker, topic: str, record_bytes: int, size_bytes: int) -> int:
     with contextlib.closing(Load(broker.port, [frame], 5, len(answer_bytes))) as load:
         load.run(seconds=3600, requests_max=size_bytes // _BATCH_BYTES)
     return broker.end_offset(topic)
+
+
+class Reading(NamedTuple):
+    """What one read took. The processor time is the Python process's alone."""
+
+    seconds: float
+    cpu_seconds: float
 
 
 class Reader:
@@ -48,15 +57,20 @@ class Reader:
         )
         self._answer()
 
-    def read(self) -> float:
-        """Seconds of one read of the whole topic."""
+    def read(self) -> Reading:
+        """Read the whole topic once."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return float(self._answer())
+        return Reading(*map(float, self._answer().split()))
 
     def close(self) -> None:
-        self._process.communicate()
+        """The end of its input ends it; a read that is under way is given up."""
+        try:
+            self._process.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _answer(self) -> str:
         assert self._process.stdout is not None

@@ -71,7 +71,7 @@ def _warm(
 
 
 def _warm_round(reader: Reader, records: int) -> Callable[[], Metrics]:
-    return lambda: {"rate": records / reader.read()}
+    return lambda: {"rate": records / reader.read().seconds}
 
 
 def _cold(
