@@ -47,15 +47,25 @@ def with_coordinator(run: Run, settings: Settings | None = None) -> None:
     asyncio.run(main())
 
 
-async def loaded(coordinator: GroupCoordinator) -> None:
-    while True:
-        try:
-            coordinator.groups()
-        except KafkaError as refusal:
-            assert refusal.code is ErrorCode.coordinator_load_in_progress
-            await asyncio.sleep(0.001)
-        else:
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(2_000):
+        if condition():
             return
+        await asyncio.sleep(0.005)
+    raise AssertionError("waited in vain")
+
+
+async def loaded(coordinator: GroupCoordinator) -> None:
+    await until(lambda: _can_be_asked(coordinator))
+
+
+def _can_be_asked(coordinator: GroupCoordinator) -> bool:
+    try:
+        coordinator.groups()
+    except KafkaError as refusal:
+        assert refusal.code is ErrorCode.coordinator_load_in_progress
+        return False
+    return True
 
 
 def position(offset: int = 5, metadata: str = "", partition: int = 0, topic: str = "t") -> Position:
@@ -280,8 +290,8 @@ def test_deadlines_come_by_themselves() -> None:
         request = JoinRequest("", None, "c", "/h", 60_000, 30, "consumer", (("range", b""),), False)
         answer = await asyncio.wait_for(asyncio.ensure_future(coordinator.join("g", request)), 10)
         assert answer.generation_id == 1
-        while coordinator.group("g").state is not GroupState.EMPTY:  # its session ends
-            await asyncio.sleep(0.01)
+        # Then its session ends.
+        await until(lambda: coordinator.group("g").state is GroupState.EMPTY)
         await coordinator.close()
 
     asyncio.run(main())
@@ -355,8 +365,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
         for group_id in ("g", "h"):
             await coordinator.commit(commit(group_id, position(1), successor))
         coordinator.topic_deleted("t", TOPIC_ID)
-        while ("t", 0) in await committed(coordinator, "h"):
-            await asyncio.sleep(0)
+        await until(lambda: len(_what_remains(log)) == 2)
         assert await committed(coordinator, "g") == {("t", 1): 2}  # the successor's stays
         assert {key.partition for key in _what_remains(log) if isinstance(key, OffsetKey)} == {1}
 
