@@ -58,7 +58,6 @@ class BrokerConfig:
     log_flush_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_scheduler_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
     log_retention_ms: int
@@ -76,15 +75,12 @@ class BrokerConfig:
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
     offsets_retention_minutes: int
-    offsets_topic_compression_codec: int
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
-    queued_max_requests: int
-    replica_high_watermark_checkpoint_interval_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -95,6 +91,7 @@ class BrokerConfig:
         self.cluster_wide: dict[str, str] = {}
         self.per_broker: dict[str, str] = {}
         self._values: dict[str, Any] = {}
+        self._topic_defaults: dict[str, Value] = {}
         self._apply(_resolve(self.static))
 
     @classmethod
@@ -129,9 +126,9 @@ class BrokerConfig:
         """The default of a key, as text."""
         return SINGLE_BROKER_DEFAULTS.get(key.name, key.default)
 
-    def topic_defaults(self) -> dict[str, Value]:
+    def topic_defaults(self) -> Mapping[str, Value]:
         """What a topic has where it has no value of its own, by topic key."""
-        return {name: topic_default(name, self._values) for name in topic_keys()}
+        return self._topic_defaults
 
     def check_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
         """Whether these could be applied with `update_dynamic`.
@@ -160,6 +157,7 @@ class BrokerConfig:
         for name, value in self._values.items():
             self.__dict__[name.replace(".", "_")] = value
         self.__dict__.update(derived)
+        self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
