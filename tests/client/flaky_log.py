@@ -1,13 +1,13 @@
-"""A broker of one partition whose answers get lost: for exactly-once delivery.
+"""A broker whose answers get lost: for exactly-once delivery. All partitions are one log.
 
-Checks sequences as Kafka does: per producer id and epoch, a batch must follow the last one; one
+Checks sequences as Kafka does: per partition, producer id and epoch, a batch must follow the last one; one
 of the last five again is a duplicate, answered with its first offset. `faults` decides what
 happens to each produce request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from drumlin.records.batch import BatchHeader, parse_header
@@ -29,7 +29,7 @@ class FlakyLog:
         self.records: list[Record] = []
         self.headers: list[BatchHeader] = []
         self._faults = faults
-        self._last: dict[int, list[tuple[BatchHeader, int]]] = {}
+        self._last: dict[tuple[int, int], list[tuple[BatchHeader, int]]] = {}
         self._next_producer_id = 1000
         broker.script("produce", self.produce)
         broker.script("init_producer_id", self.init_producer_id)
@@ -55,16 +55,16 @@ class FlakyLog:
             return answer(shape, request, fault)
         if fault == "dropped":
             return CloseConnection()
-        code, base_offset = self._append(data.records)
+        code, base_offset = self._append(data.index, data.records)
         if fault == "lost":
             return CloseConnection()
         if fault == "silent":
             return Silence()
         return answer(shape, request, code, base_offset)
 
-    def _append(self, batch: bytes) -> tuple[ErrorCode, int]:
+    def _append(self, partition: int, batch: bytes) -> tuple[ErrorCode, int]:
         header = parse_header(batch)
-        known = self._last.setdefault(header.producer_id, [])
+        known = self._last.setdefault((partition, header.producer_id), [])
         if header.producer_id >= 0:
             for earlier, base_offset in known[-5:]:
                 if _same(earlier, header):
@@ -118,6 +118,3 @@ def answer(shape: Shape, request: Any, code: ErrorCode, base_offset: int = -1) -
 
 def values(log: FlakyLog) -> list[bytes | None]:
     return [record.value for record in log.records]
-
-
-Faults = Callable[[], Iterator[Fault]]
