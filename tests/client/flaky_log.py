@@ -1,8 +1,8 @@
 """A broker whose answers get lost: for exactly-once delivery. All partitions are one log.
 
-Checks sequences as Kafka does: per partition, producer id and epoch, a batch must follow the last one; one
-of the last five again is a duplicate, answered with its first offset. `faults` decides what
-happens to each produce request.
+Checks sequences as Kafka does: per partition, producer id and epoch, a batch must follow the
+last one; one of the last five again is a duplicate, answered with its first offset. `faults`
+decides what happens to each produce request.
 """
 
 from __future__ import annotations
