@@ -19,7 +19,7 @@ from drumlin.config.errors import ConfigError
 from drumlin.config.group import validate_group_overrides
 from drumlin.config.keys import PER_BROKER, Key, broker_keys, group_keys, topic_keys
 from drumlin.config.topic import validate_overrides
-from drumlin.config.values import ValueType, format_value
+from drumlin.config.values import Refused, ValueType, format_value, parse
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -112,10 +112,12 @@ def parse_node_id(name: str, what: str) -> int:
         KafkaError: INVALID_REQUEST, when it is none.
     """
     try:
-        return int(name)
-    except ValueError:
+        node_id = parse(ValueType.INT, name)
+    except Refused:
         message = f"{what} must be an integer, but it is: {name}"
         raise KafkaError(ErrorCode.invalid_request, message) from None
+    assert isinstance(node_id, int)
+    return node_id
 
 
 def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:

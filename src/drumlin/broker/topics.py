@@ -229,7 +229,7 @@ async def adopt_logs(broker: Broker) -> None:
             topic_id=next(iter(topic_ids), None),
             first_leader_epoch=max(epochs, default=-1) + 1,
         )
-        _log.info("took over topic %s with %d partitions, kept for ever", name, count)
+        _log.info("took over topic %s with %d partitions", name, count)
     await broker.metadata.note_adopted()
 
 

@@ -44,7 +44,9 @@ class Refused(ValueError):
         self.whole_sentence = whole_sentence
 
 
-_WHOLE_NUMBER: Final = re.compile(r"[+-]?\d+")
+# Longer texts stand for no number of 64 bits, save with zeros in front that nobody writes.
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,40}")
+_DECIMAL: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
 _BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
 _LIST_SEPARATOR: Final = re.compile(r"\s*,\s*")
 _JAVA_WHITESPACE: Final = "".join(map(chr, range(33)))
@@ -87,12 +89,9 @@ def _parse_whole_number(value_type: ValueType, text: str) -> int:
 
 
 def _parse_double(text: str) -> float:
-    try:
-        if "_" in text:
-            raise ValueError(text)
-        return float(text)
-    except ValueError:
-        raise Refused("Not a number of type DOUBLE") from None
+    if not _DECIMAL.fullmatch(text):
+        raise Refused("Not a number of type DOUBLE")
+    return float(text)
 
 
 def format_value(value: Value) -> str | None:

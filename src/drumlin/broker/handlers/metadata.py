@@ -26,7 +26,7 @@ from drumlin.broker.cluster_view import (
     visible_brokers,
 )
 from drumlin.broker.context import RequestContext
-from drumlin.broker.topics import create_automatically
+from drumlin.broker.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -107,9 +107,9 @@ async def _create_and_respond(
     names: tuple[str, ...],
     missing: Collection[str],
 ) -> Any:
+    wanted = [name for name in missing if _is_valid(name)][:PARTITIONS_PER_REQUEST_MAX]
     outcomes = await asyncio.gather(
-        *(create_automatically(context.broker, name) for name in missing if _is_valid(name)),
-        return_exceptions=True,
+        *(create_automatically(context.broker, name) for name in wanted), return_exceptions=True
     )
     for outcome in outcomes:
         if isinstance(outcome, KafkaError):
