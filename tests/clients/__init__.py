@@ -1,0 +1,1 @@
+"""Unmodified clients of others against a running server."""

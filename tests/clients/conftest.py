@@ -1,0 +1,35 @@
+"""One server for all clients; topics and groups of a test bear its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rig.drumlin_server import DrumlinServer
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    settings = {"group.initial.rebalance.delay.ms": "50", "offsets.topic.num.partitions": "3"}
+    running = DrumlinServer(tmp_path_factory.mktemp("clients"), settings)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+    running.check_output()
+
+
+@pytest.fixture
+def bootstrap(server: DrumlinServer) -> str:
+    return server.address
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes names that no other test uses."""
+    test = f"{request.module.__name__.rpartition('.test_')[2]} {request.node.name}"
+    test = re.sub(r"[^A-Za-z0-9]+", "-", test).strip("-")
+    return lambda name: f"{test}-{name}"

@@ -1,0 +1,134 @@
+"""Apache Kafka's own command line tools, on the Java client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rig.apache_kafka import Unavailable, kafka_classpath, run_tool
+from rig.drumlin_server import DrumlinServer
+
+pytestmark = [pytest.mark.clients, pytest.mark.kafka]
+
+Name = Callable[[str], str]
+_TOOLS = "org.apache.kafka.tools"
+
+
+@pytest.fixture(autouse=True)
+def _jars() -> None:
+    try:
+        kafka_classpath()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def tool(name: str, bootstrap: str, *arguments: str, option: str = "--bootstrap-server") -> str:
+    return run_tool(f"{_TOOLS}.{name}", option, bootstrap, *arguments)
+
+
+def produce(bootstrap: str, topic: str, count: int, *properties: str) -> str:
+    settings = [f"bootstrap.servers={bootstrap}", *properties]
+    return run_tool(
+        f"{_TOOLS}.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(count), "--record-size", "100"),
+        *("--throughput", "-1", "--producer-props", *settings),
+    )
+
+
+def test_topics_and_performance(bootstrap: str, unique: Name) -> None:
+    """Create, describe, fill, measure, ask for offsets, shrink and delete one topic."""
+    topic = unique("topic")
+    creation = ("--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=-1")
+    tool("TopicCommand", bootstrap, *creation)
+    described = tool("TopicCommand", bootstrap, "--describe", "--topic", topic)
+    assert "PartitionCount: 3" in described
+    assert "retention.ms=-1" in described
+
+    assert "5000 records sent" in produce(bootstrap, topic, 5000, "compression.type=lz4")
+    fetched = tool(
+        "ConsumerPerformance",
+        bootstrap,
+        "--topic",
+        topic,
+        "--messages",
+        "5000",
+        "--timeout",
+        "20000",
+    )
+    assert "5000" in fetched
+    offsets = tool("GetOffsetShell", bootstrap, "--topic", topic, "--time", "latest")
+    assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 5000
+
+    tool("TopicCommand", bootstrap, "--alter", "--topic", topic, "--partitions", "4")
+    assert "PartitionCount: 4" in tool("TopicCommand", bootstrap, "--describe", "--topic", topic)
+    tool("TopicCommand", bootstrap, "--delete", "--topic", topic)
+    assert topic not in tool("TopicCommand", bootstrap, "--list").split()
+
+
+def test_groups(bootstrap: str, unique: Name) -> None:
+    topic, group = unique("topic"), unique("group")
+    tool("TopicCommand", bootstrap, "--create", "--topic", topic, "--partitions", "2")
+    produce(bootstrap, topic, 100, "enable.idempotence=true")
+    console = f"{_TOOLS}.consumer.ConsoleConsumer"
+    arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group", group)
+    consumed = run_tool(console, *arguments, "--from-beginning", "--max-messages", "100")
+    assert len(consumed.splitlines()) == 100
+
+    command = f"{_TOOLS}.consumer.group.ConsumerGroupCommand"
+    about = ("--bootstrap-server", bootstrap, "--group", group)
+    described = run_tool(command, *about, "--describe")
+    rows = re.findall(rf"^{group}\s+{topic}\s+\d\s+(\d+)\s+(\d+)\s+(\d+)", described, re.MULTILINE)
+    assert sum(int(current) for current, _, _ in rows) == 100
+    assert [lag for _, _, lag in rows] == ["0", "0"]
+    reset = ("--reset-offsets", "--to-earliest", "--topic", topic, "--execute")
+    run_tool(command, *about, *reset)
+    assert re.search(rf"{topic}\s+0\s+0\s", run_tool(command, *about, "--describe"))
+    run_tool(command, *about, "--delete")
+    assert group not in run_tool(command, *about[:2], "--list").split()
+
+
+def test_configs_and_log_dirs(bootstrap: str, unique: Name) -> None:
+    topic = unique("topic")
+    tool("TopicCommand", bootstrap, "--create", "--topic", topic)
+    about = ("--bootstrap-server", bootstrap, "--entity-type", "topics", "--entity-name", topic)
+    command = "kafka.admin.ConfigCommand"
+    run_tool(command, *about, "--alter", "--add-config", "segment.bytes=1048577")
+    assert "segment.bytes=1048577" in run_tool(command, *about, "--describe")
+    described = tool("LogDirsCommand", bootstrap, "--describe", "--topic-list", topic)
+    assert f'"{topic}-0"' in described
+
+
+def test_java_consumer_reads_every_codec(bootstrap: str, unique: Name) -> None:
+    topic = unique("topic")
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        produce(bootstrap, topic, 20, f"compression.type={codec}")
+    consumed = run_tool(
+        f"{_TOOLS}.consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic),
+        *("--from-beginning", "--max-messages", "100", "--timeout-ms", "20000"),
+    )
+    assert len(consumed.splitlines()) == 100
+
+
+def test_dump_log_segments_finds_nothing_wrong(
+    server: DrumlinServer, bootstrap: str, unique: Name
+) -> None:
+    topic = unique("topic")
+    creation = ("--create", "--topic", topic, "--config", "index.interval.bytes=512")
+    tool("TopicCommand", bootstrap, *creation)
+    for codec in ("none", "zstd"):
+        produce(bootstrap, topic, 2000, f"compression.type={codec}", "batch.size=2000")
+    files = [
+        str(path)
+        for path in sorted(Path(server.data, f"{topic}-0").iterdir())
+        if path.suffix in (".log", ".index", ".timeindex")
+    ]
+    assert len(files) == 3
+    arguments = ("--files", ",".join(files), "--deep-iteration", "--verify-index-only")
+    dumped = run_tool(f"{_TOOLS}.DumpLogSegments", *arguments)
+    assert "isvalid: true" in dumped
+    for complaint in ("isvalid: false", "Mismatches", "Found", "corrupt"):
+        assert complaint not in dumped, dumped[-3000:]
