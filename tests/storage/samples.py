@@ -49,9 +49,13 @@ def append(
     return log.append_as_leader(prepared(count, **fields), leader_epoch, now_ms)
 
 
-def from_producer(sequence: int, count: int = 1, *, epoch: int = 0, **fields: Any) -> PreparedBatch:
-    """A batch of the idempotent producer 7."""
-    return prepared(count, producer_id=7, producer_epoch=epoch, base_sequence=sequence, **fields)
+def from_producer(
+    sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, **fields: Any
+) -> PreparedBatch:
+    """A batch of an idempotent producer."""
+    return prepared(
+        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **fields
+    )
 
 
 def marker(

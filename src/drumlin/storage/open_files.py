@@ -134,6 +134,7 @@ class OpenFiles:
                 self._close_unused(max(8, len(self._open) // 4))
                 descriptor = file.open_descriptor(self.files)
             self._open[file] = None
+            file.was_used = False  # its second use counts: a scan does not push out the rest
             return descriptor
 
     def close(self, file: LogFile) -> None:

@@ -464,6 +464,9 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         with self._failing_as("truncate"):
+            place = self.segments.from_offset(offset)[0].find(offset)
+            if place is not None:  # the batch in which `offset` is goes as a whole
+                offset = min(offset, place.header.base_offset)
             gone = [s for s in self.segments if s.base_offset > offset]
             self._lower_recovery_point(offset)
             self._durability.forget(gone)

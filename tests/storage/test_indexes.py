@@ -1,0 +1,117 @@
+"""The sparse indexes beside a plain list; and files that were cut, zeroed or lost."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from bisect import bisect_right
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumlin.storage.files import Files
+from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.open_files import OpenFiles
+from drumlin.storage.time_index import TimeIndex
+from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
+from storage.samples import IN_MEMORY
+
+_BASE = 1000
+_steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=40)
+
+
+def _ascending(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    entries, first, second = [], 0, 0
+    for step, other in steps:
+        first, second = first + step, second + other
+        entries.append((first, second))
+    return entries
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(_steps, st.lists(st.integers(0, 3000), max_size=10), st.integers(0, 200_000))
+def test_offset_index(steps: list[tuple[int, int]], wanted: list[int], cut: int) -> None:
+    entries = _ascending(steps)
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        index = OffsetIndex(f"{path}/x", _BASE, OpenFiles(Files()))
+        index.create()
+        for relative, position in entries:
+            index.append(_BASE + relative, position)
+        for seen in (index, OffsetIndex(f"{path}/x", _BASE, OpenFiles(Files()))):
+            assert seen.is_sound()
+            for relative in wanted:
+                number = bisect_right([entry[0] for entry in entries], relative)
+                expected = entries[number - 1][1] if number else 0
+                assert seen.lookup(_BASE + relative) == expected
+        index.truncate_to_position(cut)
+        kept = [entry for entry in entries if entry[1] < cut]
+        assert index.count == len(kept)
+        assert index.last_position == (kept[-1][1] if kept else 0)
+        assert Path(path, "x.index").stat().st_size == 8 * len(kept)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(_steps, st.lists(st.integers(0, 200_000), max_size=10), st.integers(0, 2000))
+def test_time_index(steps: list[tuple[int, int]], wanted: list[int], cut: int) -> None:
+    entries = [(timestamp, relative) for relative, timestamp in _ascending(steps)]
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        index = TimeIndex(f"{path}/x", _BASE, OpenFiles(Files()))
+        index.create()
+        for timestamp, relative in entries:
+            index.append(timestamp, _BASE + relative)
+            index.append(timestamp, _BASE + relative + 1)  # says nothing new
+        assert index.count == len(entries)
+        for timestamp in wanted:
+            older = [relative for at, relative in entries if at < timestamp]
+            assert index.lookup(timestamp) == _BASE + (older[-1] if older else 0)
+        index.truncate_to(_BASE + cut)
+        kept = [entry for entry in entries if entry[1] < cut]
+        assert index.count == len(kept)
+        assert index.last == ((kept[-1][0], _BASE + kept[-1][1]) if kept else (-1, _BASE))
+
+
+@pytest.mark.parametrize("tail", [b"\x00", bytes(8), bytes(800), bytes(803)])
+def test_what_was_preallocated_and_never_cut_counts_for_nothing(
+    tmp_path: Path, tail: bytes
+) -> None:
+    entries = [(1 + 3 * number, 1 + 100 * number) for number in range(20)]
+    content = b"".join(struct.pack(">ii", *entry) for entry in entries)
+    (tmp_path / "x.index").write_bytes(content + tail)
+    index = OffsetIndex(f"{tmp_path}/x", 0, OpenFiles(Files()))
+    assert not index.is_sound()
+    assert index.count == 20
+    assert [index.lookup(entry[0]) for entry in entries] == [entry[1] for entry in entries]
+
+
+def test_a_time_index_may_start_at_the_epoch(tmp_path: Path) -> None:
+    index = TimeIndex(f"{tmp_path}/x", 0, OpenFiles(Files()))
+    index.create()
+    index.append(0, 7)
+    assert TimeIndex(f"{tmp_path}/x", 0, OpenFiles(Files())).last == (0, 7)
+
+
+def test_aborted_transactions(tmp_path: Path) -> None:
+    entries = [
+        AbortedTransaction(1, 10, 20, 15),
+        AbortedTransaction(2, 15, 30, 31),
+        AbortedTransaction(1, 40, 50, 51),
+    ]
+    open_files = OpenFiles(Files())
+    index = TransactionIndex(f"{tmp_path}/x", open_files)
+    assert index.overlapping(0, 1000) == []
+    for entry in entries:
+        index.append(entry)
+    index.sync()
+    assert (tmp_path / "x.txnindex").stat().st_size == 3 * 34
+    index = TransactionIndex(f"{tmp_path}/x", open_files)
+    assert index.overlapping(0, 1000) == entries
+    assert index.overlapping(20, 40) == entries[:2]
+    assert index.overlapping(21, 41) == entries[1:]
+    assert index.is_complete_up_to(51)
+    assert not index.is_complete_up_to(52)
+    index.truncate_to(30)
+    assert TransactionIndex(f"{tmp_path}/x", open_files).overlapping(0, 1000) == entries[:1]
+    index.clear()
+    assert not (tmp_path / "x.txnindex").exists()

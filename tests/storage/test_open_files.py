@@ -1,0 +1,124 @@
+"""The budget of descriptors: what is closed, and what must not be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from drumlin.storage.files import Files
+from drumlin.storage.open_files import LogFile, OpenFiles
+from storage.samples import append, create, offsets, open_logs, read_all
+
+
+def _files(tmp_path: Path, count: int, open_files: OpenFiles) -> list[LogFile]:
+    found = []
+    for number in range(count):
+        path = tmp_path / str(number)
+        path.write_bytes(b"%03d" % number)
+        found.append(open_files.file(str(path)))
+    return found
+
+
+def _content(file: LogFile) -> bytes:
+    with file as descriptor:
+        return os.pread(descriptor, 10, 0)
+
+
+def test_no_more_files_than_the_budget_are_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_files = OpenFiles(Files(), budget=5)
+    files = _files(tmp_path, 20, open_files)
+    for _ in range(3):
+        for number, file in enumerate(files):
+            assert _content(file) == b"%03d" % number
+            assert len(open_files) <= 5
+    assert sum("ulimit -n" in message for message in caplog.messages) == 1
+
+
+def test_what_is_used_again_and_again_stays_open(tmp_path: Path) -> None:
+    open_files = OpenFiles(Files(), budget=4)
+    hot, *others = _files(tmp_path, 20, open_files)
+    _content(hot)
+    for file in others:
+        _content(hot)
+        _content(file)
+        assert hot.is_open
+
+
+def test_a_file_in_use_is_not_closed(tmp_path: Path) -> None:
+    open_files = OpenFiles(Files(), budget=2)
+    held, *others = _files(tmp_path, 10, open_files)
+    with held as descriptor:
+        for file in others:
+            _content(file)
+        held.close()
+        assert os.pread(descriptor, 3, 0) == b"000"
+    held.close()
+    assert not held.is_open
+
+
+def test_a_discarded_file_closes_with_its_last_user(tmp_path: Path) -> None:
+    open_files = OpenFiles(Files(), budget=4)
+    (file,) = _files(tmp_path, 1, open_files)
+    first, second = file.acquire(), file.acquire()
+    assert first == second
+    file.discard()
+    (tmp_path / "0").unlink()
+    assert os.pread(first, 3, 0) == b"000"
+    file.release()
+    assert file.is_open
+    file.release()
+    assert not file.is_open
+
+
+def test_closes_others_when_the_process_is_short(tmp_path: Path) -> None:
+    class Short(Files):
+        failures = 1
+
+        def open(self, path: str, *, create: bool = False) -> int:
+            if path.endswith("/9") and self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "too many")
+            return super().open(path, create=create)
+
+    open_files = OpenFiles(Short(), budget=100)
+    files = _files(tmp_path, 10, open_files)
+    assert [_content(file) for file in files][-1] == b"009"
+    assert len(open_files) < 10
+
+
+def test_threads_never_read_a_wrong_file(tmp_path: Path) -> None:
+    open_files = OpenFiles(Files(), budget=3)
+    files = _files(tmp_path, 12, open_files)
+    wrong = []
+
+    def work(start: int) -> None:
+        for turn in range(1500):
+            number = (start + turn * 7) % len(files)
+            if _content(files[number]) != b"%03d" % number:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_many_logs_on_few_descriptors(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path, budget=8)
+    many = [create(logs, topic=f"t{number}") for number in range(20)]
+    for turn in range(3):
+        for log in many:
+            append(log, 2)
+            assert offsets(read_all(log)) == list(range(2 * turn + 2))
+    logs.close()
+    logs = open_logs(tmp_path, budget=8)
+    assert sorted(log.log_end_offset for log in logs) == [6] * 20
+    logs.abandon()
