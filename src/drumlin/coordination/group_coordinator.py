@@ -372,7 +372,7 @@ class GroupCoordinator:
         self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
     ) -> None:
         if error is not None:
-            _log.warning("metadata of group %s was not stored: %s", group.group_id, error.name)
+            _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
         self._carry_out(shard, group, group.stored(store, error))
         if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
@@ -417,7 +417,7 @@ class GroupCoordinator:
                         break
                 assert shard is not None
                 if records := shard.expired(group_id, retention_ms):
-                    self._write_or_log(shard, records, f"expired offsets of {group_id}")
+                    self._write_or_log(shard, records, f"expired offsets of {group_id!r}")
 
     # -- the log -------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ awaits: answers and writes are collected as effects, deadlines go into the queue
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -35,6 +35,9 @@ from drumlin.coordination.subscription import CONSUMER_PROTOCOL_TYPE, subscribed
 from drumlin.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
+
+#: Of a reason, parts of which clients give, this much is logged.
+REASON_LENGTH_MAX: Final = 300
 
 
 class GroupLifecycle:
@@ -122,7 +125,8 @@ class GroupLifecycle:
         self._cancel(DeadlineKind.SYNC)
         is_first = self.state is GroupState.EMPTY
         self._transition_to(GroupState.PREPARING_REBALANCE)
-        _log.info("group %s rebalances after generation %d: %s", *self._name, reason)
+        shown = reason[:REASON_LENGTH_MAX]
+        _log.info("group %r rebalances after generation %d: %r", *self._name, shown)
         timeout_ms = self.membership.rebalance_timeout_ms
         if is_first:
             delay_ms = self._rules.group_initial_rebalance_delay_ms
@@ -170,7 +174,7 @@ class GroupLifecycle:
             self.protocol_name = None
             self._transition_to(GroupState.EMPTY)
             self.subscribed_topics = self._read_subscriptions()
-            _log.info("group %s is empty in generation %d", *self._name)
+            _log.info("group %r is empty in generation %d", *self._name)
             self._effects.append(Store(self.metadata(), Emptied()))
 
     def _begin_generation(self) -> None:
@@ -178,7 +182,7 @@ class GroupLifecycle:
         self._transition_to(GroupState.COMPLETING_REBALANCE)
         self.subscribed_topics = self._read_subscriptions()
         _log.info(
-            "group %s begins generation %d with %d members",
+            "group %r begins generation %d with %d members",
             *self._name,
             len(self.membership.members),
         )
@@ -220,7 +224,7 @@ class GroupLifecycle:
         if member is not None:
             if member.is_waiting and not member.is_new:
                 return  # waiting for us is as good as a heartbeat
-            _log.info("group %s, generation %d: %s is silent", *self._name, member_id)
+            _log.info("group %s, generation %d: %r is silent", *self._name, member_id)
             self._remove_member(member)
             if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self._prepare_rebalance(f"the session of {member_id} ended")

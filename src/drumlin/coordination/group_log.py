@@ -86,27 +86,29 @@ def load(buffers: Iterable[Buffer], is_cancelled: Callable[[], bool]) -> LoadedP
         UnreadableRecord: a record that should be known here, but is not.
         LoadCancelled: `is_cancelled` said so.
     """
-    loaded = LoadedPartition()
+    # As a compacted log would: only the latest record of a key is worth decoding.
+    latest: dict[bytes, bytes | None] = {}
+    count = 0
     for buffer in buffers:
         if is_cancelled():
             raise LoadCancelled
         for record in decode_records(buffer):
-            _replay(loaded, record)
+            if record.key is None:
+                raise UnreadableRecord(f"the record at offset {record.offset} has no key")
+            latest.pop(record.key, None)
+            latest[record.key] = record.value
+            count += 1
+    loaded = LoadedPartition(records=count)
+    for raw_key, value in latest.items():
+        _replay(loaded, decode_key(raw_key), value)
     return loaded
 
 
-def _replay(loaded: LoadedPartition, record: Record) -> None:
-    if record.key is None:
-        raise UnreadableRecord(f"the record at offset {record.offset} has no key")
-    key = decode_key(record.key)
-    loaded.records += 1
+def _replay(loaded: LoadedPartition, key: OffsetKey | GroupKey | None, value: bytes | None) -> None:
     if isinstance(key, OffsetKey):
-        if record.value is None:
+        if value is None:
             loaded.offsets.pop(key, None)
         else:
-            loaded.offsets[key] = decode_offset(record.value)
-    elif isinstance(key, GroupKey):
-        if record.value is None:
-            loaded.groups.pop(key.group_id, None)
-        else:
-            loaded.groups[key.group_id] = decode_group(record.value)
+            loaded.offsets[key] = decode_offset(value)
+    elif isinstance(key, GroupKey) and value is not None:
+        loaded.groups[key.group_id] = decode_group(value)

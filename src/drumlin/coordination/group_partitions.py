@@ -144,7 +144,7 @@ class GroupPartitions:
         else:
             if loaded.records:
                 counts = partition, len(loaded.groups), len(loaded.offsets), loaded.records
-                _log.info("partition %d: %d groups, %d offsets from %d records", *counts)
+                _log.debug("partition %d: %d groups, %d offsets from %d records", *counts)
         led.ready.set()
         self._on_loaded()
 

@@ -83,7 +83,7 @@ class Membership:
         self.pending_sync.discard(member_id)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member another id; whatever it was or owed under the old one, it is still."""
+        """Give a static member another id; what it was and owed under the old one, it still is."""
         renamed = self.members[old_id]
         assert renamed.group_instance_id is not None
         renamed.member_id = new_id
