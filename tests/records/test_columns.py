@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drumlin.records.batch import iterate_headers, parse_header, seal, write_header
 from drumlin.records.columns import (
@@ -19,6 +24,7 @@ from drumlin.records.columns import (
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import Record, decode_batch, decode_records, encode_batch
 from records.golden import ABORTED, BATCHES, RECORDS, TRANSACTIONS
+from records.strategies import QUICK, damaged
 
 pytestmark = pytest.mark.usefixtures("either_path")
 
@@ -117,6 +123,14 @@ def test_corruption(codec: str) -> None:
     older[16] = 1
     with pytest.raises(CorruptRecord, match="magic 1"):
         decode_to_arrow([older])
+
+
+@QUICK
+@given(st.data(), st.sampled_from([*BATCHES.values(), TRANSACTIONS]), st.booleans())
+def test_damage_raises_nothing_else(data: Any, fetched: bytes, verify_crc: bool) -> None:
+    with contextlib.suppress(CorruptRecord):
+        odd = data.draw(damaged(fetched))
+        decode_to_arrow([odd], aborted=ABORTED, verify_crc=verify_crc, with_headers=True)
 
 
 @pytest.mark.parametrize("count", [-1, 4, 2**31 - 1])
