@@ -1,0 +1,139 @@
+"""Records of one partition on their way to become a batch, and the futures of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from drumlin.client.errors import RequestTimedOut
+from drumlin.peer.produce import Produced
+from drumlin.records.columns import HEADERS_TYPE, encode_from_arrow
+from drumlin.records.record import Record, encode_batch
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+RECORD_OVERHEAD: Final = 24  # about what a record takes beside its key, value and headers
+HEADER_OVERHEAD: Final = 4
+_FIXED_FIELDS_MAX: Final = 64  # what it can take at most, its batch's header shared out
+_COLUMNS_FROM: Final = 16  # fewer records are encoded sooner one by one
+
+
+class Delivered(NamedTuple):
+    """Where a record ended up. `offset` is -1 where the broker does not tell (acks="none")."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class OpenBatch:
+    """Collects records, as columns. It has room for a number of bytes and of records."""
+
+    __slots__ = (
+        "_headers",
+        "_keys",
+        "_timestamps",
+        "_values",
+        "done",
+        "partition",
+        "room_bytes",
+        "room_records",
+        "size_bytes",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, room_bytes: int, room_records: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.room_bytes = room_bytes
+        self.room_records = room_records
+        self.size_bytes = 0
+        self.done: Future[Produced] = Future()
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[Headers] = []
+        self._timestamps: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(
+        self,
+        size_bytes: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+    ) -> Delivery:
+        """Take a record, whether it fits or not: a batch has one at least."""
+        delivery = Delivery(self, len(self._values))
+        self._keys.append(key)
+        self._values.append(value)
+        self._headers.append(headers)
+        self._timestamps.append(timestamp)
+        self.size_bytes += size_bytes
+        self.room_bytes -= size_bytes
+        self.room_records -= 1
+        return delivery
+
+    def encode(self, compression: str) -> bytearray | memoryview:
+        """The record batch, sealed."""
+        if len(self) < _COLUMNS_FROM:
+            columns = zip(self._timestamps, self._keys, self._values, self._headers, strict=True)
+            records = [
+                Record(index, timestamp, key, value, tuple(headers))
+                for index, (timestamp, key, value, headers) in enumerate(columns)
+            ]
+            return encode_batch(records, compression=compression)
+        has_headers = any(self._headers)
+        encoded = encode_from_arrow(
+            pa.array(self._values, pa.binary()),
+            keys=pa.array(self._keys, pa.binary()),
+            timestamps=pa.array(self._timestamps, pa.int64()),
+            headers=pa.array(self._headers, HEADERS_TYPE) if has_headers else None,
+            default_timestamp_ms=0,
+            max_batch_bytes=3 * self.size_bytes + _FIXED_FIELDS_MAX * len(self),
+            compression=compression,
+        )
+        assert len(encoded) == 1, "the room for a batch was misjudged"
+        return encoded[0]
+
+    def delivered(self, index: int, produced: Produced) -> Delivered:
+        """Where the record at `index` is, once the batch is written."""
+        offset = -1 if produced.base_offset < 0 else produced.base_offset + index
+        timestamp = produced.log_append_time_ms
+        if timestamp < 0:
+            timestamp = self._timestamps[index]
+        return Delivered(self.topic, self.partition, offset, timestamp)
+
+
+class Delivery:
+    """The future of one record."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: OpenBatch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether it is known what became of the record."""
+        return self._batch.done.done()
+
+    def result(self, timeout_ms: float | None = None) -> Delivered:
+        """Where the record ended up; waits for it.
+
+        Raises:
+            DeliveryFailed: it was not written.
+            RequestTimedOut: nothing is known yet after `timeout_ms`.
+        """
+        try:
+            produced = self._batch.done.result(None if timeout_ms is None else timeout_ms / 1000)
+        except FutureTimeout:
+            raise RequestTimedOut(f"no news of the record after {timeout_ms:g} ms") from None
+        return self._batch.delivered(self._index, produced)
