@@ -1,0 +1,33 @@
+"""Spark's own Kafka connector: what our Spark source replaces must work as well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
+
+_JARS = Path(__file__).parents[2] / "script" / "spark-kafka-jars"
+_JOB = Path(__file__).with_name("spark_kafka_job.py")
+
+
+def test_batch_and_stream(bootstrap: str, unique: Callable[[str], str]) -> None:
+    found = subprocess.run([_JARS], capture_output=True, text=True, timeout=300, check=False)
+    if found.returncode:
+        pytest.skip(found.stderr.strip().splitlines()[-1])
+    jars = ",".join(map(str, Path(found.stdout.strip()).glob("*.jar")))
+    source, target = unique("source"), unique("target")
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd"})
+    for number in range(1000):
+        producer.produce(source, key=b"k", value=b"%d" % number)
+    assert producer.flush(20) == 0
+    job = [sys.executable, str(_JOB), jars, bootstrap, source, target]
+    done = subprocess.run(job, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"read": 1000, "written": 1000}
