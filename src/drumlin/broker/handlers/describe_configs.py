@@ -10,7 +10,8 @@ Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 from drumlin.broker import loggers
@@ -31,29 +32,40 @@ from drumlin.wire.messages import ZERO, Shape
 
 _CLIENT_METRICS: Final = 16
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, _CLIENT_METRICS})
+#: A small request could ask for gigabytes, by naming the broker again and again.
+_ENTRIES_MAX: Final = 200_000
 _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details."
 )
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if any(each.resource_type not in _TYPES for each in request.resources):
         refusal = KafkaError(ErrorCode.invalid_request, _MALFORMED)
         results = tuple(_result(shape, each, (), refusal) for each in request.resources)
     else:
-        results = tuple(_describe(context, request, shape, each) for each in request.resources)
+        results = tuple([each async for each in _describe_all(context, request, shape)])
     return shape("DescribeConfigsResponse", throttle_time=ZERO, results=results)
 
 
-def _describe(context: RequestContext, request: Any, shape: Shape, resource: Any) -> Any:
-    try:
-        entries = _entries(context, resource.resource_type, resource.resource_name)
-    except KafkaError as error:
-        return _result(shape, resource, (), error)
-    wanted = resource.configuration_keys
-    shown = [entry for entry in entries if not wanted or entry.name in wanted]
-    return _result(shape, resource, [_config(request, shape, entry) for entry in shown], None)
+async def _describe_all(context: RequestContext, request: Any, shape: Shape) -> AsyncIterator[Any]:
+    room = _ENTRIES_MAX
+    for resource in request.resources:
+        try:
+            if room <= 0:
+                message = "Excessively large number of configs per request."
+                raise KafkaError(ErrorCode.policy_violation, message)
+            entries = _entries(context, resource.resource_type, resource.resource_name)
+        except KafkaError as error:
+            yield _result(shape, resource, (), error)
+            continue
+        wanted = resource.configuration_keys
+        shown = [entry for entry in entries if not wanted or entry.name in wanted]
+        room -= len(shown)
+        yield _result(shape, resource, [_config(request, shape, entry) for entry in shown], None)
+        # Thousands of topics take a while; others have their turn in between.
+        await asyncio.sleep(0)
 
 
 def _entries(context: RequestContext, type_number: int, name: str) -> list[ConfigEntry]:
