@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from drumlin.records.kernels.layout import (
+    AFTER_MAX_MS,
+    BEFORE_MAX_MS,
+    KEYS_REQUIRED,
+    LIMITS_WIDTH,
+    MAX_BYTES,
+)
 
 _DECOMPRESSED_BYTES_MIN: Final = 128 << 20
 
@@ -19,6 +28,18 @@ class AppendRules:
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
     is_compacted: bool = False
+    #: What the kernel `inspect` is given; None where every batch is changed by its broker.
+    limits: Any = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        keeps_codec = self.compression_type in ("producer", "uncompressed")
+        if keeps_codec and self.timestamp_type == "CreateTime":
+            limits = (ctypes.c_int64 * LIMITS_WIDTH)()
+            limits[MAX_BYTES] = self.max_message_bytes
+            limits[BEFORE_MAX_MS] = self.timestamp_before_max_ms
+            limits[AFTER_MAX_MS] = self.timestamp_after_max_ms
+            limits[KEYS_REQUIRED] = self.is_compacted
+            object.__setattr__(self, "limits", limits)
 
     @property
     def decompressed_bytes_max(self) -> int:

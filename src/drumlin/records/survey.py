@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.records.batch import NO_TIMESTAMP, Buffer
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import kernels_if_ready, load_in_background
+from drumlin.records.kernels import kernels_for
 from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
 
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import Kernels
-
-#: A batch of that many records is worth loading the kernels for.
-_WORTH_LOADING: Final = 16
 
 _Facts = ctypes.c_int64 * 4
 
@@ -44,12 +41,10 @@ def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
     Raises:
         CorruptRecord: they are not `record_count` well-formed records and nothing else.
     """
-    if record_count > 1 and len(body) > 0:  # a single record is no work for a kernel
-        kernels = kernels_if_ready()
+    if len(body) > 0:
+        kernels = kernels_for(record_count)
         if kernels is not None:
             return _survey_fast(kernels, body, record_count, base_timestamp)
-        if record_count >= _WORTH_LOADING:
-            load_in_background()
     return survey_plain(body, record_count, base_timestamp)
 
 

@@ -9,10 +9,11 @@ long as the answer is None. Importing this package imports neither numba nor llv
 from __future__ import annotations
 
 from drumlin.records.kernels.loading import (
+    kernels_for,
     kernels_if_ready,
     load_in_background,
     ready,
     require,
 )
 
-__all__ = ["kernels_if_ready", "load_in_background", "ready", "require"]
+__all__ = ["kernels_for", "kernels_if_ready", "load_in_background", "ready", "require"]

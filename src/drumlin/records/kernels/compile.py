@@ -19,12 +19,14 @@ from numba import cfunc, types
 from drumlin.records.kernels import cache, machine_code
 from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
+from drumlin.records.kernels.code.inspect import inspect
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import SIGNATURES
 
 _KERNELS: Final[dict[str, Any]] = {
     "survey": survey,
+    "inspect": inspect,
     "decode": decode,
     "encode": encode,
     "murmur2": murmur2,

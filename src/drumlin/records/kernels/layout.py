@@ -55,9 +55,18 @@ ENCODED_BYTES: Final = 0
 ENCODED_MAX_TIMESTAMP: Final = 1
 ENCODE_RESULT_WIDTH: Final = 2
 
+# The limits that `inspect` is given, and behind them room for the facts of `survey`.
+MAX_BYTES: Final = 0
+BEFORE_MAX_MS: Final = 1
+AFTER_MAX_MS: Final = 2
+KEYS_REQUIRED: Final = 3
+FACTS: Final = 4
+LIMITS_WIDTH: Final = 8
+
 # Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
 SIGNATURES: Final = {
     "survey": "piiil",
+    "inspect": "iiii",
     "decode": "pilill",
     "encode": "lliipil",
     "murmur2": "lii",

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _COMPILE_TIMEOUT_S = 300
 
+#: Having met that many records, a process may expect more of them.
+_RECORDS_WORTH_LOADING = 1000
+
+_records_seen = 0
 _lock = threading.Lock()
 _kernels: Kernels | None = None
 _failed = False
@@ -30,6 +34,16 @@ _background: threading.Thread | None = None
 
 def kernels_if_ready() -> Kernels | None:
     """The kernels, or None as long as plain Python has to serve."""
+    return _kernels
+
+
+def kernels_for(record_count: int) -> Kernels | None:
+    """As `kernels_if_ready`, for a batch; enough of them, and loading begins."""
+    global _records_seen
+    if _kernels is None:
+        _records_seen += record_count
+        if _records_seen >= _RECORDS_WORTH_LOADING:
+            load_in_background()
     return _kernels
 
 

@@ -21,6 +21,7 @@ class Kernels(NamedTuple):
     """The kernels as functions of addresses and integers. They run without the GIL."""
 
     survey: Callable[..., int]
+    inspect: Callable[..., int]
     decode: Callable[..., int]
     encode: Callable[..., int]
     murmur2: Callable[..., int]

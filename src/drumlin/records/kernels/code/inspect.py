@@ -1,0 +1,70 @@
+"""The kernel that lets ordinary batches pass: what `records/validation.py` need not look into."""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper, int64s_at
+from drumlin.records.kernels.code.survey import survey
+from drumlin.records.kernels.layout import (
+    AFTER_MAX_MS,
+    BEFORE_MAX_MS,
+    FACTS,
+    KEYS_REQUIRED,
+    MAX_BYTES,
+)
+
+_HEADER_SIZE = 61
+_LOG_OVERHEAD = 12
+_MAGIC = 2
+_TRANSACTIONAL = 0x10
+_INT64_MAX = (1 << 63) - 1
+
+_survey = helper(survey)
+
+
+@helper
+def _integer(data: Pointer, position: int, size: int) -> int:
+    """A big-endian integer with a sign."""
+    first = data[position]
+    value: int = first - 256 if first > 127 else first + 0
+    for index in range(position + 1, position + size):
+        value = (value << 8) | data[index]
+    return value
+
+
+def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
+    """1 if the bytes at `address` are one batch that needs no change and breaks no rule.
+
+    The CRC is left to the caller. `limits` are in the order of `layout.py`, with room for the
+    facts of `survey`. Anything else is 0, whatever it is, and the caller looks for himself.
+    """
+    data = bytes_at(address)
+    limits = int64s_at(limits_address)
+    if size <= _HEADER_SIZE or size > limits[MAX_BYTES]:
+        return 0
+    if (
+        _integer(data, 0, 8) != 0
+        or _integer(data, 8, 4) != size - _LOG_OVERHEAD
+        or data[16] != _MAGIC
+        or _integer(data, 21, 2) & ~_TRANSACTIONAL
+    ):
+        return 0
+    count = _integer(data, 57, 4)
+    if count < 1 or count != _integer(data, 23, 4) + 1:
+        return 0
+    if _integer(data, 43, 8) >= 0 and _integer(data, 53, 4) < 0:
+        return 0
+    facts = int64s_at(limits_address + 8 * FACTS)
+    facts[0], facts[1] = _INT64_MAX, -1
+    body_size = size - _HEADER_SIZE
+    base_timestamp = _integer(data, 27, 8)
+    body = bytes_at(address + _HEADER_SIZE)
+    if _survey(body, body_size, count, base_timestamp, facts) != body_size:
+        return 0
+    is_in_time = (
+        facts[0] >= 0
+        and facts[1] == _integer(data, 35, 8)
+        and now_ms - facts[0] <= limits[BEFORE_MAX_MS]
+        and facts[1] - now_ms <= limits[AFTER_MAX_MS]
+    )
+    has_keys = limits[KEYS_REQUIRED] == 0 or facts[2] == 0
+    return 1 if is_in_time and has_keys and facts[3] == 1 else 0
