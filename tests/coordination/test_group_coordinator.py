@@ -23,6 +23,7 @@ from drumlin.coordination.group_partitions import partition_for
 from drumlin.coordination.group_records import GroupKey, OffsetKey, decode_key
 from drumlin.coordination.group_shard import Commit, Position
 from drumlin.coordination.group_state import GroupState
+from drumlin.records.batch import parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 TOPIC_ID = UUID(int=7)
@@ -380,6 +381,22 @@ def test_what_is_too_much_for_one_batch_goes_into_several() -> None:
         assert len(await committed(coordinator, "g")) == 400
 
     with_coordinator(run)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_batches_are_compressed_as_configured(codec: int) -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await coordinator.commit(commit("g", position(5)))
+        (batch,) = log.batches[partition_for("g", 4)]
+        assert parse_header(batch).compression == codec
+        again = new_coordinator(log, clock=clock)
+        again.start()
+        lead_all(again, log)
+        await loaded(again)
+        assert await committed(again, "g") == {("t", 0): 5}
+        await again.close()
+
+    with_coordinator(run, Settings(offsets_topic_compression_codec=codec))
 
 
 def _what_remains(log: MemoryLog) -> dict[OffsetKey | GroupKey | None, bytes]:

@@ -75,6 +75,8 @@ class CoordinatorConfig(GroupRules, Protocol):
     @property
     def offsets_retention_minutes(self) -> int: ...
     @property
+    def offsets_topic_compression_codec(self) -> int: ...
+    @property
     def offsets_topic_num_partitions(self) -> int: ...
 
 
@@ -424,7 +426,8 @@ class GroupCoordinator:
     def _write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Confirmation | None:
         """Append the records and take them over; the confirmation of the last, if one is due."""
         confirmation = None
-        for batch, contained in encode_batches(records, self._clock.wall_ms()):
+        codec = self._config.offsets_topic_compression_codec
+        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
             try:
                 confirmation = self._append(shard.partition, batch)
             except KafkaError as error:

@@ -25,6 +25,7 @@ from drumlin.coordination.group_records import (
 )
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.records.batch import Buffer
+from drumlin.records.compression import CODECS
 from drumlin.records.record import Record, decode_records, encode_batch
 
 #: A record of the topic; without a value it is a tombstone.
@@ -32,6 +33,7 @@ GroupRecord = tuple[OffsetKey, CommittedOffset | None] | tuple[GroupKey, GroupMe
 
 #: A batch takes no further record beyond this; one record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
+_CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
 @dataclass(slots=True)
@@ -48,25 +50,26 @@ class LoadCancelled(Exception):
 
 
 def encode_batches(
-    records: Iterable[GroupRecord], now_ms: int
+    records: Iterable[GroupRecord], now_ms: int, codec: int = 0
 ) -> Iterator[tuple[bytearray, list[GroupRecord]]]:
     """The records in their order, as batches whose base offsets the log will assign.
 
-    Each batch comes with the records that are in it.
+    Each batch comes with the records that are in it. `codec` is a number of `CODECS`.
     """
+    compression = _CODEC_NAMES[codec]
     batch: list[Record] = []
     encoded: list[GroupRecord] = []
     size = 0
     for record in records:
         key, value = _encode(record)
         if batch and size + len(key) + len(value or b"") > BATCH_BYTES_MAX:
-            yield encode_batch(batch), encoded
+            yield encode_batch(batch, compression=compression), encoded
             batch, encoded, size = [], [], 0
         batch.append(Record(len(batch), now_ms, key, value))
         encoded.append(record)
         size += len(key) + len(value or b"")
     if batch:
-        yield encode_batch(batch), encoded
+        yield encode_batch(batch, compression=compression), encoded
 
 
 def _encode(record: GroupRecord) -> tuple[bytes, bytes | None]:

@@ -36,9 +36,6 @@ class CommittedOffsets:
         """Everything that the group has committed; not to be changed by the caller."""
         return self._groups.get(group_id, {})
 
-    def has_any(self, group_id: str) -> bool:
-        return group_id in self._groups
-
     def items(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         for topic, partitions in self.topics(group_id).items():
             for partition, committed in partitions.items():
