@@ -44,10 +44,6 @@ class FlakyLog:
             producer_epoch=0,
         )
 
-    def forget_producers(self) -> None:
-        """As a broker whose producer ids have expired, or whose log lost its end."""
-        self._last.clear()
-
     def produce(self, shape: Shape, request: Any) -> Any:
         data = request.topic_data[0].partition_data[0]
         fault = next(self._faults, None)
@@ -89,8 +85,7 @@ def _same(earlier: BatchHeader, header: BatchHeader) -> bool:
 
 def _check(last: BatchHeader | None, header: BatchHeader) -> ErrorCode:
     if last is None:
-        # A broker that knows nothing of a producer takes any sequence, unless it is told not to.
-        return ErrorCode.none if header.base_sequence == 0 else ErrorCode.unknown_producer_id
+        return ErrorCode.none  # whatever the sequence, as Kafka does
     if header.producer_epoch < last.producer_epoch:
         return ErrorCode.invalid_producer_epoch
     expected = last.last_sequence + 1 if header.producer_epoch == last.producer_epoch else 0

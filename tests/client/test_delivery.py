@@ -60,6 +60,15 @@ def test_each_record_once_and_in_order(broker: ScriptedBroker, seed: int) -> Non
     assert report.partitions[0] == (0, len(ROWS), len(ROWS))
 
 
+def test_nothing_overtakes_the_first_batch(broker: ScriptedBroker) -> None:
+    """A broker without any state of a producer takes whatever sequence comes first."""
+    log = FlakyLog(broker, iter([ErrorCode.not_leader_or_follower] * 3))
+    with client_of(broker) as client:
+        append(client)
+    assert values(log) == ROWS
+    assert log.headers[0].base_sequence == 0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_writer_delivers_as_well(broker: ScriptedBroker, seed: int) -> None:
     log = FlakyLog(broker, random_faults(100 + seed))
@@ -103,13 +112,19 @@ def test_a_refused_batch_is_reported_and_the_rest_goes_on(broker: ScriptedBroker
     assert values(log) == written + ROWS
 
 
-def test_a_broker_that_forgot_the_producer(broker: ScriptedBroker) -> None:
-    log = FlakyLog(broker, iter(()))
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.invalid_producer_epoch,
+    ],
+)
+def test_a_broker_that_forgot_the_producer(broker: ScriptedBroker, code: ErrorCode) -> None:
+    log = FlakyLog(broker, iter([None, None, code]))
     with client_of(broker) as client:
         append(client)
-        log.forget_producers()
-        append(client)
-    assert values(log) == ROWS + ROWS
+    assert values(log) == ROWS
     assert {each.producer_epoch for each in log.headers} == {0, 1}
 
 

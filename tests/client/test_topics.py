@@ -9,6 +9,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
+from rig.waiting import wait_until
 
 
 def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
@@ -36,11 +37,13 @@ def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
 def test_configs_are_set_and_reset(client: Client, topic: str) -> None:
     assert client.topic_configs(topic)["retention.ms"].is_default
     client.set_topic_configs(topic, {"retention.ms": "1234", "cleanup.policy": "compact"})
+    # A broker may learn of a change a moment after the controller has answered.
+    wait_until(lambda: not client.topic_configs(topic)["retention.ms"].is_default, "the change")
     configs = client.topic_configs(topic)
     assert configs["retention.ms"] == ("1234", False, False)
     assert configs["cleanup.policy"].value == "compact"
     client.set_topic_configs(topic, {"retention.ms": None})
-    assert client.topic_configs(topic)["retention.ms"].is_default
+    wait_until(lambda: client.topic_configs(topic)["retention.ms"].is_default, "the change")
 
 
 def test_a_refusal_says_what_the_broker_said(client: Client, topic: str) -> None:

@@ -88,6 +88,7 @@ class PartitionSender:
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
         self._next_sequence = 0
+        self._is_known = False  # the broker has acknowledged a batch of this identity
         self._connection: BrokerConnection | None = None
         self._queue: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
@@ -127,10 +128,15 @@ class PartitionSender:
 
     @property
     def _has_window(self) -> bool:
+        if not self._in_flight:
+            return True
+        if self.is_idempotent and not self._is_known:
+            # A broker takes any sequence from a producer that is new to it: a second batch could
+            # be written although the first was not.
+            return False
         # Counted from the oldest batch without an answer, not by their number: if that one was
         # written and its answer lost, the broker must still know it when it comes again.
-        oldest = self._in_flight[0].ordinal if self._in_flight else self._queue[0].ordinal
-        return self._queue[0].ordinal < oldest + IN_FLIGHT_MAX
+        return self._queue[0].ordinal < self._in_flight[0].ordinal + IN_FLIGHT_MAX
 
     @property
     def _is_ready(self) -> bool:
@@ -181,6 +187,7 @@ class PartitionSender:
     def _settle(self, batch: Batch, outcome: Produced | Exception) -> None:
         self._in_flight.remove(batch)
         if isinstance(outcome, Produced):
+            self._is_known = True
             batch.done.set_result(outcome)
         elif _is_duplicate(outcome):
             batch.done.set_result(Produced(-1, -1, -1))  # written; nobody knows where any more
@@ -243,6 +250,7 @@ class PartitionSender:
         for batch in again:
             batch.sequence = None
         self._next_sequence = 0
+        self._is_known = False
         if self._identity is None:
             return
         if self._identity.epoch == _EPOCH_MAX:

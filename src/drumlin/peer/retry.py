@@ -29,7 +29,7 @@ STALE_METADATA: Final = frozenset(
     }
 )
 #: A topic that is missing may just have been created; one that is still missing is not there.
-UNKNOWN_TOPIC_PATIENCE_S: Final = 2.0
+UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
 
 
 class Deadline:
