@@ -70,3 +70,10 @@ def test_an_announced_frame_costs_nothing_until_it_arrives() -> None:
     receive(reader, (100 << 20).to_bytes(4, "big") + b"a" * 100)
     assert len(reader.writable()) <= 1 << 20
     assert reader.held_bytes <= 1 << 20
+
+
+def test_what_came_before_a_bad_length_is_still_given_out() -> None:
+    reader = FrameReader(1000)
+    assert receive(reader, prefixed([b"abc"]) + b"\xff" * 8) == [b"abc"]
+    with pytest.raises(MalformedMessage):
+        receive(reader, b"x")

@@ -140,7 +140,11 @@ class Connection:
         try:
             while self._backlog and self._may_start():
                 frame = self._backlog.popleft()
-                self._take(self._router.dispatch(self, frame), len(frame))
+                dispatched = self._router.dispatch(self, frame)
+                if self._slots or dispatched.waiting is not None:
+                    self._take(dispatched, len(frame))
+                elif dispatched.parts:  # answered, and nobody is in front
+                    self._outbox.put(dispatched.parts)
         except MalformedMessage as error:
             self.close(error)
             return

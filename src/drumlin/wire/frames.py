@@ -102,6 +102,8 @@ class FrameReader:
             body = self._start + _PREFIX
             size = int.from_bytes(memory[self._start : body], "big", signed=True)
             if size < 0 or size > self._max:
+                if frames:
+                    break  # they came before it and are answered first; the next call raises
                 raise MalformedMessage(
                     f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
                 )
