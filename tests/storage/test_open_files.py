@@ -36,7 +36,7 @@ def test_no_more_files_than_the_budget_are_open(
     for _ in range(3):
         for number, file in enumerate(files):
             assert _content(file) == b"%03d" % number
-            assert len(open_files) <= 5
+            assert open_files.open_count <= 5
     assert sum("ulimit -n" in message for message in caplog.messages) == 1
 
 
@@ -89,7 +89,7 @@ def test_closes_others_when_the_process_is_short(tmp_path: Path) -> None:
     open_files = OpenFiles(Short(), budget=100)
     files = _files(tmp_path, 10, open_files)
     assert [_content(file) for file in files][-1] == b"009"
-    assert len(open_files) < 10
+    assert open_files.open_count < 10
 
 
 def test_threads_never_read_a_wrong_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ function here; the broker's scheduler decides when, and in which thread.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,7 @@ class LogDirectories:
         self._config_for = config_for
         self._clock = clock
         self._threads = recovery_threads
-        self._open_files = open_files or OpenFiles(Files())
+        self._open_files = OpenFiles(Files()) if open_files is None else open_files
         self._files = self._open_files.files
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._doomed = DoomedFiles(self._files, clock)
@@ -158,6 +159,8 @@ class LogDirectories:
             raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
         directory = self._emptiest_directory()
         path = f"{directory.path}/{directory_name(topic, partition)}"
+        if self._files.exists(path):
+            raise storage_error(f"{path} is there, but could not be loaded")
         try:
             # What an earlier topic of that name has left must not count for this one.
             directory.recovery_points.lower((topic, partition), 0)
@@ -165,6 +168,8 @@ class LogDirectories:
             self._files.make_directory(path)
             segment = Segment.create(path, 0, self._open_files, self._clock.wall_ms())
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._files.remove_directory(path)
             raise directory.fail(error, f"create {path}") from error
         segments = SegmentList([segment])
         log = PartitionLog(directory, path, topic, partition, topic_id, config, segments)

@@ -113,7 +113,8 @@ class OpenFiles:
         self._lock = threading.Lock()
         self._has_warned = False
 
-    def __len__(self) -> int:
+    @property
+    def open_count(self) -> int:
         return len(self._open)
 
     def file(self, path: str) -> LogFile:

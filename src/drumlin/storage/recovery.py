@@ -8,7 +8,7 @@ built from it, and the tail from the first broken batch on is cut off.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from drumlin.storage.producer_replay import (
     follow_segment,
     load_latest_snapshot,
 )
-from drumlin.storage.segment import LOG_SUFFIX, BatchPlace, Segment
+from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, BatchPlace, Segment
 from drumlin.storage.segment_list import SegmentList
 
 _logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ def replay(log: PartitionLog, recover_from: int) -> None:
     for number, segment in enumerate(segments):
         if segment.base_offset < recover_from:
             follow_segment(log.producer_state, segment)
-        elif not _recover_segment(log, segment):
+        elif not _recover_segment(log, segment, _end_offset_max(segments, number)):
             behind = segments[number + 1 :]
             log.segments.replace(behind, ())
             for lost in behind:
@@ -191,7 +191,14 @@ def replay(log: PartitionLog, recover_from: int) -> None:
             return
 
 
-def _recover_segment(log: PartitionLog, segment: Segment) -> bool:
+def _end_offset_max(segments: Sequence[Segment], number: int) -> int:
+    """No CRC covers a batch's offset, but it lies before the next segment."""
+    if number + 1 < len(segments):
+        return segments[number + 1].base_offset
+    return segments[number].base_offset + RELATIVE_OFFSET_MAX + 1
+
+
+def _recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) -> bool:
     """Read all batches, index them anew, cut behind the last sound one.
 
     Returns:
@@ -201,7 +208,7 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> bool:
     segment.start_indexes_anew()
     segment.transaction_index.clear()
     state.end_offset = max(state.end_offset, segment.base_offset)
-    for place in sound_batches(segment):
+    for place in sound_batches(segment, end_offset_max):
         position, header = place
         segment.index_batch(place, log.config.index_interval_bytes)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
@@ -220,8 +227,8 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> bool:
     return False
 
 
-def sound_batches(segment: Segment) -> Iterator[BatchPlace]:
-    """Batches up to the first that is cut off, garbled, or out of order."""
+def sound_batches(segment: Segment, end_offset: int) -> Iterator[BatchPlace]:
+    """Batches up to the first that is cut off, garbled, out of order, or behind `end_offset`."""
     read, end = segment.reader(), segment.size
     position, offset = 0, segment.base_offset
     chunk, start = memoryview(b""), 0  # the batch at `position` begins at `start` in the chunk
@@ -234,8 +241,7 @@ def sound_batches(segment: Segment) -> Iterator[BatchPlace]:
         if (
             header.magic != MAGIC
             or not HEADER_SIZE <= header.size <= end - position
-            or header.base_offset < offset
-            or header.last_offset_delta < 0
+            or not offset <= header.base_offset <= header.last_offset < end_offset
         ):
             return
         if len(chunk) - start < header.size:

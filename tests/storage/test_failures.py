@@ -1,0 +1,271 @@
+"""Full disks and failing devices: what is refused, what is unharmed, and how they come back."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumlin.config.topic import LogConfig
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.wire.errors import ErrorCode, KafkaError
+from storage.doors import NEEDING_ROOM, FailingFiles
+from storage.samples import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    create,
+    from_producer,
+    offsets,
+    open_logs,
+    prepared,
+    read_all,
+    reopened,
+)
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
+
+
+@pytest.fixture
+def files() -> FailingFiles:
+    return FailingFiles()
+
+
+@pytest.fixture
+def logs(tmp_path: Path, files: FailingFiles) -> Iterator[LogDirectories]:
+    logs = open_logs(tmp_path, config=CONFIG, files=files)
+    yield logs
+    files.heal()
+    logs.abandon()
+
+
+def storage_error(log: PartitionLog, **fields: object) -> None:
+    before = (log.log_end_offset, log.size_bytes)
+    with pytest.raises(KafkaError) as refused:
+        append(log, **fields)
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    assert (log.log_end_offset, log.size_bytes) == before
+
+
+# -- a full disk -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_nothing_of_a_failed_append_remains(
+    tmp_path: Path, files: FailingFiles, logs: LogDirectories, after: int
+) -> None:
+    """The disk is full at each of the writes that a few appends and rolls make."""
+    log = create(logs, CONFIG)
+    files.fail(*NEEDING_ROOM, code=errno.ENOSPC, after=after)
+    appended = 0
+    with pytest.raises(KafkaError) as refused:
+        for _ in range(20):
+            append(log, value=b"%d" % appended + bytes(60), timestamp=NOW_MS + appended)
+            appended += 1
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    (directory,) = logs.directories
+    assert not directory.is_online
+    assert offsets(read_all(log)) == list(range(appended))  # what is there can be read
+    storage_error(log)
+    assert not logs.revive(directory)
+    files.heal()
+    assert sum(path.stat().st_size for path in log.directory.glob("*.log")) == log.size_bytes
+    assert logs.revive(directory)
+    for number in range(appended, 20):
+        append(log, value=b"%d" % number + bytes(60), timestamp=NOW_MS + number)
+    expected = [b"%d" % number + bytes(60) for number in range(20)]
+    assert [record.value for record in read_all(log)] == expected
+    logs, log = reopened(logs, tmp_path, CONFIG)
+    assert [record.value for record in read_all(log)] == expected
+    logs.abandon()
+
+
+def test_what_can_not_be_cut_back_is_never_seen(
+    tmp_path: Path, files: FailingFiles, logs: LogDirectories
+) -> None:
+    log = create(logs, CONFIG)
+    append(log)
+    files.fail("write_at", "truncate", code=errno.ENOSPC)
+    storage_error(log, value=bytes(200))
+    assert log.directory.joinpath("0" * 20 + ".log").stat().st_size > log.size_bytes
+    assert offsets(read_all(log)) == [0]
+    files.heal()
+    assert logs.revive(logs.directories[0])
+    append(log)  # shorter than what lies there
+    logs.close()
+    logs = open_logs(tmp_path, config=CONFIG)
+    (log,) = logs
+    assert logs.was_clean
+    assert offsets(read_all(log)) == [0, 1]
+    logs.abandon()
+
+
+def test_a_refused_producer_may_send_again(files: FailingFiles, logs: LogDirectories) -> None:
+    log = create(logs, CONFIG)
+    files.fail("write_at", code=errno.ENOSPC, only_once=True)
+    with pytest.raises(KafkaError):
+        log.append_as_leader(from_producer(0), 0, NOW_MS)
+    assert logs.revive(logs.directories[0])
+    assert log.append_as_leader(from_producer(0), 0, NOW_MS).base_offset == 0
+
+
+def test_room_can_be_made_on_a_full_disk(files: FailingFiles, logs: LogDirectories) -> None:
+    config = LogConfig(segment_bytes=300, retention_bytes=500, file_delete_delay_ms=0)
+    log = create(logs, config)
+    for _ in range(10):
+        append(log, value=bytes(50))
+    files.fail(*NEEDING_ROOM, code=errno.ENOSPC)
+    storage_error(log)
+    logs.delete_old_segments()
+    logs.remove_doomed()
+    assert log.log_start_offset > 0
+    assert log.size_bytes < 900
+    assert not list(log.directory.glob("*.deleted"))
+
+
+def test_a_small_disk_for_real(tmp_path: Path) -> None:
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=2m", "drumlin-test", str(tmp_path)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    try:
+        config = LogConfig(segment_bytes=300_000, retention_bytes=500_000, file_delete_delay_ms=0)
+        logs = open_logs(tmp_path, config=config)
+        log = create(logs, config)
+        with pytest.raises(KafkaError) as refused:
+            for _ in range(1000):
+                append(log, value=bytes(10_000))
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        end_offset = log.log_end_offset
+        assert offsets(read_all(log)) == list(range(end_offset))
+        logs.delete_old_segments()
+        logs.remove_doomed()
+        assert logs.revive(logs.directories[0])
+        assert append(log, value=bytes(10_000)).base_offset == end_offset
+        logs, log = reopened(logs, tmp_path, config)
+        assert log.log_end_offset == end_offset + 1
+        logs.close()
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+# -- a failing device --------------------------------------------------------------------------
+
+
+def test_an_io_error_takes_the_dir_offline(files: FailingFiles, logs: LogDirectories) -> None:
+    log, other = create(logs, CONFIG), create(logs, CONFIG, "other")
+    append(log, 3)
+    append(other, 2)
+    files.fail("write_at", only_once=True)
+    storage_error(log)
+    storage_error(other)
+    for each in (log, other):
+        with pytest.raises(KafkaError) as refused:
+            each.read(0, 100, 2, minimum_one_batch=True)
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        with pytest.raises(KafkaError):
+            each.offset_for_timestamp(0)
+    with pytest.raises(KafkaError):
+        logs.create("third", 0, TOPIC_ID, CONFIG)
+    assert logs.revive(logs.directories[0])
+    assert offsets(read_all(log)) == [0, 1, 2]
+    assert append(other).base_offset == 2
+
+
+def test_after_an_io_error_only_what_the_device_has_counts(
+    files: FailingFiles, logs: LogDirectories
+) -> None:
+    log = create(logs, CONFIG)
+    append(log, 3)
+    log.flush()
+    log.append_as_leader(from_producer(0, 2), 0, NOW_MS)
+    files.fail("sync", only_once=True)
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert log.recovery_point == 3
+    path = log.directory / ("0" * 20 + ".log")
+    path.write_bytes(path.read_bytes()[:-1])  # the last pages never got there
+    assert logs.revive(logs.directories[0])
+    assert log.log_end_offset == 3
+    assert offsets(read_all(log)) == [0, 1, 2]
+    assert log.append_as_leader(from_producer(0, 2), 0, NOW_MS).base_offset == 3
+
+
+def test_other_dirs_are_unharmed(tmp_path: Path) -> None:
+    class OneBad(FailingFiles):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bad_descriptors: set[int] = set()
+
+        def open(self, path: str, *, create: bool = False) -> int:
+            descriptor = super().open(path, create=create)
+            (self.bad_descriptors.add if "/bad/" in path else self.bad_descriptors.discard)(
+                descriptor
+            )
+            return descriptor
+
+        def write_at(self, descriptor: int, data: memoryview, position: int) -> None:
+            if descriptor not in self.bad_descriptors:
+                self.operations, before = (), self.operations
+                super().write_at(descriptor, data, position)
+                self.operations = before
+            else:
+                super().write_at(descriptor, data, position)
+
+    files = OneBad()
+    logs = open_logs(tmp_path / "bad", tmp_path / "good", config=CONFIG, files=files)
+    both = [create(logs, CONFIG, topic) for topic in ("a", "b")]
+    bad, good = sorted(both, key=lambda log: log.log_directory.path)
+    files.fail("write_at")
+    storage_error(bad)
+    append(good, 2)
+    assert offsets(read_all(good)) == [0, 1]
+    assert create(logs, CONFIG, "c").log_directory is good.log_directory
+    with pytest.raises(KafkaError):  # it may be in the dir that is offline
+        logs.create("d", 0, TOPIC_ID, CONFIG, is_new=False)
+    logs.close()
+    logs = open_logs(tmp_path / "bad", tmp_path / "good", config=CONFIG)
+    assert [directory.was_clean for directory in logs.directories] == [False, True]
+    logs.abandon()
+
+
+@pytest.mark.parametrize("operation", ["create", "rename", "sync", "sync_directory", "truncate"])
+@pytest.mark.parametrize("after", range(4))
+def test_whatever_fails_nothing_is_lost(
+    tmp_path: Path, files: FailingFiles, logs: LogDirectories, operation: str, after: int
+) -> None:
+    """Each kind of call fails once in a run of appends, rolls, flushes and checkpoints."""
+    log = create(logs, CONFIG)
+    files.fail(operation, after=after, only_once=True)
+    appended = 0
+    while appended < 12:
+        try:
+            log.append_as_leader(prepared(value=b"%d" % appended + bytes(90)), 0, NOW_MS)
+            appended += 1
+            log.flush()
+        except KafkaError as error:
+            assert error.code is ErrorCode.kafka_storage_error
+        logs.write_checkpoints()
+        (directory,) = logs.directories
+        if not directory.is_online:
+            assert logs.revive(directory)
+    expected = [b"%d" % number + bytes(90) for number in range(12)]
+    assert [record.value for record in read_all(log)] == expected
+    log.flush()
+    assert log.recovery_point == 12
+    logs, log = reopened(logs, tmp_path, CONFIG)
+    assert [record.value for record in read_all(log)] == expected
+    logs.abandon()
+
+
+def test_a_deleted_log_blames_no_device(files: FailingFiles, logs: LogDirectories) -> None:
+    log = create(logs, CONFIG)
+    append(log)
+    logs.delete("t", 0)
+    for attempt in (log.flush, lambda: append(log), lambda: log.read(0, 10, 1, True)):
+        with pytest.raises(KafkaError):
+            attempt()
+    assert logs.directories[0].is_online

@@ -1,0 +1,293 @@
+"""What is found after a crash: torn and garbled tails, lost indexes, files of others."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from drumlin.config.topic import LogConfig
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.partition_log import PartitionLog
+from storage.samples import (
+    NOW_MS,
+    append,
+    batch_of,
+    create,
+    from_producer,
+    offsets,
+    open_logs,
+    read_all,
+    reopened,
+)
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+
+
+def filled(path: Path, batches: int = 12, config: LogConfig = CONFIG) -> LogDirectories:
+    """A log of three records a batch, over some segments, as a crash leaves it."""
+    logs = open_logs(path, config=config)
+    log = create(logs, config)
+    for number in range(batches):
+        append(log, 3, value=b"%d" % number + bytes(20), timestamp=NOW_MS + 10 * number)
+    logs.write_checkpoints()
+    logs.abandon()
+    return logs
+
+
+def loaded(path: Path, config: LogConfig = CONFIG) -> tuple[LogDirectories, PartitionLog]:
+    logs = open_logs(path, config=config)
+    log = logs.get("t", 0)
+    assert log is not None
+    return logs, log
+
+
+def last_segment(path: Path) -> Path:
+    return max(path.glob("t-0/*.log"))
+
+
+def index_files(path: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in path.glob("t-0/*index")}
+
+
+# -- tails -------------------------------------------------------------------------------------
+
+
+def test_a_tail_cut_at_any_byte(tmp_path: Path) -> None:
+    filled(tmp_path / "whole")
+    segment = last_segment(tmp_path / "whole")
+    content = segment.read_bytes()
+    size = len(batch_of(3, value=b"11" + bytes(20)))
+    assert len(content) > size
+    for cut in range(1, size + 1):
+        path = tmp_path / "cut"
+        shutil.copytree(tmp_path / "whole", path)
+        last_segment(path).write_bytes(content[:-cut])
+        logs, log = loaded(path)
+        assert log.log_end_offset == 33
+        assert offsets(read_all(log)) == list(range(33))
+        assert append(log).base_offset == 33
+        logs.abandon()
+        shutil.rmtree(path)
+
+
+def test_a_tail_garbled_at_any_byte(tmp_path: Path) -> None:
+    """Whatever is changed in the last batch, save offset and epoch, which no CRC covers."""
+    filled(tmp_path / "whole")
+    segment = last_segment(tmp_path / "whole")
+    content = segment.read_bytes()
+    start = len(content) - len(batch_of(3, value=b"11" + bytes(20)))
+    for place in [*range(start + 8, start + 12), *range(start + 16, len(content))]:
+        path = tmp_path / "garbled"
+        shutil.copytree(tmp_path / "whole", path)
+        garbled = bytearray(content)
+        garbled[place] ^= 0x55
+        last_segment(path).write_bytes(garbled)
+        logs, log = loaded(path)
+        assert log.log_end_offset == 33, place
+        assert last_segment(path).stat().st_size == start
+        logs.abandon()
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("tail", [b"\x00", bytes(61), bytes(5000), b"garbage" * 100])
+def test_anything_behind_the_last_batch_is_cut(tmp_path: Path, tail: bytes) -> None:
+    filled(tmp_path)
+    with last_segment(tmp_path).open("ab") as file:
+        file.write(tail)
+    logs, log = loaded(tmp_path)
+    assert offsets(read_all(log)) == list(range(36))
+    logs.abandon()
+
+
+def test_segments_behind_a_broken_one_go(tmp_path: Path) -> None:
+    filled(tmp_path)
+    first, *others = sorted(tmp_path.glob("t-0/*.log"))
+    assert others
+    content = bytearray(first.read_bytes())
+    content[len(content) // 2] ^= 1
+    first.write_bytes(content)
+    logs, log = loaded(tmp_path)
+    assert list(tmp_path.glob("t-0/*.log")) == [first]
+    assert 0 < log.log_end_offset < 12
+    assert offsets(read_all(log)) == list(range(log.log_end_offset))
+    assert all(int(each.stem) <= log.log_end_offset for each in tmp_path.glob("t-0/*.snapshot"))
+    logs.abandon()
+
+
+def test_what_is_below_the_recovery_point_is_trusted(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = create(logs, CONFIG)
+    for _ in range(12):
+        append(log, 3, value=bytes(20))
+    log.flush()
+    logs.write_checkpoints()
+    logs.abandon()
+    first = min(tmp_path.glob("t-0/*.log"))
+    content = bytearray(first.read_bytes())
+    content[100] ^= 1  # would be found if it were read
+    first.write_bytes(content)
+    logs, log = loaded(tmp_path)
+    assert log.log_end_offset == 36
+    logs.abandon()
+
+
+def test_batches_of_before_kafka_0_11_are_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path)
+    first = min(tmp_path.glob("t-0/*.log"))
+    content = bytearray(first.read_bytes())
+    content[16] = 1
+    first.write_bytes(content)
+    logs = open_logs(tmp_path, config=CONFIG)
+    assert logs.get("t", 0) is None
+    assert first.read_bytes() == content
+    logs.abandon()
+
+
+# -- indexes -----------------------------------------------------------------------------------
+
+
+def test_indexes_are_built_again_as_they_were(tmp_path: Path) -> None:
+    logs = filled(tmp_path)
+    before = index_files(tmp_path)
+    for path in tmp_path.glob("t-0/*index"):
+        path.write_bytes(b"x" * 100)
+    logs, log = loaded(tmp_path)
+    assert index_files(tmp_path) == before
+    assert read_all(log, 17)[0].offset == 17
+    logs.abandon()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_missing_indexes_are_built_again(tmp_path: Path, clean: bool) -> None:
+    filled(tmp_path)
+    logs, log = loaded(tmp_path)
+    if clean:
+        logs.close()
+    else:
+        log.flush()
+        logs.write_checkpoints()
+        logs.abandon()
+    before = {name: content for name, content in index_files(tmp_path).items() if content}
+    for path in tmp_path.glob("t-0/*index"):
+        path.unlink()
+    logs, log = loaded(tmp_path)
+    offset_indexes = {name: content for name, content in before.items() if name.endswith(".index")}
+    assert offset_indexes.items() <= index_files(tmp_path).items()
+    for offset in range(36):
+        assert read_all(log, offset)[0].offset == offset
+    logs.abandon()
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros", "wrong"])
+def test_a_broken_index_after_a_clean_stop(tmp_path: Path, damage: str) -> None:
+    filled(tmp_path)
+    logs, log = loaded(tmp_path)
+    append(log, 3)
+    logs.close()
+    for path in tmp_path.glob("t-0/*.index"):
+        content = path.read_bytes()
+        damaged = {
+            "cut": content[:-3],
+            "zeros": content + bytes(4096),
+            "wrong": content[:-8] + struct.pack(">ii", 30, 17) if content else b"",
+        }
+        if damage != "wrong" or path == max(tmp_path.glob("t-0/*.index")):
+            path.write_bytes(damaged[damage])
+    logs, log = loaded(tmp_path)
+    assert log.log_end_offset == 39
+    for offset in range(39):
+        assert read_all(log, offset)[0].offset == offset
+    logs.abandon()
+
+
+# -- the rest of a folder ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
+def test_broken_small_files_are_passed_over(tmp_path: Path, name: str) -> None:
+    logs = filled(tmp_path)
+    (tmp_path / "t-0" / name).write_bytes(b"\xff\x00nonsense")
+    logs, log = loaded(tmp_path)
+    assert log.log_end_offset == 36
+    assert log.leader_epochs.epoch_for(35) == 0
+    logs.abandon()
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
+)
+@pytest.mark.parametrize("content", [b"", b"0\n5\nt 0 7\n", b"\xff", b"1\n0\n"])
+def test_broken_checkpoints_are_passed_over(tmp_path: Path, name: str, content: bytes) -> None:
+    filled(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    logs, log = loaded(tmp_path)
+    assert offsets(read_all(log)) == list(range(36))
+    logs.abandon()
+
+
+def test_leftovers_are_removed(tmp_path: Path) -> None:
+    filled(tmp_path)
+    folder = tmp_path / "t-0"
+    for name in ("00000000000000000003.log.deleted", "0" * 20 + ".log.cleaned", "x.tmp"):
+        (folder / name).write_bytes(b"x")
+    logs, log = loaded(tmp_path)
+    assert not [*folder.glob("*.deleted"), *folder.glob("*.cleaned"), *folder.glob("*.tmp")]
+    assert offsets(read_all(log)) == list(range(36))
+    logs.abandon()
+
+
+def test_a_cleaning_that_was_swapped_in_is_completed(tmp_path: Path) -> None:
+    filled(tmp_path, batches=20)
+    folder = tmp_path / "t-0"
+    first, second, third, *_ = sorted(folder.glob("*.log"))
+    kept = batch_of(1, base_offset=int(third.stem) - 1)
+    (folder / (first.name + ".swap")).write_bytes(kept)
+    (folder / (first.stem + ".index.swap")).write_bytes(b"")
+    (folder / (first.stem + ".timeindex.swap")).write_bytes(b"")
+    logs, log = loaded(tmp_path)
+    assert not second.exists()
+    assert not list(folder.glob("*.swap"))
+    assert offsets(read_all(log)) == list(range(int(third.stem) - 1, 60))
+    logs.abandon()
+
+
+def test_a_swap_beside_unfinished_ones_is_undone(tmp_path: Path) -> None:
+    filled(tmp_path, batches=20)
+    folder = tmp_path / "t-0"
+    first, second, *_ = sorted(folder.glob("*.log"))
+    (folder / (first.name + ".cleaned")).write_bytes(batch_of(1))
+    (folder / (second.name + ".swap")).write_bytes(batch_of(1, base_offset=int(second.stem)))
+    logs, log = loaded(tmp_path)
+    assert offsets(read_all(log)) == list(range(60))
+    assert not [*folder.glob("*.swap"), *folder.glob("*.cleaned")]
+    logs.abandon()
+
+
+def test_an_empty_folder_is_an_empty_log(tmp_path: Path) -> None:
+    open_logs(tmp_path).abandon()
+    (tmp_path / "t-0").mkdir()
+    logs, log = loaded(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert append(log).base_offset == 0
+    logs.abandon()
+
+
+def test_a_log_that_ends_before_its_start_begins_anew(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    append(log, 5)
+    log.append_as_leader(from_producer(0, 5), 0, NOW_MS)
+    log.delete_records_before(7)
+    logs.write_checkpoints()
+    logs.abandon()
+    path = last_segment(tmp_path)
+    path.write_bytes(path.read_bytes()[:-10])
+    logs, log = loaded(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+    assert append(log).base_offset == 7
+    logs, log = reopened(logs, tmp_path)
+    assert offsets(read_all(log)) == [7]
+    logs.abandon()
