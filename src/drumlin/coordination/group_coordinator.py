@@ -131,6 +131,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Begin to serve; before, everyone is told that no coordinator is available."""
         self._is_active = True
+        self._set_alarm()
         self._spawn(self._expire_offsets_for_ever())
 
     async def close(self) -> None:
@@ -395,12 +396,14 @@ class GroupCoordinator:
     def wake(self) -> None:
         """Tell the groups whose deadlines have come."""
         self._alarm = None
-        for deadline in self._deadlines.due(self._clock.monotonic()):
-            shard = self._partitions.find(self._partition_for(deadline.group_id))
-            group = None if shard is None else shard.groups.get(deadline.group_id)
-            if shard is not None and group is not None:
-                self._carry_out(shard, group, group.expire(deadline))
-        self._set_alarm()
+        try:
+            for deadline in self._deadlines.due(self._clock.monotonic()):
+                shard = self._partitions.find(self._partition_for(deadline.group_id))
+                group = None if shard is None else shard.groups.get(deadline.group_id)
+                if shard is not None and group is not None:
+                    self._carry_out(shard, group, group.expire(deadline))
+        finally:  # whatever is wrong with one group, the others are woken
+            self._set_alarm()
 
     async def _expire_offsets_for_ever(self) -> None:
         while True:
@@ -474,7 +477,12 @@ class GroupCoordinator:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed", exc_info=error)
 
 
 def _told(error: KafkaError) -> KafkaError:
