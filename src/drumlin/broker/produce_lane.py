@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.dispatched import Dispatched
-from drumlin.records.batch import COMPRESSION_MASK, TRANSACTIONAL_MASK
-from drumlin.records.validation import prepare_produce
+from drumlin.records.batch import TRANSACTIONAL_MASK
+from drumlin.records.validation import prepare_at_once
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate, correlation_id_of
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 _ATTRIBUTES_LOW_BYTE: Final = 22
-_NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK
 _NEVER: Final = 2**63 - 1
 
 #: The answer to a request that is refused: correlation id and reason to a frame's parts.
@@ -75,20 +74,22 @@ class ProduceLane:
             broker.partitions.find(log.topic, log.partition) is not partition
             or log.config.flush_messages != _NEVER
             or len(records) <= _ATTRIBUTES_LOW_BYTE
-            or records[_ATTRIBUTES_LOW_BYTE] & _NOT_PLAIN
+            or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
         ):
             return None
         if records.readonly:
             records = memoryview(bytearray(records))
         now_ms = broker.clock.wall_ms()
         try:
-            batch = prepare_produce(
+            batch = prepare_at_once(
                 records,
                 log.append_rules,
                 now_ms,
                 log_name=log.name,
                 allows_zstd=self._allows_zstd,
             )
+            if batch is None:
+                return None
             result = partition.append_as_leader(batch, self._acks, now_ms)
         except KafkaError as error:
             return Dispatched(self._refuse(correlation_id_of(frame), error))

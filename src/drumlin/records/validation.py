@@ -50,8 +50,18 @@ from drumlin.records.rejection import InvalidBatch, UnfitRecords, reject_records
 from drumlin.records.survey import Survey, survey
 from drumlin.wire.errors import ErrorCode
 
-__all__ = ["AppendRules", "InvalidBatch", "PreparedBatch", "UnfitRecords", "prepare_produce"]
+__all__ = [
+    "AppendRules",
+    "InvalidBatch",
+    "PreparedBatch",
+    "UnfitRecords",
+    "prepare_at_once",
+    "prepare_produce",
+]
 
+#: What can be checked on an event loop, as it came and unfolded.
+_AT_ONCE_BYTES_MAX: Final = 16 * 1024
+_UNFOLDED_AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _MAGIC_POSITION: Final = 16
 _ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK
@@ -82,16 +92,51 @@ def prepare_produce(
     Raises:
         InvalidBatch: with the code and texts that Kafka answers.
     """
+    try:
+        return _prepare(buffer, rules, now_ms, log_name, allows_zstd, rules.decompressed_bytes_max)
+    except DecompressedTooLarge as error:
+        raise InvalidBatch(ErrorCode.message_too_large, str(error)) from None
+
+
+def prepare_at_once(
+    buffer: bytearray | memoryview,
+    rules: AppendRules,
+    now_ms: int,
+    *,
+    log_name: str = "",
+    allows_zstd: bool = True,
+) -> PreparedBatch | None:
+    """As `prepare_produce`, in well below a millisecond; None, and nothing changed, if it can't.
+
+    Raises:
+        InvalidBatch: with the code and texts that Kafka answers.
+    """
     ordinary = _let_pass(buffer, rules, now_ms)
     if ordinary is not None:
         return ordinary
+    if len(buffer) > _AT_ONCE_BYTES_MAX:
+        return None
+    try:
+        return _prepare(buffer, rules, now_ms, log_name, allows_zstd, _UNFOLDED_AT_ONCE_BYTES_MAX)
+    except DecompressedTooLarge:
+        return None
+
+
+def _prepare(
+    buffer: bytearray | memoryview,
+    rules: AppendRules,
+    now_ms: int,
+    log_name: str,
+    allows_zstd: bool,
+    unfolded_bytes_max: int,
+) -> PreparedBatch:
     header = _only_batch(buffer, allows_zstd)
     batch = memoryview(buffer)[: header.size]
     _check_header(batch, header, rules)
     try:
-        body = decompress(header.compression, batch[HEADER_SIZE:], rules.decompressed_bytes_max)
-    except DecompressedTooLarge as error:
-        raise InvalidBatch(ErrorCode.message_too_large, str(error)) from None
+        body = decompress(header.compression, batch[HEADER_SIZE:], unfolded_bytes_max)
+    except DecompressedTooLarge:
+        raise
     except CorruptRecord as error:
         # Kafka's readers of compressed streams fail outside of its validation.
         raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from None

@@ -12,18 +12,18 @@ the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951); 13 names topics by id.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.produce_lane import ProduceLane
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.records.batch import COMPRESSION_MASK
 from drumlin.records.validation import (
     InvalidBatch,
     PreparedBatch,
     UnfitRecords,
+    prepare_at_once,
     prepare_produce,
 )
 from drumlin.replication.partition import Partition
@@ -56,9 +56,8 @@ _WITHOUT_START_OFFSET: Final = frozenset(
 _NO_RECORDS: Final = memoryview(b"")
 #: Bytes behind the records of the last partition: empty tagged fields of three structures.
 _TAILS: Final = dict.fromkeys(range(3, 9), 0)
-_ATTRIBUTES_LOW_BYTE: Final = 22
-#: Compressed batches from this size on are unpacked and checked in a thread.
-_OFF_LOOP_BYTES: Final = 32 * 1024
+
+T = TypeVar("T")
 
 parse = parse_produce_request
 
@@ -80,12 +79,13 @@ def open_lane(
     if request.acks == 0 or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic, part = request.topics[0], request.topics[0].partitions[0]
-    # What answers need of the request, without the records, which would stay in memory.
-    bare, bare_topic = request._replace(topics=[]), topic._replace(partitions=[])
     index = part.partition
+    # What answers need of the request, without the records, which would stay in memory.
+    bare_topic = topic._replace(partitions=[PartitionProduce(index, None)])
+    bare = request._replace(topics=[bare_topic])
 
     def encode(correlation_id: int, appended: _Appended) -> list[Any]:
-        message = _respond(bare, shape, [(bare_topic, [appended])])
+        message = _respond(bare, shape, [appended])
         return encode_response("produce", context.version, correlation_id, message)
 
     try:
@@ -114,57 +114,64 @@ def open_lane(
 def handle(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
     if request.acks not in (-1, 0, 1):
         return _refuse_all(request, shape, KafkaError(ErrorCode.invalid_required_acks))
-    if any(_is_heavy(part) for topic in request.topics for part in topic.partitions):
-        return _handle_heavy(context, request, shape)
-    appended = [
-        (topic, [_append(context, request, topic, part) for part in topic.partitions])
-        for topic in request.topics
-    ]
+    parts = _parts(request)
+    appended: list[_Appended] = []
+    for topic, part in parts:
+        done = _append_at_once(context, request, topic, part)
+        if done is None:
+            rest = [(topic, part), *parts]
+            return _append_in_threads(context, request, shape, appended, rest)
+        appended.append(done)
     return _answer(context, request, shape, appended)
 
 
-async def _handle_heavy(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
-    """As `handle`, with the unpacking of large compressed batches in threads."""
-    appended = []
-    for topic in request.topics:
-        results = [await _append_heavy(context, request, topic, p) for p in topic.partitions]
-        appended.append((topic, results))
+def _parts(request: ProduceRequest) -> Iterator[tuple[TopicProduce, PartitionProduce]]:
+    return ((topic, part) for topic in request.topics for part in topic.partitions)
+
+
+async def _append_in_threads(
+    context: RequestContext,
+    request: ProduceRequest,
+    shape: Shape,
+    appended: list[_Appended],
+    rest: list[tuple[TopicProduce, PartitionProduce]],
+) -> Any:
+    """The rest of a request, with a batch in it that takes long to check."""
+    for topic, part in rest:
+        done = _append_at_once(context, request, topic, part)
+        if done is None:
+            done = await _append_in_thread(context, request, topic, part)
+        appended.append(done)
     answer = _answer(context, request, shape, appended)
     return await answer.awaitable if isinstance(answer, Waiting) else answer
 
 
-def _is_heavy(part: PartitionProduce) -> bool:
-    records = part.records
-    if records is None or len(records) < _OFF_LOOP_BYTES:
-        return False
-    return bool(records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK)
-
-
-def _append(
+def _append_at_once(
     context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
-) -> _Appended:
+) -> _Appended | None:
+    """Append one batch; None, and nothing done, if checking it needs a thread."""
     partition = None
     try:
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
         now_ms = context.broker.clock.wall_ms()
-        batch = _prepare(context.version, partition, records, now_ms)
-        return _write(context, request, partition, batch, now_ms)
+        batch = _prepare(prepare_at_once, context.version, partition, records, now_ms)
+        return None if batch is None else _write(context, request, partition, batch, now_ms)
     except KafkaError as error:
         return _failed(part.partition, error, partition)
 
 
-async def _append_heavy(
+async def _append_in_thread(
     context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
 ) -> _Appended:
-    if not _is_heavy(part):
-        return _append(context, request, topic, part)
     partition = None
     try:
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
         now_ms = context.broker.clock.wall_ms()
-        batch = await context.broker.blocking(_prepare, context.version, partition, records, now_ms)
+        batch = await context.broker.blocking(
+            _prepare, prepare_produce, context.version, partition, records, now_ms
+        )
         # The topic may have gone meanwhile, and come again.
         partition = _find(context, topic, part.partition)
         return _write(context, request, partition, batch, now_ms)
@@ -201,9 +208,11 @@ def _present(records: memoryview | None, version: int) -> memoryview:
     return records
 
 
-def _prepare(version: int, partition: Partition, records: memoryview, now_ms: int) -> PreparedBatch:
+def _prepare(
+    prepare: Callable[..., T], version: int, partition: Partition, records: memoryview, now_ms: int
+) -> T:
     log = partition.log
-    return prepare_produce(
+    return prepare(
         records,
         log.append_rules,
         now_ms,
@@ -230,63 +239,49 @@ def _write(
 
 
 def _answer(
-    context: RequestContext,
-    request: ProduceRequest,
-    shape: Shape,
-    appended: list[tuple[TopicProduce, list[_Appended]]],
+    context: RequestContext, request: ProduceRequest, shape: Shape, appended: list[_Appended]
 ) -> Any:
-    to_flush = [each.must_flush for _, parts in appended for each in parts if each.must_flush]
-    if to_flush:
-        return Waiting(_answer_flushed(context, request, shape, appended, to_flush))
+    if any(each.must_flush for each in appended):
+        return Waiting(_answer_flushed(context, request, shape, appended))
     return _respond(request, shape, appended)
 
 
 async def _answer_flushed(
-    context: RequestContext,
-    request: ProduceRequest,
-    shape: Shape,
-    appended: list[tuple[TopicProduce, list[_Appended]]],
-    to_flush: list[Partition],
+    context: RequestContext, request: ProduceRequest, shape: Shape, appended: list[_Appended]
 ) -> Any:
-    flushes: list[Awaitable[None]] = [context.broker.flushes.flush(each) for each in to_flush]
-    failures = await asyncio.gather(*flushes, return_exceptions=True)
-    failed = {
-        partition: KafkaError(ErrorCode.kafka_storage_error, str(failure))
-        for partition, failure in zip(to_flush, failures, strict=True)
-        if failure is not None
+    flushes = {
+        each.must_flush: context.broker.flushes.flush(each.must_flush)
+        for each in appended
+        if each.must_flush
     }
-    appended = [
-        (
-            topic,
-            [
-                each._replace(result=None, error=failed[each.must_flush])
-                if each.must_flush in failed
-                else each
-                for each in parts
-            ],
-        )
-        for topic, parts in appended
-    ]
+    await asyncio.gather(*flushes.values(), return_exceptions=True)
+    for index, each in enumerate(appended):
+        failure = flushes[each.must_flush].exception() if each.must_flush else None
+        if failure is not None:
+            error = KafkaError(ErrorCode.kafka_storage_error, str(failure))
+            appended[index] = each._replace(result=None, error=error)
     return _respond(request, shape, appended)
 
 
-def _respond(
-    request: ProduceRequest, shape: Shape, appended: list[tuple[TopicProduce, list[_Appended]]]
-) -> Any:
+def _respond(request: ProduceRequest, shape: Shape, appended: Iterable[_Appended]) -> Any:
+    """The response; `appended` is in the order of the request's partitions."""
     if request.acks == 0:
-        errors = [each.error for _, parts in appended for each in parts if each.error]
-        if errors:
-            raise MalformedMessage(f"produce with acks=0 failed: {errors[0]}")
+        error = next((each.error for each in appended if each.error), None)
+        if error is not None:
+            raise MalformedMessage(f"produce with acks=0 failed: {error}")
         return None
+    outcomes = iter(appended)
     responses = tuple(
         shape(
             "TopicProduceResponse",
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=tuple(_partition_response(shape, each) for each in parts),
+            partition_responses=tuple(
+                _partition_response(shape, next(outcomes)) for _ in topic.partitions
+            ),
         )
-        for topic, parts in appended
-        if parts
+        for topic in request.topics
+        if topic.partitions
     )
     return shape("ProduceResponse", responses=responses, throttle_time=ZERO)
 
@@ -331,8 +326,5 @@ def _failed_partition(shape: Shape, appended: _Appended) -> Any:
 
 
 def _refuse_all(request: ProduceRequest, shape: Shape, error: KafkaError) -> Any:
-    refused = [
-        (topic, [_Appended(part.partition, error=error) for part in topic.partitions])
-        for topic in request.topics
-    ]
+    refused = [_Appended(part.partition, error=error) for _, part in _parts(request)]
     return _respond(request._replace(acks=1), shape, refused)
