@@ -35,6 +35,7 @@ from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.database import UnreadableMetadata
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.records import kernels
 from drumlin.records.batch import iterate_headers
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.storage.files import Files
@@ -130,6 +131,7 @@ class Broker:
         broker.groups.start()
         start_upkeep(broker, broker._cycles)
         broker.server.start_accepting()
+        kernels.load_in_background()
         return broker
 
     def _listen(self) -> None:
