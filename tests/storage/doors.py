@@ -25,6 +25,7 @@ class FailingFiles(Files):
     """Fails with `code` in the operations named, from the `countdown`-th call on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.code = errno.EIO
         self.operations: tuple[str, ...] = ()
         self.countdown = 0
@@ -83,6 +84,7 @@ class ForgetfulFiles(Files):
     """Knows what would survive a power failure."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._paths: dict[int, str] = {}  # by descriptor
         self._synced_sizes: dict[str, int] = {}
         self._undo: list[tuple[str, Callable[[], None]]] = []  # by folder, oldest first

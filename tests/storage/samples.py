@@ -80,11 +80,12 @@ def open_logs(
     files: Files | None = None,
     clock: Clock | None = None,
     budget: int | None = None,
+    cluster_id: str = "cluster",
 ) -> LogDirectories:
     return LogDirectories.open(
         paths,
         node_id=1,
-        cluster_id="cluster",
+        cluster_id=cluster_id,
         config_for=lambda topic: config or LogConfig(),
         clock=clock or ManualClock(NOW_MS),
         open_files=OpenFiles(files or Files(), budget),

@@ -119,7 +119,11 @@ class Twin:
         assert self.log.log_end_offset == end
 
     def power(self) -> None:
-        """Only what was synced is left: all up to the recovery point, maybe more."""
+        """Only what was synced is left: all up to the recovery point.
+
+        Behind it a segment may end early although there is another one, as in Apache Kafka: what
+        is there is kept.
+        """
         durable = self.log.recovery_point
         self.logs.abandon()
         self.files.lose_unsynced()
@@ -127,7 +131,14 @@ class Twin:
             self.path.joinpath("t-0").mkdir()
         self._open_again()
         assert durable <= self.log.log_end_offset
-        self._keep_below(self.log.log_end_offset)
+        left = {record.offset for record in read_all(self.log)}
+        kept = [
+            (batch, epoch)
+            for batch, epoch in zip(self.batches, self.epochs, strict=True)
+            if batch[-1].offset < max(durable, self.log.log_start_offset)
+            or batch[-1].offset in left
+        ]
+        self.batches, self.epochs = [each[0] for each in kept], [each[1] for each in kept]
 
     # -- comparing ---------------------------------------------------------------------
 

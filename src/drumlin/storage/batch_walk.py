@@ -6,14 +6,17 @@ headers are looked at; whether the bytes behind them are sound is recovery's que
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final
 
-from drumlin.records.batch import HEADER_SIZE, BatchHeader, parse_header
+from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from drumlin.storage.files import ReadAt
 
 #: About the distance of two index entries: usually the batch wanted is in the first read.
 _STEP_BYTES: Final = 4096
+#: What a search needs of a header: base offset, batch length, last offset delta.
+_EXTENT: Final = struct.Struct(">qi11xi")
 
 
 def walk_headers(
@@ -32,3 +35,28 @@ def walk_headers(
             return
         yield position, header
         position += header.size
+
+
+def find_batch(
+    read: ReadAt, descriptor: int, position: int, end: int, offset: int
+) -> tuple[int, BatchHeader] | None:
+    """The first batch, wholly within `position`..`end`, that reaches to `offset` or beyond.
+
+    As `walk_headers` would find it, but without making an object of every header on the way.
+    """
+    unpack = _EXTENT.unpack_from
+    while end - position >= HEADER_SIZE:
+        chunk = read(descriptor, min(_STEP_BYTES, end - position), position)
+        start, last_start = 0, len(chunk) - HEADER_SIZE
+        if last_start < 0:
+            return None
+        while start <= last_start:
+            base_offset, length, last_offset_delta = unpack(chunk, start)
+            size = length + LOG_OVERHEAD
+            if size < HEADER_SIZE or position + start + size > end:
+                return None
+            if base_offset + last_offset_delta >= offset:
+                return position + start, parse_header(chunk, start)
+            start += size
+        position += start
+    return None

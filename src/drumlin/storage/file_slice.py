@@ -43,14 +43,12 @@ class FileSlice:
 
     def is_resident(self) -> bool:
         """Whether the bytes can be had without waiting for a device."""
-        read = self._files.read_resident_at
-        try:
-            for position in range(self.position, self.position + self.size, _PROBE_STEP_BYTES):
-                read(self._descriptor, 1, position)
-            read(self._descriptor, 1, self.position + self.size - 1)
-        except BlockingIOError:
-            return False
-        return True
+        is_resident, descriptor = self._files.is_resident_at, self._descriptor
+        end = self.position + self.size
+        return is_resident(descriptor, end - 1) and all(
+            is_resident(descriptor, position)
+            for position in range(self.position, end, _PROBE_STEP_BYTES)
+        )
 
     def prefetch(self) -> None:
         """Bring the bytes into memory. Blocks: call it in a thread."""

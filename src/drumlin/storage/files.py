@@ -2,7 +2,7 @@
 
 A test hands in a subclass whose calls fail, or that forgets what was never synced. Nothing here
 knows what a segment is, and nothing else in this layer calls `os` on a path or a descriptor.
-All methods raise `OSError`, and none keeps state, so threads may share one instance.
+All methods raise `OSError`; threads may share one instance.
 """
 
 # A `Path` for every call would cost more than the call.
@@ -23,7 +23,7 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 #: How bytes are read: `Files.read_at`, or `Files.read_resident_at` where nothing may block.
-ReadAt = Callable[[int, int, int], bytes]  # descriptor, length, position
+ReadAt = Callable[[int, int, int], bytes | bytearray]  # descriptor, length, position
 
 _FALLOC_FL_KEEP_SIZE: Final = 1
 TEMPORARY_SUFFIX: Final = ".tmp"
@@ -34,6 +34,10 @@ _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int6
 
 class Files:
     """Calls on files and folders, each of them a point where a test can make it fail."""
+
+    def __init__(self) -> None:
+        # Open files of file systems that live in memory (tmpfs): reading them never waits.
+        self._always_resident: set[int] = set()
 
     # -- one open file -----------------------------------------------------------------
 
@@ -47,6 +51,7 @@ class Files:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, 0o644))
 
     def close(self, descriptor: int) -> None:
+        self._always_resident.discard(descriptor)
         os.close(descriptor)
 
     def size(self, descriptor: int) -> int:
@@ -65,23 +70,38 @@ class Files:
             data += rest
         return data
 
-    def read_resident_at(self, descriptor: int, length: int, position: int) -> bytes:
+    def read_resident_at(self, descriptor: int, length: int, position: int) -> bytes | bytearray:
         """Like `read_at`, from memory only.
 
         Raises:
             BlockingIOError: the device would have to be asked.
         """
+        if descriptor in self._always_resident:
+            return self.read_at(descriptor, length, position)
         data = bytearray(length)
         try:
-            count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+            count = os.preadv(descriptor, (data,), position, os.RWF_NOWAIT)
         except OSError as error:
-            # File systems that live in memory (tmpfs) do not know the flag.
+            # The answer of file systems that have no device to wait for.
             if error.errno != errno.EOPNOTSUPP:
                 raise
+            self._always_resident.add(descriptor)
             return self.read_at(descriptor, length, position)
-        if count < length and position + count < self.size(descriptor):
-            raise BlockingIOError(errno.EAGAIN, "not in memory")
-        return bytes(data[:count])
+        if count < length:
+            if position + count < self.size(descriptor):
+                raise BlockingIOError(errno.EAGAIN, "not in memory")
+            del data[count:]
+        return data
+
+    def is_resident_at(self, descriptor: int, position: int) -> bool:
+        """Whether the byte at `position` can be read without asking the device."""
+        if descriptor in self._always_resident:
+            return True
+        try:
+            self.read_resident_at(descriptor, 1, position)
+        except BlockingIOError:
+            return False
+        return True
 
     def write_at(self, descriptor: int, data: Buffer, position: int) -> None:
         """All of `data`, or an error; after an error any part of it may have been written."""

@@ -4,6 +4,9 @@ Entries are written with `pwrite` and found with `pread`, not through a mapping:
 mapped page of a full disk, or loading one from a failing disk, kills the process with SIGBUS.
 The file holds entries only (nothing is preallocated), so an idle partition's indexes cost no
 disk, and a file that was cut back to any earlier size is still a correct, sparser index.
+
+A search reads blocks of entries. The last block read is kept: whoever reads a log in order finds
+the next entries there.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import ClassVar, Final
 
+from drumlin.records.batch import Buffer
 from drumlin.storage.files import ReadAt
 from drumlin.storage.open_files import OpenFiles
 
 _NOT_LOADED: Final = -1
+_BLOCK_ENTRIES: Final = 512
 
 Entry = tuple[int, int]
 
@@ -27,7 +32,15 @@ class IndexFile:
     LAYOUT: ClassVar[struct.Struct]
     SUFFIX: ClassVar[str]
 
-    __slots__ = ("_files", "_is_synced", "_last_entry", "base_offset", "count", "file")
+    __slots__ = (
+        "_files",
+        "_is_synced",
+        "_last_entry",
+        "_recent_block",
+        "base_offset",
+        "count",
+        "file",
+    )
 
     def __init__(self, path_prefix: str, base_offset: int, open_files: OpenFiles) -> None:
         self.base_offset = base_offset
@@ -36,6 +49,9 @@ class IndexFile:
         self._files = open_files.files
         self._is_synced = True
         self._last_entry: Entry | None = None
+        # One block at most. When entries go away there is a new list, so that a thread which is
+        # still reading the old ones does not put them here.
+        self._recent_block: list[Buffer] = []
 
     # -- what the file holds -----------------------------------------------------------
 
@@ -44,6 +60,7 @@ class IndexFile:
         self.file.close()
         self._files.create(self.file.path)
         self.count, self._last_entry = 0, None
+        self._recent_block = []
         self._is_synced = False
 
     def load(self) -> None:
@@ -97,6 +114,7 @@ class IndexFile:
                 entry = self._read_entry(descriptor, count - 1) if count else None
             if count < self.count:
                 self.count, self._last_entry = count, entry
+                self._recent_block = []
                 self._is_synced = False
                 self._files.truncate(descriptor, count * self.LAYOUT.size)
 
@@ -120,21 +138,58 @@ class IndexFile:
         last_entry = self._last_entry
         if last_entry is None or last_entry[field] <= target:
             return last_entry  # reading near the end needs no search
+        recent = self._recent_block
+        for block in recent:
+            number = self._count_up_to(target, field, block)
+            if 0 < number < len(block) // self.LAYOUT.size:
+                return self._entry_in(block, number - 1)
         with self.file as descriptor:
+            return self._search(descriptor, target, field, read or self._files.read_at, recent)
 
-            def field_at(number: int) -> int:
-                return self._read_entry(descriptor, number, read)[field]
+    def _search(
+        self, descriptor: int, target: int, field: int, read: ReadAt, recent: list[Buffer]
+    ) -> Entry | None:
+        """`floor` for a target below the last entry, block by block; the last one becomes recent.
 
-            number = bisect_right(range(self.count), target, key=field_at) - 1
-            return self._read_entry(descriptor, number, read) if number >= 0 else None
+        Offsets are spread evenly, more or less: the first guess is mostly right. Then halving.
+        """
+        size, found = self.LAYOUT.size, None
+        low, high = 0, self.count  # all entries below `low` are up to the target, from `high` above
+        assert self._last_entry is not None
+        guess = high * target // max(1, self._last_entry[field])
+        while low < high:
+            first = max(low, min(guess - _BLOCK_ENTRIES // 2, high - _BLOCK_ENTRIES))
+            block = read(descriptor, min(_BLOCK_ENTRIES, high - first) * size, first * size)
+            count = len(block) // size
+            number = self._count_up_to(target, field, block)
+            if number:
+                found = self._entry_in(block, number - 1)
+            if 0 < number < count or not count:
+                recent[:] = [block]
+                break
+            low, high = (low, first) if number == 0 else (first + count, high)
+            guess = (low + high) // 2
+        return found
+
+    def _count_up_to(self, target: int, field: int, block: Buffer) -> int:
+        """How many entries of a block are not above `target`."""
+        unpack, size = self.LAYOUT.unpack_from, self.LAYOUT.size
+
+        def field_at(number: int) -> int:
+            value: int = unpack(block, number * size)[field]
+            return value
+
+        return bisect_right(range(len(block) // size), target, key=field_at)
+
+    def _entry_in(self, block: Buffer, number: int) -> Entry:
+        first, second = self.LAYOUT.unpack_from(block, number * self.LAYOUT.size)
+        return first, second
 
     @property
     def last_entry(self) -> Entry | None:
         self.load()
         return self._last_entry
 
-    def _read_entry(self, descriptor: int, number: int, read: ReadAt | None = None) -> Entry:
-        layout = self.LAYOUT
-        data = (read or self._files.read_at)(descriptor, layout.size, number * layout.size)
-        first, second = layout.unpack(data)
-        return first, second
+    def _read_entry(self, descriptor: int, number: int) -> Entry:
+        size = self.LAYOUT.size
+        return self._entry_in(self._files.read_at(descriptor, size, number * size), 0)

@@ -7,12 +7,16 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Final
 
 from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
 from drumlin.storage.recovery import LoadRequest, UnsupportedFormat, load_log
+
+#: A KRaft broker keeps its metadata in a log of its own beside the partitions: not ours to touch.
+_KRAFT_METADATA: Final = "__cluster_metadata"
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +69,8 @@ def _requests(
 def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
     """The partitions that have a folder in a dir."""
     names = directory.files.list_directory(directory.path)
-    return [found for name in names if (found := parse_directory_name(name)) is not None]
+    found = [parse_directory_name(name) for name in names]
+    return [each for each in found if each is not None and each[0] != _KRAFT_METADATA]
 
 
 def deleted_folders_in(directory: LogDirectory) -> list[str]:
@@ -83,4 +88,6 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
         directory.fail(error, f"load {request.path}")
     except UnsupportedFormat as error:
         _logger.error("%s is not loaded: %s", request.path, error)
+    except Exception:  # noqa: BLE001  one log that nobody foresaw must not keep the others away
+        _logger.exception("%s is not loaded", request.path)
     return None

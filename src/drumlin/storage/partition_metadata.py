@@ -28,7 +28,7 @@ def decode_uuid(text: str) -> UUID:
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    return f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}\n".encode()
+    return f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}".encode()
 
 
 def decode_partition_metadata(content: bytes) -> UUID:

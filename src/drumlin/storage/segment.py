@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
-from drumlin.storage.batch_walk import walk_headers
+from drumlin.storage.batch_walk import find_batch, walk_headers
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
 from drumlin.storage.offset_index import OffsetIndex
@@ -261,10 +261,11 @@ class Segment:
 
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
         """The first batch that reaches to `offset` or beyond; None behind the last one."""
-        for place in self.walk(self.offset_index.lookup(offset, read), read):
-            if place.header.last_offset >= offset:
-                return place
-        return None
+        position = self.offset_index.lookup(offset, read)
+        with self.log_file as descriptor:
+            read = read or self._files.read_at
+            found = find_batch(read, descriptor, position, self.size, offset)
+        return None if found is None else BatchPlace(*found)
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
         """Batches from `start_offset` on that may hold a record at or after a time."""
