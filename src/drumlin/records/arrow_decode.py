@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,11 @@ from drumlin.records.kernels.layout import (
     TIMESTAMPS,
     VALUES,
 )
+from drumlin.records.ordinary import OrdinaryBatches
 from drumlin.records.plain_columns import decode_plain
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import Kernels
 
 _TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -72,16 +76,21 @@ def decode_bodies(
     target = _Target(rows, size, selection, with_headers)
     for source, table in _tables(bodies):
         address, length = table.buffer_info()
-        failed = kernels.decode(
-            pa.py_buffer(source).address,
-            len(source),
-            address,
-            length // BODY_WIDTH,
-            target.columns.table,
-            target.state,
-        )
-        if failed < 0:
-            raise CorruptRecord(f"malformed records from byte {~failed} of {len(source)} on")
+        target.decode(kernels, source, address, length // BODY_WIDTH)
+    return target.record_batch(partition)
+
+
+def decode_ordinary(
+    kernels: Kernels,
+    source: Buffer,
+    batches: OrdinaryBatches,
+    selection: Selection,
+    partition: int,
+    with_headers: bool,
+) -> pa.RecordBatch:
+    """As `decode_bodies`, for the batches of one buffer."""
+    target = _Target(batches.record_count, batches.size_bytes, selection, with_headers)
+    target.decode(kernels, source, batches.table.ctypes.data, len(batches.table))
     return target.record_batch(partition)
 
 
@@ -126,6 +135,23 @@ class _Target:
         self._keys = BinaryMemory(rows, size, self.columns, KEYS)
         self._values = BinaryMemory(rows, size, self.columns, VALUES)
         self._headers = _HeadersTarget(rows, size, self.columns) if with_headers else None
+
+    def decode(self, kernels: Kernels, source: Buffer, table_address: int, count: int) -> None:
+        """The records of `count` bodies in `source`.
+
+        Raises:
+            CorruptRecord: a body is not what its header promises.
+        """
+        failed = kernels.decode(
+            pa.py_buffer(source).address,
+            len(source),
+            table_address,
+            count,
+            self.columns.table,
+            self.state,
+        )
+        if failed < 0:
+            raise CorruptRecord(f"malformed records from byte {~failed} of {len(source)} on")
 
     def record_batch(self, partition: int) -> pa.RecordBatch:
         """What the kernel has written, without a copy."""

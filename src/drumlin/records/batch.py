@@ -52,7 +52,7 @@ _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _CRC_POSITION: Final = 17
-_CRC_START: Final = 21
+CRC_START: Final = 21  # where what it covers begins
 _MAX_TIMESTAMP_POSITION: Final = 35
 
 
@@ -151,7 +151,7 @@ def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
     """CRC32C over the part of the batch that it covers. `size` is that of the whole batch."""
-    covered = memoryview(buffer)[position + _CRC_START : position + size]
+    covered = memoryview(buffer)[position + CRC_START : position + size]
     return crc32c(covered)
 
 
@@ -172,7 +172,7 @@ def stamp_log_append_time(
 ) -> None:
     """Mark the batch as stamped by the broker, and seal it again."""
     attributes = header.attributes | TIMESTAMP_TYPE_MASK
-    _ATTRIBUTES.pack_into(buffer, position + _CRC_START, attributes)
+    _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes)
     _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     seal(buffer, position, header.size)
 

@@ -25,8 +25,8 @@ from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX, decode_batch, records_body
 from drumlin.records.varint import INT64_MAX
 
-_MAGIC_POSITION: Final = 16
-_RECORD_SIZE_MIN: Final = 7  # of seven fields, each one byte
+MAGIC_POSITION: Final = 16
+RECORD_SIZE_MIN: Final = 7  # of seven fields, each one byte
 _IN_TRANSACTION: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 _ABORT_MARKER: Final = (0).to_bytes(2, "big")
 
@@ -103,9 +103,9 @@ def whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             return
         yield position, header
         position += size
-    if end - position > _MAGIC_POSITION and buffer[position + _MAGIC_POSITION] != MAGIC:
+    if end - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != MAGIC:
         base_offset, _ = parse_offset_and_length(buffer, position)
-        raise _wrong_magic(base_offset, buffer[position + _MAGIC_POSITION])
+        raise _wrong_magic(base_offset, buffer[position + MAGIC_POSITION])
 
 
 def _wrong_magic(base_offset: int, magic: int) -> CorruptRecord:
@@ -136,7 +136,7 @@ def _body(buffer: Buffer, position: int, header: BatchHeader) -> Body:
         records = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
         body = Body(records, 0, len(records), header)
     # A count is believed only as far as there are bytes for it: memory is allocated by it.
-    if not 0 <= header.record_count <= (body.end - body.start) // _RECORD_SIZE_MIN:
+    if not 0 <= header.record_count <= (body.end - body.start) // RECORD_SIZE_MIN:
         raise CorruptRecord(
             f"batch at offset {header.base_offset}: {header.record_count} records "
             f"in {body.end - body.start} bytes"

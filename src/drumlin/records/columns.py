@@ -16,10 +16,13 @@ from drumlin.records.arrow_decode import (
     RECORD_SCHEMA,
     RECORD_SCHEMA_WITH_HEADERS,
     decode_bodies,
+    decode_ordinary,
 )
 from drumlin.records.arrow_encode import encode_from_arrow, partition_for_keys
 from drumlin.records.batch import Buffer
 from drumlin.records.bodies import Body, Selection, next_offset, select_bodies
+from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.ordinary import OrdinaryBatches, ordinary_batches
 from drumlin.records.varint import INT64_MAX
 
 __all__ = [
@@ -72,10 +75,12 @@ def decode_to_arrow(
         )
     )
     if len(batches) > 1:
-        raise OverflowError("more records than fit one RecordBatch")
+        batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
     if not batches:
         schema = RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
         return pa.RecordBatch.from_pylist([], schema=schema)
+    if len(batches) > 1:
+        raise OverflowError("more records than fit one RecordBatch")
     return batches[0]
 
 
@@ -99,6 +104,15 @@ def iterate_arrow(
     group: list[Body] = []
     rows = size = 0
     for buffer in buffers:
+        kernels = kernels_if_ready()
+        ordinary = None if kernels is None else ordinary_batches(buffer, selection)
+        if kernels and ordinary and _fits(ordinary, max_rows, max_bytes):
+            if group:
+                yield decode_bodies(group, selection, partition, with_headers)
+                group, rows, size = [], 0, 0
+            if ordinary.record_count:
+                yield decode_ordinary(kernels, buffer, ordinary, selection, partition, with_headers)
+            continue
         for body in select_bodies(buffer, selection):
             count, length = body.header.record_count, body.end - body.start
             if group and (rows + count > max_rows or size + length > max_bytes):
@@ -109,3 +123,7 @@ def iterate_arrow(
             size += length
     if group:
         yield decode_bodies(group, selection, partition, with_headers)
+
+
+def _fits(batches: OrdinaryBatches, max_rows: int, max_bytes: int) -> bool:
+    return batches.record_count <= max_rows and batches.size_bytes <= max_bytes
