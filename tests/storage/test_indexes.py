@@ -72,6 +72,49 @@ def test_time_index(steps: list[tuple[int, int]], wanted: list[int], cut: int) -
         assert index.last == ((kept[-1][0], _BASE + kept[-1][1]) if kept else (-1, _BASE))
 
 
+@pytest.mark.parametrize("skew", [1, 3])
+def test_indexes_of_many_blocks(tmp_path: Path, skew: int) -> None:
+    """Evenly spread, and so that the first guess is far off; while entries come and go."""
+    entries = [(1 + number**skew, 10 + number) for number in range(1250)]
+    index = OffsetIndex(f"{tmp_path}/x", _BASE, OpenFiles(Files()))
+    index.create()
+
+    def check() -> None:
+        for number in [*range(0, index.count, 7), 0, index.count - 1, *range(index.count)]:
+            relative, position = entries[number]
+            before = entries[number - 1][1] if number else 0
+            assert index.lookup(_BASE + relative) == position
+            if number == 0 or entries[number - 1][0] < relative - 1:
+                assert index.lookup(_BASE + relative - 1) == before
+        assert index.lookup(_BASE) == 0
+        assert index.lookup(_BASE + 2 * entries[-1][0]) == entries[index.count - 1][1]
+
+    for relative, position in entries:
+        index.append(_BASE + relative, position)
+    check()
+    index.truncate_to_position(entries[700][1])
+    entries[700:] = [(relative + 1, position + 5) for relative, position in entries[700:]]
+    for relative, position in entries[700:1100]:
+        index.append(_BASE + relative, position)
+    check()
+
+
+def test_reading_in_order_finds_the_next_entries_at_hand(tmp_path: Path) -> None:
+    index = OffsetIndex(f"{tmp_path}/x", 0, OpenFiles(Files()))
+    index.create()
+    for number in range(1, 5001):
+        index.append(10 * number, 100 * number)
+    reads = []
+
+    def read(descriptor: int, length: int, position: int) -> bytes:
+        reads.append(position)
+        return Files().read_at(descriptor, length, position)
+
+    for offset in range(0, 50_000, 5):
+        assert index.lookup(offset, read) == offset // 10 * 100
+    assert len(reads) < 40
+
+
 @pytest.mark.parametrize("tail", [b"\x00", bytes(8), bytes(800), bytes(803)])
 def test_what_was_preallocated_and_never_cut_counts_for_nothing(
     tmp_path: Path, tail: bytes

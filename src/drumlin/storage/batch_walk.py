@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, parse_header
 from drumlin.storage.files import ReadAt
 
 #: About the distance of two index entries: usually the batch wanted is in the first read.
@@ -23,7 +23,8 @@ def walk_headers(
     read: ReadAt, descriptor: int, position: int, end: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch that lies wholly within `position`..`end`."""
-    chunk, chunk_position = b"", position
+    chunk: Buffer = b""
+    chunk_position = position
     while end - position >= HEADER_SIZE:
         if position + HEADER_SIZE > chunk_position + len(chunk):
             chunk = read(descriptor, min(_STEP_BYTES, end - position), position)
