@@ -2,8 +2,9 @@
 
 Made for `asyncio.BufferedProtocol`: the transport receives straight into our memory. Small
 frames share one buffer and are copied out of it; a frame that does not fit gets memory of its
-own, into which the rest is received without a copy. That memory grows with what has really
-arrived, so a peer that announces 100 MB and sends nothing costs nothing.
+own, into which the rest is received without a copy. Memory grows with what has really arrived:
+a peer that announces 100 MB and sends nothing costs next to nothing, and only one that has sent
+a large frame whole is trusted with the memory for the next one from its first byte on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Final
 from drumlin.wire.errors import MalformedMessage
 
 _SHARED_SIZE: Final = 64 * 1024
-_FIRST_STEP: Final = 1 << 20
+_SHARED_SIZE_FIRST: Final = 4 * 1024  # until a read has filled it
+_TRUSTED_FIRST: Final = 16 * 1024
+_GROWTH: Final = 8
 _PREFIX: Final = 4
 
 
@@ -36,6 +39,7 @@ class FrameReader:
         "_max",
         "_shared",
         "_start",
+        "_trusted",
     )
 
     def __init__(
@@ -43,12 +47,13 @@ class FrameReader:
     ) -> None:
         self._max = max_frame_bytes
         self._allocate = allocate
-        self._shared = bytearray(_SHARED_SIZE)
+        self._shared = bytearray(_SHARED_SIZE_FIRST)
         self._start = 0  # first byte not yet given out
         self._end = 0  # first byte not yet received
         self._large: bytearray | None = None
         self._large_size = 0
         self._large_filled = 0
+        self._trusted = _TRUSTED_FIRST  # memory for a large frame of which little has arrived
 
     @property
     def held_bytes(self) -> int:
@@ -59,10 +64,8 @@ class FrameReader:
         """Memory for the next bytes of the stream; never empty."""
         if self._large is not None:
             if self._large_filled == len(self._large):
-                grown = min(self._large_size, len(self._large) * 4)
-                larger = bytearray(grown)
-                larger[: self._large_filled] = self._large
-                self._large = larger
+                grown = min(self._large_size, len(self._large) * _GROWTH)
+                self._large = _enlarged(self._large, grown)
             return memoryview(self._large)[self._large_filled : self._large_size]
         return memoryview(self._shared)[self._end :]
 
@@ -90,6 +93,7 @@ class FrameReader:
         if self._large_filled < self._large_size:
             return []
         frame = memoryview(self._large)[: self._large_size]
+        self._trusted = max(self._trusted, self._large_size)
         self._large = None
         self._large_filled = 0
         self._end = count - taken  # the shared buffer was empty
@@ -121,7 +125,7 @@ class FrameReader:
         held = self._end - body
         memory = None if self._allocate is None else self._allocate(size)
         if memory is None:
-            memory = bytearray(min(size, max(_FIRST_STEP, held)))
+            memory = bytearray(min(size, max(self._trusted, held)))
         self._large = memory
         self._large[:held] = self._shared[body : self._end]
         self._large_size = size
@@ -129,9 +133,17 @@ class FrameReader:
         self._start = self._end = 0
 
     def _compact(self) -> None:
+        if self._end == len(self._shared) < _SHARED_SIZE:
+            self._shared = _enlarged(self._shared, _SHARED_SIZE)
         held = self._end - self._start
         if held == 0:
             self._start = self._end = 0
         elif self._start:
             self._shared[:held] = self._shared[self._start : self._end]
             self._start, self._end = 0, held
+
+
+def _enlarged(memory: bytearray, size: int) -> bytearray:
+    larger = bytearray(size)
+    larger[: len(memory)] = memory
+    return larger
