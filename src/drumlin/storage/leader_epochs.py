@@ -19,6 +19,13 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+class EpochEnd(NamedTuple):
+    """Where the records of an epoch end; (-1, -1) if that is not known."""
+
+    epoch: int
+    end_offset: int
+
+
 class LeaderEpochs:
     """The epochs that have records in this log, or just began."""
 
@@ -46,19 +53,19 @@ class LeaderEpochs:
         ]
         self._change((*kept, EpochEntry(epoch, start_offset)))
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """The largest epoch not above `epoch`, and the offset where its records end.
 
-        That is where a follower that last saw `epoch` has to truncate. (-1, -1): unknown.
+        That is where a follower that last saw `epoch` has to truncate.
         """
         if epoch == UNDEFINED or epoch > self.latest_epoch:
-            return EpochEntry(UNDEFINED, UNDEFINED)
+            return EpochEnd(UNDEFINED, UNDEFINED)
         if epoch == self.latest_epoch:
-            return EpochEntry(epoch, log_end_offset)
+            return EpochEnd(epoch, log_end_offset)
         at_or_below = [entry for entry in self._entries if entry.epoch <= epoch]
         above = self._entries[len(at_or_below)]
         floor = at_or_below[-1].epoch if at_or_below else epoch
-        return EpochEntry(floor, above.start_offset)
+        return EpochEnd(floor, above.start_offset)
 
     def epoch_for(self, offset: int) -> int:
         """The epoch that the record at `offset` was written in, or -1."""

@@ -83,11 +83,13 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
     if not directory.is_online:
         return None
     try:
-        return load_log(directory, request, directory.clock.wall_ms())
+        log = load_log(directory, request, directory.clock.wall_ms())
+        log.close_files()  # most logs rest: they open again when they are used
+        return log
     except OSError as error:
         directory.fail(error, f"load {request.path}")
     except UnsupportedFormat as error:
         _logger.error("%s is not loaded: %s", request.path, error)
-    except Exception:  # noqa: BLE001  one log that nobody foresaw must not keep the others away
+    except Exception:  # what nobody foresaw in one log must not keep the others away
         _logger.exception("%s is not loaded", request.path)
     return None

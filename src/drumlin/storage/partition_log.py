@@ -25,7 +25,7 @@ from drumlin.storage import partition_metadata
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
 from drumlin.storage.file_slice import FileSlice
-from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
+from drumlin.storage.leader_epochs import EpochEnd, LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory, storage_error
 from drumlin.storage.producer_replay import follow_segment, load_latest_snapshot
 from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
@@ -419,8 +419,8 @@ class PartitionLog:
         with self._failing_as("search"):
             return find_max_timestamp(self.segments, self.log_start_offset)
 
-    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEntry:
-        """The largest epoch up to `leader_epoch`, and where its records end; or (-1, -1)."""
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        """The largest epoch up to `leader_epoch`, and where its records end."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # -- removing ----------------------------------------------------------------------
