@@ -60,6 +60,7 @@ class Connection:
         router: Router,
         *,
         memory: RequestMemory,
+        scratch: bytearray,
         max_frame_bytes: int,
         listener_name: str,
         on_close: Callable[[Connection], None],
@@ -67,7 +68,7 @@ class Connection:
         self._socket = sock
         self._router = router
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(max_frame_bytes)
+        self._reader = FrameReader(max_frame_bytes, scratch=scratch)
         self._outbox = Outbox(sock)
         self._memory = memory
         self._in_flight_bytes = 0  # of requests started and not answered

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.connection import Connection
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.config.listeners import Listener
+from drumlin.wire.frames import SCRATCH_BYTES
 
 if TYPE_CHECKING:
     from drumlin.broker.router import Router
@@ -52,6 +53,7 @@ class Server:
         self.limits = limits
         self._sockets: dict[socket.socket, str] = {}
         self._memory = RequestMemory(limits.request_memory_bytes)
+        self._scratch = bytearray(SCRATCH_BYTES)  # all connections receive into it, in turn
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
@@ -145,6 +147,7 @@ class Server:
                 sock,
                 self._router,
                 memory=self._memory,
+                scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
                 listener_name=self._sockets[listening],
                 on_close=self._forget,

@@ -1,10 +1,11 @@
 """Length-prefixed frames out of a stream of bytes. Pure: it is given bytes and gives frames.
 
-Made for `asyncio.BufferedProtocol`: the transport receives straight into our memory. Small
-frames share one buffer and are copied out of it; a frame that does not fit gets memory of its
-own, into which the rest is received without a copy. Memory grows with what has really arrived:
-a peer that announces 100 MB and sends nothing costs next to nothing, and only one that has sent
-a large frame whole is trusted with the memory for the next one from its first byte on.
+Bytes are received into a scratch buffer, which many readers of one event loop may share: they
+are cut into frames before anybody else receives. Small frames are copied out of it. A large one
+that has not arrived whole gets memory of its own, into which the rest is received without a
+copy. That memory grows with what has really arrived: a peer that announces 100 MB and sends
+nothing costs next to nothing, and only one that has sent a large frame whole is trusted with
+the memory for the next one from its first byte on. A connection that idles holds no memory.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Final
 
 from drumlin.wire.errors import MalformedMessage
 
-_SHARED_SIZE: Final = 64 * 1024
-_SHARED_SIZE_FIRST: Final = 4 * 1024  # until a read has filled it
+SCRATCH_BYTES: Final = 256 * 1024
+#: Frames up to this size are small: read-only when given out, and kept as a rest until whole.
+_SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
 _PREFIX: Final = 4
@@ -24,32 +26,33 @@ _PREFIX: Final = 4
 class FrameReader:
     """Cuts one connection's stream into frames of at most `max_frame_bytes`.
 
-    Call `writable()` for the memory to receive into, then `received(n)`; it returns the frames
-    that are complete. Small frames are read-only copies; a large one is writable memory that
-    belongs to whoever holds it. A trusting side may bring that memory itself: `allocate` is given
-    a frame's size, and gives at least as much, or None to let it grow here as the frame arrives.
+    Receive into `buffers()` (or into `writable()`, the first of them) and call `received(n)` at
+    once; it returns the frames that are complete. Small frames are read-only copies; a large
+    one is writable memory that belongs to whoever holds it. `allocate` may give memory for a
+    large frame, or None to let it grow here as the frame arrives.
     """
 
     __slots__ = (
         "_allocate",
-        "_end",
         "_large",
         "_large_filled",
         "_large_size",
         "_max",
-        "_shared",
-        "_start",
+        "_rest",
+        "_scratch",
         "_trusted",
     )
 
     def __init__(
-        self, max_frame_bytes: int, allocate: Callable[[int], bytearray | None] | None = None
+        self,
+        max_frame_bytes: int,
+        allocate: Callable[[int], bytearray | None] | None = None,
+        scratch: bytearray | None = None,
     ) -> None:
         self._max = max_frame_bytes
         self._allocate = allocate
-        self._shared = bytearray(_SHARED_SIZE_FIRST)
-        self._start = 0  # first byte not yet given out
-        self._end = 0  # first byte not yet received
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
+        self._rest = b""  # the beginning of a small frame
         self._large: bytearray | None = None
         self._large_size = 0
         self._large_filled = 0
@@ -57,27 +60,31 @@ class FrameReader:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of a large frame that is arriving, beyond the buffer every reader has."""
+        """Memory of a large frame that is arriving."""
         return 0 if self._large is None else len(self._large)
 
-    def writable(self) -> memoryview:
-        """Memory for the next bytes of the stream; never empty."""
-        if self._large is not None:
-            if self._large_filled == len(self._large):
-                grown = min(self._large_size, len(self._large) * _GROWTH)
-                self._large = _enlarged(self._large, grown)
-            return memoryview(self._large)[self._large_filled : self._large_size]
-        return memoryview(self._shared)[self._end :]
-
     def buffers(self) -> list[memoryview]:
-        """As `writable`, for a scattered read: behind the rest of a large frame goes what follows.
+        """Memory for the next bytes of the stream, for a scattered read; never empty.
 
-        Without it the end of every large frame would cost a call of its own.
+        Behind the rest of a large frame goes what follows it: without that, the end of every
+        large frame would cost a call of its own.
         """
-        first = self.writable()
-        if self._large is not None and self._large_filled + len(first) == self._large_size:
-            return [first, memoryview(self._shared)]
+        if self._large is None:
+            rest = self._rest
+            self._scratch[: len(rest)] = rest
+            return [self._scratch[len(rest) :]]
+        if self._large_filled == len(self._large):
+            larger = bytearray(min(self._large_size, len(self._large) * _GROWTH))
+            larger[: self._large_filled] = self._large
+            self._large = larger
+        first = memoryview(self._large)[self._large_filled : self._large_size]
+        if self._large_filled + len(first) == self._large_size:
+            return [first, self._scratch]
         return [first]
+
+    def writable(self) -> memoryview:
+        """The first of `buffers()`, for a reader that takes only one."""
+        return self.buffers()[0]
 
     def received(self, count: int) -> list[memoryview]:
         """The frames completed by the `count` bytes just received, without their prefixes.
@@ -85,65 +92,51 @@ class FrameReader:
         Raises:
             MalformedMessage: a length below zero or above the maximum.
         """
-        if self._large is None:
-            self._end += count
-            return self._cut()
-        taken = min(count, self._large_size - self._large_filled)
-        self._large_filled += taken
-        if self._large_filled < self._large_size:
-            return []
-        frame = memoryview(self._large)[: self._large_size]
-        self._trusted = max(self._trusted, self._large_size)
-        self._large = None
-        self._large_filled = 0
-        self._end = count - taken  # the shared buffer was empty
-        return [frame, *self._cut()]
-
-    def _cut(self) -> list[memoryview]:
         frames: list[memoryview] = []
-        memory = memoryview(self._shared)
-        while self._end - self._start >= _PREFIX:
-            body = self._start + _PREFIX
-            size = int.from_bytes(memory[self._start : body], "big", signed=True)
+        if self._large is None:
+            end = len(self._rest) + count
+        else:
+            taken = min(count, self._large_size - self._large_filled)
+            self._large_filled += taken
+            if self._large_filled < self._large_size:
+                return []
+            frames.append(memoryview(self._large)[: self._large_size])
+            self._large = None
+            self._trusted = max(self._trusted, self._large_size)
+            end = count - taken
+        start = self._cut(end, frames)
+        self._rest = bytes(self._scratch[start:end])
+        return frames
+
+    def _cut(self, end: int, frames: list[memoryview]) -> int:
+        """Take whole frames out of `scratch[:end]`; where the first one begins that is not."""
+        scratch, start = self._scratch, 0
+        while end - start >= _PREFIX:
+            body = start + _PREFIX
+            size = int.from_bytes(scratch[start:body], "big", signed=True)
             if size < 0 or size > self._max:
                 if frames:
-                    break  # they came before it and are answered first; the next call raises
+                    return start  # they came before it and are answered; the next call raises
                 raise MalformedMessage(
                     f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
                 )
-            if self._end - body >= size:
-                frames.append(memoryview(bytes(memory[body : body + size])))
-                self._start = body + size
+            if size > _SMALL_BYTES:
+                if end - body < size:
+                    self._begin_large(size, scratch[body:end])
+                    return end
+                frames.append(memoryview(bytearray(scratch[body : body + size])))
+            elif end - body >= size:
+                frames.append(memoryview(bytes(scratch[body : body + size])))
             else:
-                if size > _SHARED_SIZE - _PREFIX:
-                    self._begin_large(size, body)
-                break
-        self._compact()
-        return frames
+                return start
+            start = body + size
+        return start
 
-    def _begin_large(self, size: int, body: int) -> None:
-        held = self._end - body
+    def _begin_large(self, size: int, held: memoryview) -> None:
         memory = None if self._allocate is None else self._allocate(size)
         if memory is None:
-            memory = bytearray(min(size, max(self._trusted, held)))
+            memory = bytearray(min(size, max(self._trusted, len(held))))
+        memory[: len(held)] = held
         self._large = memory
-        self._large[:held] = self._shared[body : self._end]
         self._large_size = size
-        self._large_filled = held
-        self._start = self._end = 0
-
-    def _compact(self) -> None:
-        if self._end == len(self._shared) < _SHARED_SIZE:
-            self._shared = _enlarged(self._shared, _SHARED_SIZE)
-        held = self._end - self._start
-        if held == 0:
-            self._start = self._end = 0
-        elif self._start:
-            self._shared[:held] = self._shared[self._start : self._end]
-            self._start, self._end = 0, held
-
-
-def _enlarged(memory: bytearray, size: int) -> bytearray:
-    larger = bytearray(size)
-    larger[: len(memory)] = memory
-    return larger
+        self._large_filled = len(held)
