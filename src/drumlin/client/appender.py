@@ -25,7 +25,7 @@ from drumlin.client.producer import Acks, Producer
 from drumlin.peer.produce import Produced
 from drumlin.peer.retry import Deadline
 from drumlin.records import kernels
-from drumlin.records.columns import encode_from_arrow
+from drumlin.records.columns import RecordColumns
 
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _BUFFER_BYTES: Final = 32 << 20
@@ -74,8 +74,18 @@ class _Columns(NamedTuple):
     headers: pa.ChunkedArray | None
     timestamp: pa.ChunkedArray | None
 
-    def slice(self, start: int, length: int) -> _Columns:
-        return _Columns._make(each and each.slice(start, length) for each in self)
+    def window(self, start: int, length: int) -> RecordColumns:
+        """Some rows, ready to be encoded. Records without a timestamp get the present."""
+        value, key, headers, timestamp = (
+            None if each is None else each.slice(start, length) for each in self
+        )
+        return RecordColumns(
+            value,
+            keys=key,
+            timestamps=timestamp,
+            headers=headers,
+            default_timestamp_ms=time.time_ns() // 1_000_000,
+        )
 
 
 def append(
@@ -94,9 +104,14 @@ def append(
     assigned = _assigned(table, columns, partitions, options)
     deliveries = _Deliveries(thread, producer, topic, options)
     for start, length in _windows(table):
-        window = columns.slice(start, length)
+        window = columns.window(start, length)
         for partition, rows in rows_by_partition(assigned[start : start + length]).items():
-            for batch in _encode(window, rows, options):
+            batches = window.encode(
+                rows,
+                max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
+                compression=options.get("compression", "none"),
+            )
+            for batch in batches:
                 deliveries.send(partition, batch)
     return deliveries.report()
 
@@ -141,19 +156,6 @@ def _row_bytes(table: pa.Table) -> int:
     size_bytes: int = table.nbytes
     rows: int = table.num_rows
     return 1 + size_bytes // max(1, rows)
-
-
-def _encode(window: _Columns, rows: NDArray[np.int64], options: AppendOptions) -> list[memoryview]:
-    return encode_from_arrow(
-        window.value,
-        keys=window.key,
-        timestamps=window.timestamp,
-        headers=window.headers,
-        rows=rows,
-        default_timestamp_ms=time.time_ns() // 1_000_000,
-        max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
-        compression=options.get("compression", "none"),
-    )
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,18 @@ _Result = ctypes.c_int64 * ENCODE_RESULT_WIDTH
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
+class EncodeOptions(TypedDict, total=False):
+    """What all batches of one call have in common."""
+
+    max_batch_bytes: int
+    compression: str
+    compression_level: int | None
+    is_transactional: bool
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
 def encode_from_arrow(
     values: Column,
     *,
@@ -52,50 +64,17 @@ def encode_from_arrow(
     headers: Column | None = None,
     rows: Int64s | None = None,
     default_timestamp_ms: int,
-    max_batch_bytes: int = 1_000_000,
-    compression: str = "none",
-    compression_level: int | None = None,
-    is_transactional: bool = False,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
+    **options: Unpack[EncodeOptions],
 ) -> list[memoryview]:
-    """Sealed batches for one partition, each of `max_batch_bytes` at most before compression.
-
-    `rows` names the rows to take, in order; all by default. Keys and values are bytes or
-    strings; timestamps are Arrow timestamps or milliseconds, and where they are null
-    `default_timestamp_ms` stands. Headers are lists of (key, value). A record that is larger
-    than a batch may be gets one of its own. Sequences go on from batch to batch.
-
-    Raises:
-        ValueError: timestamps too far apart for one batch, or a null header key.
-        OverflowError: a column of 2 GiB or more; encode it in slices.
-    """
-    source = _Source(values, keys, timestamps, headers, rows, default_timestamp_ms)
-    batches: list[memoryview] = []
-    first = 0
-    while first < len(source.rows):
-        encoded = source.encode(first, max_batch_bytes - HEADER_SIZE)
-        header = BatchHeader(
-            base_offset=0,
-            batch_length=0,
-            leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=CODECS[compression] | (TRANSACTIONAL_MASK if is_transactional else 0),
-            last_offset_delta=encoded.record_count - 1,
-            base_timestamp=int(source.timestamps[source.rows[first]]),
-            max_timestamp=encoded.max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            record_count=encoded.record_count,
-        )
-        batches.append(_sealed(encoded.batch, header, compression_level))
-        first += encoded.record_count
-        if base_sequence != NO_SEQUENCE:
-            base_sequence = (base_sequence + encoded.record_count) % SEQUENCE_MODULO
-    return batches
+    """`RecordColumns.encode`, for columns that are needed only once."""
+    columns = RecordColumns(
+        values,
+        keys=keys,
+        timestamps=timestamps,
+        headers=headers,
+        default_timestamp_ms=default_timestamp_ms,
+    )
+    return columns.encode(rows, **options)
 
 
 def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
@@ -119,44 +98,98 @@ class _Encoded(NamedTuple):
     max_timestamp: int
 
 
-class _Source:
-    """The columns of one call, ready for the kernel or for plain Python."""
+class RecordColumns:
+    """Columns to make records of: converted once, encoded for one partition after another.
+
+    Keys and values are bytes or strings; timestamps are Arrow timestamps or milliseconds, and
+    where they are null `default_timestamp_ms` stands. Headers are lists of (key, value).
+
+    Raises:
+        ValueError: a null header key.
+        OverflowError: a column of 2 GiB or more; take it in slices.
+    """
 
     def __init__(
         self,
         values: Column,
-        keys: Column | None,
-        timestamps: Column | None,
-        headers: Column | None,
-        rows: Int64s | None,
+        *,
+        keys: Column | None = None,
+        timestamps: Column | None = None,
+        headers: Column | None = None,
         default_timestamp_ms: int,
     ) -> None:
-        self.timestamps = _milliseconds(timestamps, len(values), default_timestamp_ms)
-        self.rows = np.arange(len(values), dtype=np.int64) if rows is None else rows
+        self._timestamps = _milliseconds(timestamps, len(values), default_timestamp_ms)
         self._values = as_binary(values)
         self._keys = None if keys is None else as_binary(keys)
         self._headers = None if headers is None else as_headers(headers)
         self._kernels = kernels_if_ready()
         if self._kernels is not None:
             self._columns = Columns()
-            self._columns.put_numbers(TIMESTAMPS, self.timestamps)
+            self._columns.put_numbers(TIMESTAMPS, self._timestamps)
             self._columns.put_binary(VALUES, self._values)
             if self._keys is not None:
                 self._columns.put_binary(KEYS, self._keys)
             if self._headers is not None:
                 self._columns.put_headers(self._headers)
 
-    def encode(self, first: int, room: int) -> _Encoded:
+    def encode(
+        self,
+        rows: Int64s | None = None,
+        *,
+        max_batch_bytes: int = 1_000_000,
+        compression: str = "none",
+        compression_level: int | None = None,
+        is_transactional: bool = False,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+    ) -> list[memoryview]:
+        """Sealed batches for one partition, each of `max_batch_bytes` at most uncompressed.
+
+        `rows` names the rows to take, in order; all by default. A record that is larger than a
+        batch may be gets one of its own. Sequences go on from batch to batch.
+
+        Raises:
+            ValueError: timestamps too far apart for one batch.
+        """
+        if rows is None:
+            rows = np.arange(len(self._values), dtype=np.int64)
+        batches: list[memoryview] = []
+        first = 0
+        while first < len(rows):
+            encoded = self._encode_batch(rows, first, max_batch_bytes - HEADER_SIZE)
+            header = BatchHeader(
+                base_offset=0,
+                batch_length=0,
+                leader_epoch=-1,
+                magic=MAGIC,
+                crc=0,
+                attributes=CODECS[compression] | (TRANSACTIONAL_MASK if is_transactional else 0),
+                last_offset_delta=encoded.record_count - 1,
+                base_timestamp=int(self._timestamps[rows[first]]),
+                max_timestamp=encoded.max_timestamp,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                record_count=encoded.record_count,
+            )
+            batches.append(_sealed(encoded.batch, header, compression_level))
+            first += encoded.record_count
+            if base_sequence != NO_SEQUENCE:
+                base_sequence = (base_sequence + encoded.record_count) % SEQUENCE_MODULO
+        return batches
+
+    def _encode_batch(self, rows: Int64s, first: int, room: int) -> _Encoded:
         """The records of one batch from row `first` on: as many as there is room for, or one."""
         if self._kernels is None:
-            return self._encode_plain(first, room)
+            return self._encode_plain(rows, first, room)
         result = _Result()
-        end = len(self.rows)
+        end = len(rows)
         while True:
             target = np.empty(HEADER_SIZE + room, np.uint8)
             count = self._kernels.encode(
                 self._columns.table,
-                self.rows.ctypes.data,
+                rows.ctypes.data,
                 first,
                 end,
                 target.ctypes.data + HEADER_SIZE,
@@ -164,9 +197,7 @@ class _Source:
                 result,
             )
             if count < 0:
-                raise ValueError(
-                    f"the timestamp of row {self.rows[first + ~count]} is out of range"
-                )
+                raise ValueError(f"the timestamp of row {rows[first + ~count]} is out of range")
             if count:
                 size = HEADER_SIZE + result[ENCODED_BYTES]
                 return _Encoded(target.data[:size], count, result[ENCODED_MAX_TIMESTAMP])
@@ -176,16 +207,16 @@ class _Source:
             if room > _INT32_MAX:
                 raise OverflowError("a record of 2 GiB or more")
 
-    def _encode_plain(self, first: int, room: int) -> _Encoded:
+    def _encode_plain(self, rows: Int64s, first: int, room: int) -> _Encoded:
         batch = bytearray(HEADER_SIZE)
-        base_timestamp = max_timestamp = int(self.timestamps[self.rows[first]])
+        base_timestamp = max_timestamp = int(self._timestamps[rows[first]])
         count = 0
-        for row in self.rows[first:]:
+        for row in rows[first:]:
             index = int(row)
             headers = self._headers[index].as_py() if self._headers is not None else None
             record = Record(
                 count,
-                int(self.timestamps[index]),
+                int(self._timestamps[index]),
                 None if self._keys is None else self._keys[index].as_py(),
                 self._values[index].as_py(),
                 _headers(headers or []),

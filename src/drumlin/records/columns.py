@@ -18,7 +18,7 @@ from drumlin.records.arrow_decode import (
     decode_bodies,
     decode_ordinary,
 )
-from drumlin.records.arrow_encode import encode_from_arrow, partition_for_keys
+from drumlin.records.arrow_encode import RecordColumns, encode_from_arrow, partition_for_keys
 from drumlin.records.batch import Buffer
 from drumlin.records.bodies import Body, Selection, next_offset, select_bodies
 from drumlin.records.kernels import kernels_if_ready
@@ -29,6 +29,7 @@ __all__ = [
     "HEADERS_TYPE",
     "RECORD_SCHEMA",
     "RECORD_SCHEMA_WITH_HEADERS",
+    "RecordColumns",
     "decode_to_arrow",
     "encode_from_arrow",
     "iterate_arrow",
