@@ -23,7 +23,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
     cycles.every(
         config.log_retention_check_interval_ms,
         "retention",
-        logs.delete_old_segments,
+        lambda: _retain(broker),
         first_after_ms=config.log_initial_task_delay_ms,
     )
     cycles.every(_SECOND_MS, "removal", lambda: broker.blocking(logs.remove_doomed))
@@ -45,6 +45,11 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def _retain(broker: Broker) -> None:
+    await broker.blocking(broker.logs.prepare_retention)
+    broker.logs.delete_old_segments()
 
 
 async def _flush(broker: Broker) -> None:

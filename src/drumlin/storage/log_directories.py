@@ -238,6 +238,13 @@ class LogDirectories:
 
     # -- now and then: in a thread -----------------------------------------------------
 
+    def prepare_retention(self) -> None:
+        """Read what `delete_old_segments` will ask of files that rest since the start. Blocks."""
+        for log in self:
+            if log.log_directory.is_readable:
+                with contextlib.suppress(OSError):  # it will be met again, and said
+                    _ = log.segments.first.largest_timestamp
+
     def remove_doomed(self) -> None:
         """Remove the files and folders that were deleted long enough ago. Blocks."""
         self._doomed.remove_due()

@@ -56,6 +56,7 @@ class ReadResult(NamedTuple):
 
 
 _NOTHING: Final = ReadResult(())
+_CHEAP_TO_REPLAY_BYTES: Final = 16 * 1024
 
 
 class PartitionLog:
@@ -326,13 +327,20 @@ class PartitionLog:
         )
 
     def close(self) -> None:
-        """Make all durable, leave a producer snapshot, close the files: a clean stop."""
+        """Make all durable and close the files: a clean stop.
+
+        Producers and timestamps at the end of a small segment are found again by reading it; an
+        idle partition need not spend disk blocks on them.
+        """
         self.log_directory.check_writable()
         with self._failing_as("close"):
             active = self.segments.active
-            active.seal()
-            active.sync()
-            self._note_snapshot(self.log_end_offset)
+            if active.size > _CHEAP_TO_REPLAY_BYTES:
+                active.seal()
+                active.sync()
+                self._note_snapshot(self.log_end_offset)
+            else:
+                active.release_set_aside()
         self.flush()
         self.close_files()
 
