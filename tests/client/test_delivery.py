@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from drumlin.client.client import Client
 from drumlin.client.errors import DeliveryFailed
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
+from rig.drumlin_server import DrumlinServer
 from rig.scripted_broker import ScriptedBroker
 
 ROWS = [b"%d" % number for number in range(60)]
@@ -169,3 +171,22 @@ def test_without_acks_nothing_is_awaited(broker: ScriptedBroker) -> None:
         client.refresh()  # answered behind them on the same connection
     assert values(log) == ROWS
     assert {each.producer_id for each in log.headers} == {-1}
+
+
+def test_a_broker_that_is_killed_and_started_again(tmp_path: Path) -> None:
+    server = DrumlinServer(tmp_path)
+    wanted = [b"%d" % number for number in range(3_000)]
+    try:
+        server.start()
+        with drumlin.connect(server.address, retry_backoff_ms=10) as client:
+            client.create_topic("t", 1)
+            with client.writer("t", batch_bytes=500, linger_ms=1) as writer:
+                for number, value in enumerate(wanted):
+                    writer.send(value)
+                    if number in (1_000, 2_000):
+                        server.kill()
+                        server.start()
+            found = client.read("t")["value"].to_pylist()
+    finally:
+        server.close()
+    assert found == wanted
