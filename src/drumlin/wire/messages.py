@@ -21,6 +21,7 @@ from kio.serial import entity_reader
 
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
+from drumlin.wire.null_arrays import null_array_check
 
 ZERO: Final = timedelta(0)
 _API_VERSIONS_KEY: Final = 18
@@ -239,7 +240,11 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
     Raises:
         MalformedMessage: whatever is wrong with it.
     """
-    return _parse(api_name, version, "request", frame, position)
+    message = _parse(api_name, version, "request", frame, position)
+    check = null_array_check(type(message))
+    if check is not None:
+        check(message)
+    return message
 
 
 def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tuple[int, Any]:

@@ -74,10 +74,6 @@ def read_in_place(version: int, frame: memoryview, position: int) -> ProduceRequ
 
 def _copied(version: int, frame: memoryview, position: int) -> ProduceRequest:
     message = parse_request("produce", version, frame, position)
-    if message.topic_data is None or any(
-        each.partition_data is None for each in message.topic_data
-    ):
-        raise MalformedMessage(f"produce request v{version}: an array is null")
     by_id = version >= _TOPIC_IDS_FROM
     topics = [
         TopicProduce(
