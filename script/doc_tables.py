@@ -1,0 +1,177 @@
+"""Writes the tables in docs/ that say what the code says: `.venv/bin/python script/doc_tables.py`.
+
+Each stands between `<!-- table: NAME -->` and `<!-- end -->`; all else in a document is left
+alone. `tests/test_docs.py` fails while a table is not what this script would write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from drumlin.broker.served import SERVED
+from drumlin.config.broker import SINGLE_BROKER_DEFAULTS
+from drumlin.config.keys import Key, broker_keys, topic_keys
+from drumlin.config.synonyms import BROKER_SYNONYMS
+from drumlin.wire.messages import API_KEYS
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+
+_TABLE: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LONG_MAX: Final = str(2**63 - 1)
+_INT_MAX: Final = str(2**31 - 1)
+
+#: What a broker of Apache Kafka 4.3 serves and this one does not, by what it belongs to.
+NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
+    "transactions": (
+        "add_partitions_to_txn",
+        "add_offsets_to_txn",
+        "end_txn",
+        "write_txn_markers",
+        "txn_offset_commit",
+        "describe_producers",
+        "describe_transactions",
+        "list_transactions",
+    ),
+    "the consumer group protocol of KIP-848": (
+        "consumer_group_heartbeat",
+        "consumer_group_describe",
+    ),
+    "share groups": (
+        "share_group_heartbeat",
+        "share_group_describe",
+        "share_fetch",
+        "share_acknowledge",
+        "initialize_share_group_state",
+        "read_share_group_state",
+        "write_share_group_state",
+        "delete_share_group_state",
+        "read_share_group_state_summary",
+        "describe_share_group_offsets",
+        "alter_share_group_offsets",
+        "delete_share_group_offsets",
+    ),
+    "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
+    "several brokers, several log dirs": (
+        "alter_replica_log_dirs",
+        "elect_leaders",
+        "alter_partition_reassignments",
+        "list_partition_reassignments",
+        "unregister_broker",
+    ),
+    "security": (
+        "sasl_handshake",
+        "sasl_authenticate",
+        "describe_acls",
+        "create_acls",
+        "delete_acls",
+        "create_delegation_token",
+        "renew_delegation_token",
+        "expire_delegation_token",
+        "describe_delegation_token",
+        "describe_user_scram_credentials",
+        "alter_user_scram_credentials",
+    ),
+    "quotas": ("describe_client_quotas", "alter_client_quotas"),
+    "telemetry": (
+        "get_telemetry_subscriptions",
+        "push_telemetry",
+        "list_config_resources",
+    ),
+    "KRaft, which there is none of here": (
+        "describe_quorum",
+        "update_features",
+        "add_raft_voter",
+        "remove_raft_voter",
+    ),
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def api_name(name: str) -> str:
+    """`create_topics` as the protocol writes it: CreateTopics."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def served_apis() -> str:
+    return table(
+        ("API", "key", "versions"),
+        (
+            (api_name(name), str(API_KEYS[name]), f"{low} to {high}" if high else "0")
+            for name, (low, high) in sorted(SERVED.items(), key=lambda item: API_KEYS[item[0]])
+        ),
+    )
+
+
+def apis_not_served() -> str:
+    return table(
+        ("belongs to", "API (key)"),
+        (
+            (subject, ", ".join(f"{api_name(name)} ({API_KEYS[name]})" for name in names))
+            for subject, names in NOT_SERVED.items()
+        ),
+    )
+
+
+def broker_table() -> str:
+    return _key_table(broker_keys().values(), "when", lambda key: key.update.replace("-", " "))
+
+
+def topic_table() -> str:
+    def broker_key(key: Key) -> str:
+        synonyms = BROKER_SYNONYMS.get(key.name)
+        return f"`{synonyms[0][0]}`" if synonyms else ""
+
+    return _key_table(topic_keys().values(), "default from", broker_key)
+
+
+def _key_table(keys: Iterable[Key], extra: str, cell: Callable[[Key], str]) -> str:
+    return table(
+        ("key", "default", extra, "what it does"),
+        (
+            (f"`{key.name}`", _default(key), cell(key), key.documentation.replace("|", "\\|"))
+            for key in sorted(keys, key=lambda key: key.name)
+            if key.has_effect and not key.is_internal
+        ),
+    )
+
+
+def _default(key: Key) -> str:
+    text = SINGLE_BROKER_DEFAULTS.get(key.name, key.default)
+    if text is None:
+        return ""
+    if text in (_LONG_MAX, _INT_MAX):
+        return "no limit"
+    # Commas without a space would keep a browser from breaking the line.
+    return f"`{text}`".replace(",", ", ") if text else "empty"
+
+
+TABLES: Final[dict[str, Callable[[], str]]] = {
+    "served": served_apis,
+    "not-served": apis_not_served,
+    "broker-keys": broker_table,
+    "topic-keys": topic_table,
+}
+
+
+def with_tables(text: str) -> str:
+    """A document with all its tables as they should be."""
+    return _TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def main() -> None:
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if (wanted := with_tables(text)) != text:
+            path.write_text(wanted, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
