@@ -27,8 +27,7 @@ from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
-    from drumlin.broker.dispatched import Dispatched
-    from drumlin.broker.produce_lane import ProduceLane
+    from drumlin.broker.dispatched import Dispatched, Lane
     from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
@@ -84,10 +83,8 @@ class Connection:
         peer = sock.getpeername()
         self.peer_host: str = peer[0]
         self.peer_port: int = peer[1]
-        #: State that handlers keep for a connection, by their own keys (client software, ...).
-        self.attributes: dict[str, Any] = {}
         #: What recognises this client's frequent requests by their bytes.
-        self.lanes: dict[bytes, ProduceLane] = {}
+        self.lanes: dict[bytes, Lane] = {}
         self.resume_reading()
 
     # -- receiving ---------------------------------------------------------------------
@@ -126,7 +123,7 @@ class Connection:
 
     def _within_budget(self) -> bool:
         """Report what we hold to the shared budget; False where we must wait for others."""
-        held = self._reader.held_bytes + self._in_flight_bytes
+        held = self._reader.held_bytes + self._in_flight_bytes + sum(map(len, self._backlog))
         if held < _COUNTED_FROM_BYTES:
             if not self._counted:
                 return True
@@ -139,21 +136,36 @@ class Connection:
     def _start_requests(self) -> None:
         """Start what may start, then send what is ready."""
         try:
-            while self._backlog and self._may_start():
-                frame = self._backlog.popleft()
-                dispatched = self._router.dispatch(self, frame)
-                if self._slots or dispatched.waiting is not None:
-                    self._take(dispatched, len(frame))
-                elif dispatched.parts:  # answered, and nobody is in front
-                    self._outbox.put(dispatched.parts)
+            self._start_and_send()
         except MalformedMessage as error:
+            self._send()  # what came before it is answered
             self.close(error)
-            return
+        except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
+            self._fail(error)
+
+    def _start_and_send(self) -> None:
+        while self._backlog and self._may_start():
+            frame = self._backlog.popleft()
+            dispatched = self._router.dispatch(self, frame)
+            if self._slots or dispatched.waiting is not None:
+                self._take(dispatched, len(frame))
+            elif dispatched.parts:  # answered, and nobody is in front
+                self._outbox.put(dispatched.parts)
         self._send()
-        if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX or not self._within_budget():
+        if self.closed:
+            return
+        is_within_budget = self._within_budget()
+        if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX or not is_within_budget:
             self._pause_reading()
         else:
             self.resume_reading()
+        if self._backlog and self._may_start():
+            # The outbox was full and is not any more, so nothing else would call us again.
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.closed:
+            self._start_requests()
 
     def _may_start(self) -> bool:
         if len(self._slots) >= _IN_FLIGHT_MAX or self._outbox.is_full:
@@ -176,6 +188,9 @@ class Connection:
             slot.parts = await dispatched.waiting
         except MalformedMessage as error:
             self.close(error)
+            return
+        except Exception as error:  # noqa: BLE001  as in `_start_requests`
+            self._fail(error)
             return
         slot.done = True
         if not self.closed:
@@ -219,6 +234,11 @@ class Connection:
     def awaits_us(self) -> bool:
         """The peer waits for an answer that is not ready yet, so silence is no idling."""
         return bool(self._slots)
+
+    def _fail(self, error: Exception) -> None:
+        """Something went wrong that nobody has foreseen: there is no answer to give."""
+        _log.error("a request of %s:%d failed", self.peer_host, self.peer_port, exc_info=error)
+        self.close(None)
 
     def close(self, reason: Exception | str | None) -> None:
         """Close at once; `reason` is logged unless the peer just went away."""

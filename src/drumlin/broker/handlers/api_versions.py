@@ -29,7 +29,6 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
             return _response(shape, ErrorCode.invalid_request, advertised=())
-        context.connection.attributes["client_software"] = software
     return _response(shape, ErrorCode.none)
 
 

@@ -1,0 +1,97 @@
+"""What a connection does with requests that come in heaps, or that end in disaster."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from drumlin.wire.messages import encode_request, parse_response
+from rig.batches import batch
+from rig.drumlin_server import DrumlinServer
+from rig.messages import build
+from rig.raw import Closed
+from rig.waiting import wait_until
+
+
+def request(api: str, version: int, number: int = 1, **fields: Any) -> bytes:
+    return b"".join(encode_request(api, version, number, "raw", build(api, version, fields)))
+
+
+def fetch(topic: str, number: int, **more: Any) -> bytes:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": topic, "partitions": [partition]}]
+    fields = {"replica_id": -1, "max_bytes": 1 << 20, "session_epoch": -1, "topics": topics}
+    return request("fetch", 11, number, **fields, **more)
+
+
+def fill(ask: Callable[..., Any], topic: str, data: bytes) -> None:
+    entry = {"name": topic, "partition_data": [{"index": 0, "records": data}]}
+    answer = ask("produce", 9, acks=1, timeout=10_000, topic_data=[entry])
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == "none"
+
+
+def test_more_requests_at_once_than_there_is_room_for_answers(server: DrumlinServer) -> None:
+    count = 2000
+    with server.connect() as client:
+        client.send_bytes(b"".join(request("api_versions", 0, n) for n in range(count)))
+        for number in range(count):
+            assert int.from_bytes(client.receive_frame()[:4], "big") == number
+
+
+def test_answers_keep_the_order_of_requests_whatever_waits(
+    server: DrumlinServer, ask: Callable[..., Any], create: Callable[..., str]
+) -> None:
+    full, empty = create("full"), create("empty")
+    fill(ask, full, batch(b"x" * 100_000))
+    kinds = [
+        ("api_versions", 0, lambda n: request("api_versions", 0, n)),
+        ("fetch", 11, lambda n: fetch(empty, n, max_wait=20, min_bytes=1)),
+        ("fetch", 11, lambda n: fetch(full, n, max_wait=0, min_bytes=1)),
+        ("metadata", 9, lambda n: request("metadata", 9, n, topics=[{"name": full}])),
+        ("list_groups", 4, lambda n: request("list_groups", 4, n)),
+    ]
+    wanted = list(itertools.islice(itertools.cycle(kinds), 90))
+    with server.connect() as client:
+        client.send_bytes(b"".join(make(n) for n, (_, _, make) in enumerate(wanted)))
+        for number, (api, version, _) in enumerate(wanted):
+            answered, _ = parse_response(api, version, client.receive_frame())
+            assert answered == number
+
+
+def test_what_came_before_a_request_that_cannot_be_read_is_answered(server: DrumlinServer) -> None:
+    unknown = b"\x00\x00\x00\x0a\x7f\xff\x00\x00\x00\x00\x00\x09\xff\xff"
+    with server.connect() as client:
+        client.send_bytes(request("api_versions", 0, 1) + request("list_groups", 4, 2) + unknown)
+        assert client.receive_frame()[:4] == b"\x00\x00\x00\x01"
+        assert client.receive_frame()[:4] == b"\x00\x00\x00\x02"
+        with pytest.raises(Closed):
+            client.receive_frame()
+
+
+def test_no_descriptor_is_kept_by_fetches_that_were_given_up(
+    server: DrumlinServer, ask: Callable[..., Any], create: Callable[..., str]
+) -> None:
+    full, empty = create("full"), create("empty")
+    for _ in range(4):
+        fill(ask, full, batch(b"x" * 900_000))
+    process = psutil.Process(server.pid)
+
+    def give_up(data: bytes) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            peer.sendall(data)
+            # Closing with answers unread sends a reset, whatever state they are in.
+
+    for _ in range(20):  # whatever is opened for good is opened now
+        give_up(fetch(full, 1) * 5 + fetch(empty, 2, max_wait=60_000, min_bytes=1))
+    ask("api_versions", 0)
+    before = process.num_fds()
+    for number in range(600):
+        waiting = fetch(empty, 2, max_wait=60_000, min_bytes=1)
+        half = fetch(full, 1, max_wait=60_000, min_bytes=1 << 30)
+        give_up((fetch(full, 1) * 5, waiting * 3, half * 2, waiting[:20])[number % 4])
+    wait_until(lambda: process.num_fds() <= before, "all descriptors to be given back", 10)
