@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,11 +39,17 @@ class DrumlinServer(BrokerProcess):
         """Start, and wait for the line that says it is ready."""
         said_before = len(self.said())
         self.launch(server_command(self.data, self.port, self.settings))
+        self.await_ready_line(re.escape(self.address), said_before, timeout_s)
+
+    def await_ready_line(
+        self, address_pattern: str, said_before: int = 0, timeout_s: float = 30.0
+    ) -> None:
+        """Wait until it says that it is ready on an address like this."""
 
         def is_ready() -> bool:
             self.fail_if_ended()
             new_lines = self.said()[said_before:].splitlines()
-            return any("ready" in line and self.address in line for line in new_lines)
+            return any("ready" in line and re.search(address_pattern, line) for line in new_lines)
 
         wait_until(is_ready, "drumlin server to be ready", timeout_s)
 

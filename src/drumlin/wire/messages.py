@@ -160,6 +160,11 @@ def response_shape(api_name: str, version: int) -> Shape:
 
 
 @functools.cache
+def _null_array_check(api_name: str, version: int) -> Callable[[Any], None] | None:
+    return null_array_check(_payload_class(api_name, version, "request"))
+
+
+@functools.cache
 def _flexible_header(api_name: str, version: int) -> bool:
     header = _payload_class(api_name, version, "request").__header_schema__
     return bool(header.__flexible__)
@@ -241,7 +246,7 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
         MalformedMessage: whatever is wrong with it.
     """
     message = _parse(api_name, version, "request", frame, position)
-    check = null_array_check(type(message))
+    check = _null_array_check(api_name, version)
     if check is not None:
         check(message)
     return message

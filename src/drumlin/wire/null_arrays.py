@@ -5,7 +5,6 @@ Apache Kafka closes the connection on such a request. Found here, no handler has
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 import typing
@@ -40,7 +39,7 @@ def null_array_check(entity: Any) -> Check | None:
 
 
 def _check_of_items(item: Any) -> Check | None:
-    return null_array_check(item) if dataclasses.is_dataclass(item) else None
+    return null_array_check(item) if hasattr(item, "__dataclass_fields__") else None
 
 
 def _arrays(entity: Any) -> list[tuple[str, Any, bool]]:
