@@ -25,7 +25,6 @@ from typing import Any, Final
 from drumlin.client.errors import DeliveryFailed
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
-from drumlin.peer.errors import PeerError
 from drumlin.peer.produce import Produced, produced, send_batch
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable, is_stale_metadata
 from drumlin.records.batch import SEQUENCE_MODULO, parse_header, seal, write_header
@@ -120,11 +119,16 @@ class PartitionSender:
     # -- sending -------------------------------------------------------------------------
 
     def _send_what_may_go(self) -> None:
-        while self._queue and self._has_window and self._recovery is None and not self._failed:
-            if self._is_ready:
-                self._send(self._queue.popleft())
-            else:
-                self._recover()
+        while self._may_send:
+            self._send(self._queue.popleft())
+        # As long as something is in flight, its answer or its failure will bring us here again.
+        if (self._queue or self._failed) and not self._in_flight and self._recovery is None:
+            self._recovery = asyncio.ensure_future(self._recovering())
+
+    @property
+    def _may_send(self) -> bool:
+        is_held_up = not self._queue or self._failed or self._recovery is not None
+        return not is_held_up and self._is_ready and self._has_window
 
     @property
     def _has_window(self) -> bool:
@@ -157,7 +161,7 @@ class PartitionSender:
                 acks=self._acks,
                 timeout_ms=self._connections.options.request_timeout_ms,
             )
-        except PeerError as error:
+        except Exception as error:  # noqa: BLE001 - see `_answered`
             self._settle(batch, error)
         else:
             answer.add_done_callback(lambda future: self._answered(batch, future))
@@ -179,10 +183,12 @@ class PartitionSender:
     def _answered(self, batch: Batch, answer: asyncio.Future[Any]) -> None:
         if batch not in self._in_flight:  # given up meanwhile
             return
+        outcome: Produced | Exception
         try:
-            self._settle(batch, produced(answer.result(), self._topic, self._partition))
-        except (KafkaError, PeerError) as error:
-            self._settle(batch, error)
+            outcome = produced(answer.result(), self._topic, self._partition)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the batch's future tells
+            outcome = error
+        self._settle(batch, outcome)
 
     def _settle(self, batch: Batch, outcome: Produced | Exception) -> None:
         self._in_flight.remove(batch)
@@ -193,16 +199,9 @@ class PartitionSender:
             batch.done.set_result(Produced(-1, -1, -1))  # written; nobody knows where any more
         else:
             self._failed.append((batch, outcome))
-        if not self._failed:
-            self._send_what_may_go()
-        elif not self._in_flight:
-            self._recover()
+        self._send_what_may_go()
 
     # -- recovery ------------------------------------------------------------------------
-
-    def _recover(self) -> None:
-        if self._recovery is None:
-            self._recovery = asyncio.ensure_future(self._recovering())
 
     async def _recovering(self) -> None:
         pauses = backoff_s(self._connections.options)
@@ -216,7 +215,7 @@ class PartitionSender:
                 if self._queue:
                     await self._prepare()
                 break
-            except (KafkaError, PeerError) as failure:
+            except Exception as failure:  # noqa: BLE001 - what is no passing error ends them all
                 error = failure
                 self._expire(failure)
         self._recovery = None
@@ -261,15 +260,15 @@ class PartitionSender:
     def _expire(self, error: Exception) -> None:
         """Give up what cannot be sent: at once if `error` is for good, else when it is late."""
         for_good = not is_retriable(error)
-        waiting, self._queue = self._queue, deque()
-        late = [each for each in waiting if for_good or each.deadline.is_over]
-        if any(each.sequence is not None for each in late):
-            self._begin_epoch([each for each in waiting if each not in late])
-        for batch in waiting:
-            if batch in late:
-                batch.done.set_exception(self._delivery_failed(error))
-            else:
-                self._queue.append(batch)
+        late: list[Batch] = []
+        waiting: list[Batch] = []
+        for batch in self._queue:
+            (late if for_good or batch.deadline.is_over else waiting).append(batch)
+        if any(batch.sequence is not None for batch in late):
+            self._begin_epoch(waiting)
+        self._queue = deque(waiting)
+        for batch in late:
+            batch.done.set_exception(self._delivery_failed(error))
 
     def _delivery_failed(self, error: Exception) -> DeliveryFailed:
         where = f"topic {self._topic!r} partition {self._partition}"
