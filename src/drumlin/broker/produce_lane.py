@@ -63,6 +63,10 @@ class ProduceLane:
         """What tells this lane's requests from others'."""
         return self._request.kind
 
+    def recognises(self, frame: memoryview) -> bool:
+        """Whether a request is of this lane's kind, to be driven here or not."""
+        return self._request.records_in(frame) is not None
+
     def dispatch(self, frame: memoryview) -> Dispatched | None:
         """Drive a request to its end; None if it does not belong here."""
         records = self._request.records_in(frame)

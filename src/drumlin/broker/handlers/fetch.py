@@ -13,10 +13,12 @@ Version notes: 7 sessions; 9 leader epochs (KIP-320); 12 diverging epochs (KIP-5
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.fetch_lane import FetchLane, Limits
 from drumlin.broker.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -28,13 +30,88 @@ from drumlin.replication.partition import NO_LEADER_EPOCH, Partition
 from drumlin.replication.waiting import Waiter, wait_in
 from drumlin.storage.partition_log import ReadResult
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.fetch_template import RequestTemplate, ResponseTemplate
+from drumlin.wire.messages import ZERO, Shape, encode_request, encode_response
 
 _TOPIC_IDS_FROM: Final = 13
 _SESSIONS_FROM: Final = 7
+_COMPACT_FROM: Final = 12
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
 _UNKNOWN_OFFSET: Final = -1
+
+
+def open_lane(
+    context: RequestContext, request: Any, frame: memoryview, shape: Shape
+) -> FetchLane | None:
+    """A fast lane for requests like this one; None if it is not of the kind that has one."""
+    part = _only_partition(context, request)
+    if part is None or getattr(part, "last_fetched_epoch", -1) >= 0:
+        return None
+    if any(lane.recognises(frame) for lane in context.connection.lanes.values()):
+        return None
+    broker, (topic,) = context.broker, request.topics
+    max_bytes = min(part.partition_max_bytes, request.max_bytes, broker.config.fetch_max_bytes)
+    limits = Limits(
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        request.isolation_level,
+        max(getattr(part, "current_leader_epoch", -1), NO_LEADER_EPOCH),
+    )
+    try:
+        partition = _find(context, _key(context, topic, part.partition))
+        template = RequestTemplate(_example_request(context, request))
+        if template.offset_in(frame) != part.fetch_offset:  # it is written in another way
+            return None
+        response = ResponseTemplate(
+            _example_response(context, shape, topic, part.partition, limits),
+            compact=context.version >= _COMPACT_FROM,
+        )
+    except (KafkaError, ValueError):  # no such partition, or no place for the offsets
+        return None
+    return FetchLane(broker, partition, limits, template, response)
+
+
+def _only_partition(context: RequestContext, request: Any) -> Any | None:
+    """What is asked of the one partition of a consumer's request without a session."""
+    if _replica_id(context, request) >= 0 or len(request.topics) != 1:
+        return None
+    if context.version >= _SESSIONS_FROM and (
+        request.session_id != NO_SESSION
+        or request.session_epoch != FINAL_EPOCH
+        or request.forgotten_topics_data
+    ):
+        return None
+    parts = request.topics[0].partitions
+    return parts[0] if len(parts) == 1 else None
+
+
+def _example_request(context: RequestContext, request: Any) -> bytes:
+    (topic,) = request.topics
+    (part,) = topic.partitions
+    part = dataclasses.replace(part, fetch_offset=RequestTemplate.FETCH_OFFSET)
+    topic = dataclasses.replace(topic, partitions=(part,))
+    request = dataclasses.replace(request, topics=(topic,))
+    parts = encode_request("fetch", context.version, 0, context.client_id, request)
+    return b"".join(parts)[4:]
+
+
+def _example_response(
+    context: RequestContext, shape: Shape, topic: Any, index: int, limits: Limits
+) -> list[Any]:
+    high_watermark, last_stable_offset, log_start_offset = ResponseTemplate.OFFSETS
+    answer = shape(
+        "PartitionData",
+        partition_index=index,
+        error_code=ErrorCode.none,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
+        aborted_transactions=() if limits.isolation_level == _READ_COMMITTED else None,
+        records=ResponseTemplate.RECORDS,
+    )
+    response = _response(shape, NO_SESSION, [(_key(context, topic, index), [answer])])
+    return encode_response("fetch", context.version, 0, response)
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -65,6 +142,38 @@ def _error_response(shape: Shape, code: ErrorCode) -> Any:
     )
 
 
+def _response(shape: Shape, session_id: int, topics: list[tuple[FetchKey, list[Any]]]) -> Any:
+    responses = tuple(
+        shape(
+            "FetchableTopicResponse",
+            topic=key.name,
+            topic_id=key.topic_id,
+            partitions=tuple(partitions),
+        )
+        for key, partitions in topics
+    )
+    return shape(
+        "FetchResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        session_id=session_id,
+        responses=responses,
+    )
+
+
+def _key(context: RequestContext, topic: Any, index: int) -> FetchKey:
+    """How a request names a partition."""
+    if context.version >= _TOPIC_IDS_FROM:
+        return FetchKey(None, topic.topic_id, index)
+    return FetchKey(topic.topic, None, index)
+
+
+def _find(context: RequestContext, key: FetchKey) -> Partition:
+    broker = context.broker
+    name = broker.name_of_topic(key.topic_id) if key.name is None else key.name
+    return broker.partitions.get(name, key.partition)
+
+
 class _Fetch:
     """One fetch request on its way: what it wants, what has been read for it so far."""
 
@@ -83,13 +192,9 @@ class _Fetch:
         self._must_answer = False
 
     def _open_session(self, request: Any) -> FetchContext:
-        by_id = self._context.version >= _TOPIC_IDS_FROM
+        context = self._context
         wanted = {
-            FetchKey(
-                None if by_id else topic.topic,
-                topic.topic_id if by_id else None,
-                part.partition,
-            ): Wanted(
+            _key(context, topic, part.partition): Wanted(
                 part.fetch_offset,
                 part.partition_max_bytes,
                 getattr(part, "current_leader_epoch", -1),
@@ -99,11 +204,11 @@ class _Fetch:
             for topic in request.topics
             for part in topic.partitions
         }
-        sessions = self._context.broker.fetch_sessions
-        if self._context.version < _SESSIONS_FROM:
+        by_id, sessions = context.version >= _TOPIC_IDS_FROM, context.broker.fetch_sessions
+        if context.version < _SESSIONS_FROM:
             return sessions.open(NO_SESSION, FINAL_EPOCH, wanted, (), by_id)
         forgotten = (
-            FetchKey(None if by_id else topic.topic, topic.topic_id if by_id else None, partition)
+            _key(context, topic, partition)
             for topic in request.forgotten_topics_data
             for partition in topic.partitions
         )
@@ -130,7 +235,7 @@ class _Fetch:
 
     def _read_partition(self, key: FetchKey, wanted: Wanted, budget: int, may_block: bool) -> Any:
         try:
-            partition = self._find(key)
+            partition = _find(self._context, key)
         except KafkaError as error:
             return self._failed(key.partition, error.code, aborted=())
         try:
@@ -170,13 +275,6 @@ class _Fetch:
                 fetch_offset, partition.last_stable_offset
             )
         )
-
-    def _find(self, key: FetchKey) -> Partition:
-        broker = self._context.broker
-        if key.name is not None:
-            return broker.partitions.get(key.name, key.partition)
-        name = broker.name_of_topic(key.topic_id)
-        return broker.partitions.get(name, key.partition)
 
     def _diverging_epoch(self, partition: Partition, wanted: Wanted) -> Any | None:
         """Where our log parts from that of a reader who has `last_fetched_epoch` (KIP-595)."""
@@ -253,7 +351,7 @@ class _Fetch:
     def _partitions(self) -> Iterator[Partition]:
         for key in self._session.wanted:
             try:
-                yield self._find(key)
+                yield _find(self._context, key)
             except KafkaError:
                 continue
 
@@ -276,22 +374,7 @@ class _Fetch:
                 topics[-1][1].append(answer)
             else:
                 topics.append((key, [answer]))
-        responses = tuple(
-            self._shape(
-                "FetchableTopicResponse",
-                topic=key.name,
-                topic_id=key.topic_id,
-                partitions=tuple(partitions),
-            )
-            for key, partitions in topics
-        )
-        return self._shape(
-            "FetchResponse",
-            throttle_time=ZERO,
-            error_code=ErrorCode.none,
-            session_id=self._session.session_id,
-            responses=responses,
-        )
+        return _response(self._shape, self._session.session_id, topics)
 
     def release(self) -> None:
         """Let go of what was read and will not be sent."""
