@@ -20,6 +20,7 @@ from storage.samples import (
     append,
     create,
     from_producer,
+    marker,
     offsets,
     open_logs,
     prepared,
@@ -150,6 +151,24 @@ def test_a_small_disk_for_real(tmp_path: Path) -> None:
         logs.close()
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_an_abort_that_is_not_written_aborts_nothing(
+    files: FailingFiles, logs: LogDirectories
+) -> None:
+    log = create(logs, LogConfig())
+    log.append_as_leader(from_producer(0, 2, is_transactional=True), 0, NOW_MS)
+    for after in range(2):  # the index entry, then the marker
+        files.fail("write_at", code=errno.ENOSPC, after=after, only_once=True)
+        with pytest.raises(KafkaError):
+            log.append_internal(marker(commit=False), 0, NOW_MS)
+        assert logs.revive(logs.directories[0])
+        assert log.producer_state.first_undecided_offset == 0
+        assert log.aborted_transactions(0, 100) == []
+    log.append_internal(marker(commit=False), 0, NOW_MS)
+    assert log.aborted_transactions(0, 100) == [(7, 0, 2, 3)]
+    index = log.directory / ("0" * 20 + ".txnindex")
+    assert index.stat().st_size == 34
 
 
 # -- a failing device --------------------------------------------------------------------------

@@ -12,24 +12,23 @@ nothing remains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
-from drumlin.storage import partition_metadata
+from drumlin.storage import partition_metadata, truncation
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.leader_epochs import EpochEnd, LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory, storage_error
-from drumlin.storage.producer_replay import follow_segment, load_latest_snapshot
 from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
-from drumlin.storage.producer_state import ProducerState
+from drumlin.storage.producer_state import ProducerState, TransactionMarker
 from drumlin.storage.retention import deletable_segments
 from drumlin.storage.roll_rule import RollRule
 from drumlin.storage.segment import Segment
@@ -37,6 +36,8 @@ from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
 from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
@@ -88,7 +89,7 @@ class PartitionLog:
         self.is_deleted = False
         self._files = log_directory.files
         self._open_files = log_directory.open_files
-        self._durability = Durability(path, log_directory.files)
+        self.durability = Durability(path, log_directory.files)
         self.last_flush_ms = log_directory.clock.wall_ms()
         self._end_offset_when_last_looked = -1
         self.config = config
@@ -124,7 +125,7 @@ class PartitionLog:
         with self._failing_as("name"):
             content = partition_metadata.encode_partition_metadata(topic_id)
             self._files.write_file(path, content)
-        self._durability.note_new_folder(path)
+        self.durability.note_new_folder(path)
         self.topic_id = topic_id
 
     # -- failures ----------------------------------------------------------------------
@@ -153,7 +154,8 @@ class PartitionLog:
             KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
                 INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
-        header = batch.header
+        header, buffer = batch.header, batch.buffer
+        self._check_size(buffer)
         has_producer = header.producer_id >= 0
         base_offset = self.log_end_offset
         if has_producer:
@@ -169,7 +171,8 @@ class PartitionLog:
         log_append_time_ms = batch.log_append_time_ms
         timestamp = header.max_timestamp if log_append_time_ms < 0 else log_append_time_ms
         last_offset = base_offset + header.last_offset_delta
-        self._append(batch.buffer, leader_epoch, last_offset, timestamp, now_ms)
+        assign_offsets(buffer, 0, base_offset, leader_epoch)
+        self._write(buffer, base_offset, last_offset, leader_epoch, timestamp, now_ms)
         if has_producer:
             self.producer_state.update(header, base_offset, timestamp)
         return AppendResult(
@@ -183,17 +186,19 @@ class PartitionLog:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
                 RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
-        header = parse_header(batch)
+        self._check_size(batch)
         base_offset = self.log_end_offset
-        marker = parse_marker(batch, header) if header.has_producer_id else None
+        header = parse_header(batch)._replace(base_offset=base_offset, leader_epoch=leader_epoch)
+        marker = parse_marker(batch, header)
         if marker is not None:
             self.producer_state.check_marker(header, marker, base_offset)
         elif header.has_producer_id:
             self.producer_state.check_epoch(header, base_offset)
-        last_offset = base_offset + header.last_offset_delta
-        self._append(batch, leader_epoch, last_offset, header.max_timestamp, now_ms)
-        self._note_producer(batch, header, base_offset)
-        return AppendResult(base_offset, last_offset, -1, self.log_start_offset, is_duplicate=False)
+        assign_offsets(batch, 0, base_offset, leader_epoch)
+        self._append_trusted(batch, header, marker, now_ms)
+        return AppendResult(
+            base_offset, header.last_offset, -1, self.log_start_offset, is_duplicate=False
+        )
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
         """Append what a leader sent: whole batches, their offsets already assigned.
@@ -210,58 +215,72 @@ class PartitionLog:
                     f"which ends at {self.log_end_offset}",
                 )
             batch = batches[position : position + header.size]
-            if header.leader_epoch > self.leader_epochs.latest_epoch:
-                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
-            self._write(batch, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
-            self._note_producer(batch, header, header.base_offset)
+            self._append_trusted(batch, header, parse_marker(batch, header), now_ms)
 
     def start_leader_epoch(self, leader_epoch: int) -> None:
         """This broker leads from here on; its records will carry this epoch."""
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
-    def _append(
-        self, batch: memoryview, leader_epoch: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> None:
-        base_offset = self.log_end_offset
+    def _check_size(self, batch: memoryview) -> None:
         if len(batch) > self._config.segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
                 f"a batch of {len(batch)} bytes does not fit into a segment of "
                 f"{self._config.segment_bytes}",
             )
-        assign_offsets(batch, 0, base_offset, leader_epoch)
-        self._write(batch, base_offset, last_offset, timestamp, now_ms)
-        if leader_epoch > self.leader_epochs.latest_epoch:
-            self.leader_epochs.assign(leader_epoch, base_offset)
+
+    def _append_trusted(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        marker: TransactionMarker | None,
+        now_ms: int,
+    ) -> None:
+        """Append a batch with its offsets in place, and follow it with the producer state."""
+        state = self.producer_state
+        base_offset = header.base_offset
+        self._write(
+            batch,
+            base_offset,
+            header.last_offset,
+            header.leader_epoch,
+            header.max_timestamp,
+            now_ms,
+            None if marker is None else state.aborted_by(header, marker, base_offset),
+        )
+        if marker is not None:
+            state.end_transaction(header, marker)
+        elif header.has_producer_id:
+            state.update(header, base_offset, header.max_timestamp)
 
     def _write(
-        self, batch: memoryview, base_offset: int, last_offset: int, timestamp: int, now_ms: int
+        self,
+        batch: memoryview,
+        base_offset: int,
+        last_offset: int,
+        leader_epoch: int,
+        timestamp: int,
+        now_ms: int,
+        aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Put bytes into the active segment. All that can fail is in here."""
+        """Put a batch into the active segment. All of an append that can fail is in here."""
         if self.log_directory.failure is not None:
             self.log_directory.check_writable()
         try:
             segment = self.segments.active
             if self._roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
                 segment = self._roll(base_offset, now_ms)
+            if aborted is not None:  # before the marker: readers go by the marker
+                segment.transaction_index.append(aborted)
             segment.append(batch, last_offset, timestamp, self._config.index_interval_bytes)
         except OSError as error:
+            if aborted is not None:
+                segment.transaction_index.forget_last(aborted)
             raise self._failed(error, "append to") from error
         self.log_end_offset = last_offset + 1
-
-    def _note_producer(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
-        """Bring the producer state up to a batch that is in the log already."""
-        if not header.has_producer_id:
-            return
-        marker = parse_marker(batch, header)
-        if marker is None:
-            self.producer_state.update(header, base_offset, header.max_timestamp)
-            return
-        aborted = self.producer_state.end_transaction(header, marker, base_offset)
-        if aborted is not None:
-            with self._failing_as("index"):
-                self.segments.active.transaction_index.append(aborted)
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, base_offset)
 
     # -- rolling -----------------------------------------------------------------------
 
@@ -283,9 +302,9 @@ class PartitionLog:
             active.seal()
             segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
             self.segments.add(segment)
-            self._durability.note_sealed(active)
+            self.durability.note_sealed(active)
         self._note_snapshot(base_offset)
-        self._durability.note_new_names()
+        self.durability.note_new_names()
         self._roll_rule.draw_jitter()
         self.log_directory.awaiting_flush.add(self)
         return segment
@@ -295,7 +314,7 @@ class PartitionLog:
     @property
     def recovery_point(self) -> int:
         """Everything below is on the device."""
-        return self._durability.recovery_point
+        return self.durability.recovery_point
 
     @property
     def is_flush_due(self) -> bool:
@@ -313,7 +332,8 @@ class PartitionLog:
         waiting = self.log_directory.awaiting_flush
         waiting.discard(self)  # before: what is sealed meanwhile waits again
         try:
-            self._durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
+            with self.durability.lock:
+                self.durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
         except OSError as error:
             waiting.add(self)
             raise self._failed(error, "flush") from error
@@ -365,7 +385,7 @@ class PartitionLog:
 
     def _note_snapshot(self, offset: int) -> None:
         content = encode_snapshot(self.producer_state.producers())
-        self._durability.note_snapshot(offset, content)
+        self.durability.note_snapshot(offset, content)
 
     # -- reading -----------------------------------------------------------------------
 
@@ -395,41 +415,41 @@ class PartitionLog:
             )
         if start_offset >= end_offset:
             return _NOTHING
-        self.log_directory.check_readable()
         how = self._files.read_at if may_block else self._files.read_resident_at
-        try:
-            found = self.segments.read(start_offset, max_bytes, end_offset, minimum_one_batch, how)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise self._failed(error, "read") from error
+        found = self._look(
+            lambda: self.segments.read(start_offset, max_bytes, end_offset, minimum_one_batch, how)
+        )
         return _NOTHING if found is None else ReadResult((found,))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments.from_offset(start_offset):
-            index = segment.transaction_index
-            found += index.overlapping(start_offset, end_offset)
-            if index.is_complete_up_to(end_offset):
-                break
-        return found
+        return self._look(lambda: self.segments.aborted_transactions(start_offset, end_offset))
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
         """The first record at or after a time."""
-        self.log_directory.check_readable()
-        with self._failing_as("search"):
-            return find_timestamp(self.segments, timestamp, self.log_start_offset)
+        return self._look(lambda: find_timestamp(self.segments, timestamp, self.log_start_offset))
 
     def max_timestamp_offset(self) -> OffsetFound | None:
         """The first record that has the largest timestamp of all."""
-        self.log_directory.check_readable()
-        with self._failing_as("search"):
-            return find_max_timestamp(self.segments, self.log_start_offset)
+        return self._look(lambda: find_max_timestamp(self.segments, self.log_start_offset))
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
         """The largest epoch up to `leader_epoch`, and where its records end."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def _look(self, attempt: Callable[[], T]) -> T:
+        """Look something up in the files, in any thread."""
+        self.log_directory.check_readable()
+        while True:
+            segments = self.segments.snapshot()
+            try:
+                return attempt()
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments:
+                    continue  # a segment was deleted under our hands
+                raise self._failed(error, "read") from error
 
     # -- removing ----------------------------------------------------------------------
 
@@ -457,7 +477,7 @@ class PartitionLog:
                 self._roll(self.log_end_offset, now_ms)
             self.segments.replace(gone, ())
             self.delete_records_before(self.segments.first.base_offset)
-            self._durability.forget(gone)
+            self.durability.forget(gone)
             renamed = []
             for segment in gone:
                 renamed += segment.mark_deleted()
@@ -465,74 +485,14 @@ class PartitionLog:
             return renamed
 
     def truncate_to(self, offset: int) -> None:
-        """Remove everything at or behind `offset`, whole batches; a follower's way back."""
-        if offset >= self.log_end_offset:
-            return
-        if offset <= self.log_start_offset:
-            self.truncate_fully_and_start_at(offset)
-            return
+        """Remove every batch that reaches to `offset` or beyond."""
         with self._failing_as("truncate"):
-            place = self.segments.from_offset(offset)[0].find(offset)
-            if place is not None:  # the batch in which `offset` is goes as a whole
-                offset = min(offset, place.header.base_offset)
-            gone = [s for s in self.segments if s.base_offset > offset]
-            self._lower_recovery_point(offset)
-            self._durability.forget(gone)
-            self.segments.replace(gone, ())
-            for segment in gone:
-                segment.remove_files()
-            self.segments.active.truncate_to(offset)
-            self._files.sync_directory(self.path)  # or what is removed might come back
-            self._reload_after_cut(offset)
+            truncation.truncate(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything and begin anew at `offset`."""
+        """Remove everything; the next record gets `offset`."""
         with self._failing_as("truncate"):
-            gone = self.segments.snapshot()
-            self._lower_recovery_point(offset)
-            self._durability.forget(gone)
-            for segment in gone:
-                segment.remove_files()
-            segment = Segment.create(self.path, offset, self._open_files, gone[-1].created_ms)
-            self.segments.replace(gone, (segment,))
-            self._files.sync_directory(self.path)
-            self.log_start_offset = offset
-            self._reload_after_cut(offset)
-
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Before records go, so that a crash does not trust what is then written in their place."""
-        key = (self.topic, self.partition)
-        self.log_directory.recovery_points.lower(key, offset)
-        self._durability.drop_from(offset)
-
-    def _reload_after_cut(self, offset: int) -> None:
-        """Bring all that is known of records back to what is left of them."""
-        state = self.producer_state
-        load_latest_snapshot(state, self.path, self._files, self.log_start_offset, offset)
-        for segment in self.segments.from_offset(state.end_offset):
-            follow_segment(state, segment)
-        end_offset = self.segments.active.sound_end_offset()
-        assert end_offset is not None, "cut between two batches"
-        self.settle(end_offset, self.recovery_point)
-
-    # -- loading -----------------------------------------------------------------------
-
-    def note_mended(self, recovered_from: int) -> None:
-        """Segments from this base offset on were read again, and indexed anew."""
-        for segment in self.segments:
-            if recovered_from <= segment.base_offset < self.segments.active.base_offset:
-                segment.seal()
-                self._durability.note_sealed(segment)
-                self.log_directory.awaiting_flush.add(self)
-
-    def settle(self, end_offset: int, recovery_point: int) -> None:
-        """The last batch turned out to end at `end_offset`, after loading or cutting."""
-        self.log_end_offset = self.producer_state.end_offset = end_offset
-        self._durability.recovery_point = min(recovery_point, end_offset)
-        self.leader_epochs.truncate_from_end(end_offset)
-        if end_offset < self.log_start_offset:
-            # All that could be read is gone. Offsets below must not be given out again.
-            self.truncate_fully_and_start_at(self.log_start_offset)
+            truncation.start_anew(self, offset)
 
     def adopt(self, fresh: PartitionLog) -> None:
         """Become what was found when the folder was loaded anew."""
@@ -543,4 +503,4 @@ class PartitionLog:
         self.log_end_offset = fresh.log_end_offset
         self.leader_epochs = fresh.leader_epochs
         self.producer_state = fresh.producer_state
-        self._durability = fresh._durability
+        self.durability = fresh.durability

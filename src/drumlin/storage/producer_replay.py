@@ -68,7 +68,8 @@ def follow_batch(
         if marker is None:
             state.update(header, header.base_offset, header.max_timestamp)
         else:
-            aborted = state.end_transaction(header, marker, header.base_offset)
+            aborted = state.aborted_by(header, marker, header.base_offset)
             if aborted is not None and writes_index:
                 segment.transaction_index.append(aborted)
+            state.end_transaction(header, marker)
     state.end_offset = header.end_offset

@@ -214,29 +214,34 @@ class ProducerState:
             entry.transaction_first_offset = base_offset
             self._open_transactions[producer_id] = base_offset
 
-    def end_transaction(
+    def aborted_by(
         self, header: BatchHeader, marker: TransactionMarker, offset: int
     ) -> AbortedTransaction | None:
-        """A marker is in the log at `offset`.
+        """What the transaction index must remember of a marker at `offset`, if anything."""
+        entry = self._producers.get(header.producer_id)
+        if marker.is_commit or entry is None or entry.transaction_first_offset is None:
+            return None
+        others = (
+            first_offset
+            for producer_id, first_offset in self._open_transactions.items()
+            if producer_id != header.producer_id
+        )
+        last_stable_offset = next(others, offset + 1)
+        return AbortedTransaction(
+            header.producer_id, entry.transaction_first_offset, offset, last_stable_offset
+        )
 
-        Returns:
-            What the transaction index must remember, if records were aborted.
-        """
+    def end_transaction(self, header: BatchHeader, marker: TransactionMarker) -> None:
+        """A marker is in the log."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
             self._producers[header.producer_id] = entry
-        first_offset = entry.transaction_first_offset
         entry.start_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
         entry.transaction_first_offset = None
         self._open_transactions.pop(header.producer_id, None)
-        if first_offset is None or marker.is_commit:
-            return None
-        first_undecided = self.first_undecided_offset
-        last_stable_offset = offset + 1 if first_undecided is None else first_undecided
-        return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have long been silent; not those with an open transaction.

@@ -27,6 +27,7 @@ from drumlin.storage.producer_replay import (
 )
 from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, BatchPlace, Segment
 from drumlin.storage.segment_list import SegmentList
+from drumlin.storage.truncation import settle
 
 _logger = logging.getLogger(__name__)
 
@@ -168,12 +169,22 @@ def _recover(log: PartitionLog, request: LoadRequest) -> None:
     if log.producer_state.end_offset != end_offset:
         replay(log, recover_from)
     if end_offset is None:
-        log.note_mended(recover_from)
+        _note_mended(log, recover_from)
         end_offset, recovery_point = segments.active.sound_end_offset(), request.recovery_point
         assert end_offset is not None
     else:
         recovery_point = end_offset
-    log.settle(end_offset, recovery_point)
+    settle(log, end_offset, recovery_point)
+
+
+def _note_mended(log: PartitionLog, recovered_from: int) -> None:
+    """Sealed segments that were indexed anew have to be flushed again."""
+    active = log.segments.active
+    for segment in log.segments.from_offset(recovered_from):
+        if segment is not active and segment.base_offset >= recovered_from:
+            segment.seal()
+            log.durability.note_sealed(segment)
+            log.log_directory.awaiting_flush.add(log)
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:

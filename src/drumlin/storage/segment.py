@@ -63,6 +63,7 @@ class Segment:
         "_largest_timestamp",
         "base_offset",
         "created_ms",
+        "is_deleted",
         "log_file",
         "offset_index",
         "size",
@@ -76,6 +77,7 @@ class Segment:
         prefix = f"{directory}/{file_prefix(base_offset)}"
         self.base_offset = base_offset
         self.created_ms = created_ms
+        self.is_deleted = False
         self.log_file: LogFile = open_files.file(prefix + LOG_SUFFIX)
         self.offset_index = OffsetIndex(prefix, base_offset, open_files)
         self.time_index = TimeIndex(prefix, base_offset, open_files)
@@ -374,6 +376,7 @@ class Segment:
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
+        self.is_deleted = True
         paths = []
         for file in self._log_files():
             if self._files.exists(file.path):
@@ -385,12 +388,14 @@ class Segment:
         return paths
 
     def remove_files(self) -> None:
+        self.is_deleted = True
         for file in self._log_files():
             self._files.remove(file.path)
             file.discard()
 
     def discard(self) -> None:
         """The files are about to go: close them with their last reader."""
+        self.is_deleted = True
         for file in self._log_files():
             file.discard()
 

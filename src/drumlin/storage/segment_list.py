@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
 from drumlin.storage.segment import Segment
+from drumlin.storage.transaction_index import AbortedTransaction
 
 
 def _base_offset(segment: Segment) -> int:
@@ -72,6 +73,16 @@ class SegmentList:
             if found is not None:
                 return found
         return None
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with an offset in the range, which may have ended behind it."""
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(start_offset):
+            index = segment.transaction_index
+            found += index.overlapping(start_offset, end_offset)
+            if index.is_complete_up_to(end_offset):
+                break
+        return found
 
     def add(self, segment: Segment) -> None:
         """The new active segment."""

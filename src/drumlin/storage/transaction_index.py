@@ -6,6 +6,7 @@ last stable offset when it ended. A segment in which no transaction was aborted 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import Final, NamedTuple
 
@@ -80,6 +81,14 @@ class TransactionIndex:
                 self._files.truncate(descriptor, len(kept) * _LAYOUT.size)
             self._entries = kept
             self.is_synced = False
+
+    def forget_last(self, transaction: AbortedTransaction) -> None:
+        """Its marker did not get into the log."""
+        entries = self._entries
+        if entries and entries[-1] == transaction:
+            self._entries = entries[:-1]
+            with contextlib.suppress(OSError), self.file as descriptor:
+                self._files.truncate(descriptor, len(self._entries) * _LAYOUT.size)
 
     def clear(self) -> None:
         """Remove the file: to be filled anew."""

@@ -1,0 +1,81 @@
+"""Cutting a log: what a follower does when its leader has other records than it has.
+
+The recovery point goes back first, durably: a crash in the middle must not trust what is later
+written in the place of what was cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.storage.producer_replay import follow_segment, load_latest_snapshot
+from drumlin.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from drumlin.storage.partition_log import PartitionLog
+
+
+def truncate(log: PartitionLog, offset: int) -> None:
+    """Remove every batch that reaches to `offset` or beyond."""
+    if offset >= log.log_end_offset:
+        return
+    if offset <= log.log_start_offset:
+        start_anew(log, offset)
+        return
+    with log.durability.lock:
+        place = log.segments.from_offset(offset)[0].find(offset)
+        if place is not None:  # the batch in which `offset` is goes as a whole
+            offset = min(offset, place.header.base_offset)
+        _lower_recovery_point(log, offset)
+        gone = [segment for segment in log.segments if segment.base_offset > offset]
+        log.segments.replace(gone, ())
+        _remove(log, gone)
+        log.segments.active.truncate_to(offset)
+        _reload(log, offset)
+
+
+def start_anew(log: PartitionLog, offset: int) -> None:
+    """Remove everything; the next record gets `offset`."""
+    with log.durability.lock:
+        _lower_recovery_point(log, offset)
+        gone = list(log.segments)
+        _remove(log, gone)
+        created_ms = log.log_directory.clock.wall_ms()
+        segment = Segment.create(log.path, offset, log.log_directory.open_files, created_ms)
+        log.segments.replace(gone, (segment,))
+        log.log_start_offset = offset
+        _reload(log, offset)
+
+
+def settle(log: PartitionLog, end_offset: int, recovery_point: int) -> None:
+    """The last batch turned out to end at `end_offset`, after loading or cutting."""
+    log.log_end_offset = log.producer_state.end_offset = end_offset
+    log.durability.recovery_point = min(recovery_point, end_offset)
+    log.leader_epochs.truncate_from_end(end_offset)
+    if end_offset < log.log_start_offset:
+        # All that could be read is gone. Offsets below must not be given out again.
+        start_anew(log, log.log_start_offset)
+
+
+def _lower_recovery_point(log: PartitionLog, offset: int) -> None:
+    log.log_directory.recovery_points.lower((log.topic, log.partition), offset)
+    log.durability.drop_from(offset)
+
+
+def _remove(log: PartitionLog, gone: list[Segment]) -> None:
+    log.durability.forget(gone)
+    for segment in gone:
+        segment.remove_files()
+    log.log_directory.files.sync_directory(log.path)  # or they might come back
+
+
+def _reload(log: PartitionLog, offset: int) -> None:
+    """Bring all that is known of records back to what is left of them."""
+    state = log.producer_state
+    files = log.log_directory.files
+    load_latest_snapshot(state, log.path, files, log.log_start_offset, offset)
+    for segment in log.segments.from_offset(state.end_offset):
+        follow_segment(state, segment)
+    end_offset = log.segments.active.sound_end_offset()
+    assert end_offset is not None, "cut between two batches"
+    settle(log, end_offset, log.durability.recovery_point)
