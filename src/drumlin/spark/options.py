@@ -59,7 +59,7 @@ _DURATION_UNITS_MS: Final = {
 
 
 #: What a task fetches, decodes and hands to Spark at a time.
-_FETCH_BYTES: Final = 4 << 20
+_FETCH_BYTES: Final = 8 << 20
 
 
 class OptionError(ValueError):

@@ -15,9 +15,13 @@ from typing import Final
 
 from drumlin.spark.offsets import TopicPartition
 
-#: What one task reads at most where the user asks for nothing else: enough to make the cost of
-#: a task small, little enough that a single partition keeps all cores busy.
-DEFAULT_TASK_BYTES: Final = 128 << 20
+#: How many bytes a task reads where the user asks for nothing else: at least what makes the cost
+#: of a task small, at most what is still a small piece of work to repeat.
+TASK_BYTES_MIN: Final = 32 << 20
+TASK_BYTES_MAX: Final = 128 << 20
+
+#: Enough tasks to keep the cores of most machines busy to the end.
+_GOOD_TASK_COUNT: Final = 64
 
 #: Bytes per offset where the broker does not tell.
 _USUAL_DENSITY: Final = 128.0
@@ -50,9 +54,9 @@ class OffsetRange:
 class SplitRule:
     """How ranges become tasks.
 
-    Without a wish of the user's, a task gets about `DEFAULT_TASK_BYTES`. Otherwise, as in Spark's
-    Kafka source, first no task gets more than `max_records`, then the largest ranges are split
-    until there are about `min_partitions` tasks.
+    Without a wish of the user's, by bytes: even a single partition keeps many cores busy.
+    Otherwise, as in Spark's Kafka source, first no task gets more than `max_records`, then the
+    largest ranges are split until there are about `min_partitions` tasks.
     """
 
     min_partitions: int | None = None
@@ -75,11 +79,7 @@ def split_ranges(
     """
     waiting = [each for each in ranges if each.size > 0]
     if rule.by_size:
-        return [
-            piece
-            for each in waiting
-            for piece in each.split(_parts_by_size(each, bytes_per_offset))
-        ]
+        return _split_by_bytes(waiting, bytes_per_offset)
     if rule.max_records is not None:
         limit = rule.max_records
         waiting = [piece for each in waiting for piece in each.split(-(-each.size // limit))]
@@ -88,9 +88,19 @@ def split_ranges(
     return waiting
 
 
-def _parts_by_size(each: OffsetRange, bytes_per_offset: Mapping[TopicPartition, float]) -> int:
-    density = bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
-    return max(1, math.ceil(each.size * density / DEFAULT_TASK_BYTES))
+def _split_by_bytes(
+    ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float]
+) -> list[OffsetRange]:
+    sizes = [
+        each.size * bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
+        for each in ranges
+    ]
+    task_bytes = min(max(sum(sizes) / _GOOD_TASK_COUNT, TASK_BYTES_MIN), TASK_BYTES_MAX)
+    return [
+        piece
+        for each, size in zip(ranges, sizes, strict=True)
+        for piece in each.split(max(1, math.ceil(size / task_bytes)))
+    ]
 
 
 def _split_into_about(ranges: Sequence[OffsetRange], task_count: int) -> list[OffsetRange]:

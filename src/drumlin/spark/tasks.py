@@ -6,6 +6,8 @@ gaps, which are passed over in silence. Only what a log has lost at one of its e
 
 from __future__ import annotations
 
+import functools
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.
     """
     from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
 
+    _spare_garbage_collection()
     task = _Task(options, offset_range)
     while not task.is_done:
         try:
@@ -35,6 +38,19 @@ def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.
             # Retention moves the start of a log; in all other cases nothing more will come.
             start = error.log_start_offset if isinstance(error, OffsetOutOfRange) else None
             task.skip_to(start)
+
+
+@functools.cache
+def _spare_garbage_collection() -> None:
+    """Take all that is loaded by now out of garbage collection, once in a worker process.
+
+    Spark collects garbage after every task. Going through Arrow, PySpark and the protocol's
+    schemas each time would cost tens of milliseconds, more than reading a small range.
+    """
+    from drumlin.spark import columns  # noqa: F401 - loads what a task needs
+
+    gc.collect()
+    gc.freeze()
 
 
 class _Task:
