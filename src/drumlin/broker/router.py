@@ -90,13 +90,13 @@ class Router:
     ) -> Dispatched:
         try:
             answer = handler.handle(context, request, response_shape(api, header.api_version))
+            if isinstance(answer, Waiting):
+                return Dispatched(None, self._finish(api, header, answer.awaitable), True)
+            if inspect.isawaitable(answer):
+                return Dispatched(None, self._finish(api, header, answer))
+            return Dispatched(_encode(api, header, answer))
         except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
             return Dispatched(self._failed(api, header, error))
-        if isinstance(answer, Waiting):
-            return Dispatched(None, self._finish(api, header, answer.awaitable), True)
-        if inspect.isawaitable(answer):
-            return Dispatched(None, self._finish(api, header, answer))
-        return Dispatched(_encode(api, header, answer))
 
     async def _finish(
         self, api: str, header: RequestHeader, answer: Awaitable[Any]

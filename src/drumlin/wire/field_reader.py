@@ -27,6 +27,11 @@ class FieldReader:
         self._position = position
         self._flexible = flexible
 
+    @property
+    def position(self) -> int:
+        """Where the next field begins."""
+        return self._position
+
     def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
         """The integers of a run of fields of fixed size."""
         values = layout.unpack_from(self._frame, self._position)

@@ -72,6 +72,11 @@ def read_in_place(version: int, frame: memoryview, position: int) -> ProduceRequ
     return request
 
 
+def first_records_position(version: int, frame: memoryview, position: int) -> int:
+    """Where the first partition's records begin, with their length, in a request that has one."""
+    return _Reader(frame, position, version).first_records_position()
+
+
 def _copied(version: int, frame: memoryview, position: int) -> ProduceRequest:
     message = parse_request("produce", version, frame, position)
     by_id = version >= _TOPIC_IDS_FROM
@@ -107,13 +112,23 @@ class _Reader:
         self._fields.skip_tags()
         return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
+    def first_records_position(self) -> int:
+        self._fields.nullable_string()
+        self._fields.fixed(_ACKS_AND_TIMEOUT)
+        self._fields.array_length()
+        self._topic_name()
+        self._fields.array_length()
+        self._fields.fixed(_INT32)
+        return self._fields.position
+
+    def _topic_name(self) -> tuple[str | None, UUID | None]:
+        if not self._topic_ids:
+            return self._fields.string(), None
+        raw = bytes(self._fields.raw(16))
+        return None, None if raw == _NULL_UUID else UUID(bytes=raw)
+
     def _topic(self) -> TopicProduce:
-        name = topic_id = None
-        if self._topic_ids:
-            raw = bytes(self._fields.raw(16))
-            topic_id = None if raw == _NULL_UUID else UUID(bytes=raw)
-        else:
-            name = self._fields.string()
+        name, topic_id = self._topic_name()
         partitions = [self._partition() for _ in range(self._fields.array_length())]
         self._fields.skip_tags()
         return TopicProduce(name, topic_id, partitions)

@@ -19,6 +19,8 @@ _FRAME_START: Final = struct.Struct(">ii")
 _OFFSETS: Final = struct.Struct(">qqq")  # base offset, log append time, log start offset
 _KEY_AND_VERSION: Final = slice(0, 4)
 _AFTER_CORRELATION_ID: Final = 8
+#: Behind the records: the tagged fields of partition, topic and request.
+_NO_TAGS: Final = bytes(3)
 
 
 class RequestTemplate:
@@ -26,15 +28,17 @@ class RequestTemplate:
 
     __slots__ = ("_flexible", "_head", "_key", "_prefix", "_tail")
 
-    def __init__(self, frame: memoryview, records: memoryview, tail_size: int) -> None:
-        """`records` are the last ones in `frame`, with `tail_size` bytes behind them."""
-        records_start = len(frame) - tail_size - len(records)
-        self._flexible = tail_size > 0
-        width = _uvarint_size(len(records) + 1) if self._flexible else _LENGTH.size
-        self._prefix = records_start - width
+    def __init__(self, frame: memoryview, records_position: int, *, is_flexible: bool) -> None:
+        """`records_position` is where in the example the records begin, with their length.
+
+        What is recognised ends with its records; of what an example has behind them nothing
+        is learnt.
+        """
+        self._flexible = is_flexible
+        self._prefix = records_position
         self._key = bytes(frame[_KEY_AND_VERSION])
         self._head = bytes(frame[_AFTER_CORRELATION_ID : self._prefix])
-        self._tail = bytes(tail_size)
+        self._tail = _NO_TAGS if is_flexible else b""
 
     @property
     def kind(self) -> bytes:
@@ -108,7 +112,3 @@ class ResponseTemplate:
 
 def correlation_id_of(frame: memoryview) -> int:
     return int(_CORRELATION_ID.unpack_from(frame, 4)[0])
-
-
-def _uvarint_size(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)

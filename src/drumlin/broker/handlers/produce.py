@@ -29,11 +29,12 @@ from drumlin.records.validation import (
 from drumlin.replication.partition import Partition
 from drumlin.storage.partition_log import AppendResult
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.messages import ZERO, Shape, encode_response
+from drumlin.wire.messages import ZERO, Shape, encode_response, parse_request_header
 from drumlin.wire.produce_request import (
     PartitionProduce,
     ProduceRequest,
     TopicProduce,
+    first_records_position,
     parse_produce_request,
 )
 from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate
@@ -41,6 +42,7 @@ from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZSTD_FROM_VERSION: Final = 7
+_FLEXIBLE_FROM_VERSION: Final = 9
 _NO_TIME: Final = -1
 _UNKNOWN_OFFSET: Final = -1
 #: Errors that Apache Kafka tells without the log start offset, although it knows it.
@@ -53,9 +55,6 @@ _WITHOUT_START_OFFSET: Final = frozenset(
         ErrorCode.transactional_id_authorization_failed,
     }
 )
-_NO_RECORDS: Final = memoryview(b"")
-#: Bytes behind the records of the last partition: empty tagged fields of three structures.
-_TAILS: Final = dict.fromkeys(range(3, 9), 0)
 
 T = TypeVar("T")
 
@@ -76,7 +75,7 @@ def open_lane(
     context: RequestContext, request: ProduceRequest, frame: memoryview, shape: Shape
 ) -> ProduceLane | None:
     """A fast lane for requests like this one; None if it is not of the kind that has one."""
-    if request.acks == 0 or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+    if request.acks not in (-1, 1) or [len(topic.partitions) for topic in request.topics] != [1]:
         return None
     topic, part = request.topics[0], request.topics[0].partitions[0]
     index = part.partition
@@ -103,12 +102,17 @@ def open_lane(
             partition,
             request.acks,
             context.version >= _ZSTD_FROM_VERSION,
-            RequestTemplate(frame, part.records or _NO_RECORDS, _TAILS.get(context.version, 3)),
+            _template(context.version, frame),
             ResponseTemplate(encoded),
             lambda number, error: encode(number, _failed(index, error, partition)),
         )
     except (KafkaError, ValueError):  # no such partition, or no place for the offsets
         return None
+
+
+def _template(version: int, frame: memoryview) -> RequestTemplate:
+    position = first_records_position(version, frame, parse_request_header(frame).size)
+    return RequestTemplate(frame, position, is_flexible=version >= _FLEXIBLE_FROM_VERSION)
 
 
 def handle(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
@@ -296,11 +300,19 @@ def _partition_response(shape: Shape, appended: _Appended) -> Any:
         index=appended.partition,
         error_code=ErrorCode.none,
         base_offset=result.base_offset,
-        log_append_time=None if time_ms < 0 else _EPOCH + timedelta(milliseconds=time_ms),
+        log_append_time=None if time_ms < 0 else _time(time_ms),
         log_start_offset=result.log_start_offset,
         record_errors=(),
         error_message=None,
     )
+
+
+def _time(time_ms: int) -> datetime:
+    """A time as the schemas want it, who know none behind the year 9999."""
+    try:
+        return _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 
 def _failed_partition(shape: Shape, appended: _Appended) -> Any:
