@@ -89,6 +89,15 @@ def test_a_batch_larger_than_a_fetch_is_read(client: Client, topic: str) -> None
     assert found.num_rows == 2_000
 
 
+def test_records_stay_when_fetch_memory_is_used_again(client: Client, topic: str) -> None:
+    wanted = pa.table({"value": [b"%06d" % number * 20 for number in range(25_000)]})
+    append(client, topic, 0, wanted, batch_bytes=100_000)
+    batches = list(client.read_range(topic, 0, 0, 25_000, max_bytes_per_batch=300_000))
+    assert len(batches) > 8
+    found = [value for batch in batches for value in batch["value"].to_pylist()]
+    assert found == wanted["value"].to_pylist()
+
+
 def test_the_schema_is_there_without_records(client: Client, topic: str) -> None:
     assert client.read(topic).schema == RECORD_SCHEMA
     assert client.read(topic, headers=True).schema.names == [*RECORD_SCHEMA.names, "headers"]
