@@ -96,12 +96,14 @@ def _decompress_frames(codec: int, data: Buffer, limit_bytes: int) -> memoryview
         try:
             size = _FRAMED[codec].decompress_into(data, target)
         except cramjam.DecompressionError as error:
+            target.close()  # at once: whoever holds the exception holds this frame
             if "write whole buffer" in str(error):
                 continue
             raise
         # One byte more than the room tells "exactly that much" from "more than that".
         if size <= room:
             return memoryview(target)[:size]
+        target.close()
     raise _too_large(codec, limit_bytes)
 
 
