@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -157,7 +158,62 @@ class LogDirectories:
         """
         if not is_new and not all(directory.is_online for directory in self.directories):
             raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
-        directory = self._emptiest_directory()
+        created = self.create_all(topic, [partition], topic_id, config, is_new=is_new)[0]
+        if isinstance(created, KafkaError):
+            raise created
+        return created
+
+    def create_all(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_new: bool = True,
+    ) -> list[PartitionLog | KafkaError]:
+        """As `create`, for partitions of one topic. Blocks; one caller at a time."""
+        counts = Counter(log.log_directory for log in self)
+        created: list[PartitionLog | KafkaError] = []
+        for partition in partitions:
+            try:
+                log = self._create(topic, partition, topic_id, config, is_new, counts)
+            except KafkaError as error:
+                created.append(error)
+                continue
+            counts[log.log_directory] += 1
+            self._logs[topic, partition] = log
+            created.append(log)
+        return created
+
+    def _create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        is_new: bool,
+        counts: Counter[LogDirectory],
+    ) -> PartitionLog:
+        if not is_new and not all(directory.is_online for directory in self.directories):
+            raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
+        failure = storage_error("no log dir is online")
+        for directory in sorted(self.directories, key=counts.__getitem__):
+            if directory.is_online:
+                try:
+                    return self._create_in(directory, topic, partition, topic_id, config)
+                except KafkaError as error:
+                    failure = error  # the next dir may have room
+        raise failure
+
+    def _create_in(
+        self,
+        directory: LogDirectory,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+    ) -> PartitionLog:
         path = f"{directory.path}/{directory_name(topic, partition)}"
         if self._files.exists(path):
             raise storage_error(f"{path} is there, but could not be loaded")
@@ -174,18 +230,7 @@ class LogDirectories:
         segments = SegmentList([segment])
         log = PartitionLog(directory, path, topic, partition, topic_id, config, segments)
         log.write_topic_id(topic_id)
-        self._logs[topic, partition] = log
         return log
-
-    def _emptiest_directory(self) -> LogDirectory:
-        counts = {directory: 0 for directory in self.directories if directory.is_online}
-        if not counts:
-            raise storage_error("no log dir is online")
-        if len(counts) > 1:
-            for log in self._logs.values():
-                if log.log_directory in counts:
-                    counts[log.log_directory] += 1
-        return min(counts, key=counts.__getitem__)
 
     def delete(self, topic: str, partition: int) -> None:
         """Forget a log at once; its folder is renamed now and removed in the background."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import HEADER_SIZE, MAGIC, crc_matches, parse_header
+from drumlin.records.batch import HEADER_SIZE, MAGIC, compute_crc, parse_header
 from drumlin.storage import leader_epochs, partition_metadata
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
@@ -116,7 +116,7 @@ def _open_segments(directory: LogDirectory, request: LoadRequest, now_ms: int) -
             _logger.warning("%s: an index is missing and built anew", segment.log_file.path)
             segment.start_indexes_anew()
             for place in segment.walk(0):
-                segment.index_batch(place, request.config.index_interval_bytes)
+                segment.index_batch(place, place.header.size, request.config.index_interval_bytes)
         segments.append(segment)
     if not segments:
         base_offset = request.log_start_offset
@@ -215,31 +215,37 @@ def _recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) -
     Returns:
         Whether the whole file was sound.
     """
-    state, end = log.producer_state, 0
+    state, interval = log.producer_state, log.config.index_interval_bytes
     segment.start_indexes_anew()
     segment.transaction_index.clear()
-    state.end_offset = max(state.end_offset, segment.base_offset)
-    for place in sound_batches(segment, end_offset_max):
-        position, header = place
-        segment.index_batch(place, log.config.index_interval_bytes)
-        if header.leader_epoch > log.leader_epochs.latest_epoch:
-            log.leader_epochs.assign(header.leader_epoch, header.base_offset)
-        follow_batch(state, segment, place, writes_index=True)
-        end = position + header.size
+    end, end_offset, epoch = 0, segment.base_offset, log.leader_epochs.latest_epoch
+    for place, size in sound_batches(segment, end_offset_max):
+        header = place.header
+        segment.index_batch(place, size, interval)
+        if header.leader_epoch > epoch:
+            epoch = header.leader_epoch
+            log.leader_epochs.assign(epoch, header.base_offset)
+        if header.producer_id >= 0:
+            follow_batch(state, segment, place, writes_index=True)
+        end, end_offset = place.position + size, header.end_offset
+    state.end_offset = max(state.end_offset, end_offset)
     if end == segment.size:
         return True
     _logger.warning(
         "%s: the last %d bytes, behind offset %d, are no sound batches and are cut off",
         segment.log_file.path,
         segment.size - end,
-        state.end_offset,
+        end_offset,
     )
     segment.truncate_to_position(end)
     return False
 
 
-def sound_batches(segment: Segment, end_offset: int) -> Iterator[BatchPlace]:
-    """Batches up to the first that is cut off, garbled, out of order, or behind `end_offset`."""
+def sound_batches(segment: Segment, end_offset: int) -> Iterator[tuple[BatchPlace, int]]:
+    """Batches and their sizes, up to the first that is not where and what it should be.
+
+    Cut off, garbled, out of order, or reaching to `end_offset`.
+    """
     read, end = segment.reader(), segment.size
     position, offset = 0, segment.base_offset
     chunk, start = memoryview(b""), 0  # the batch at `position` begins at `start` in the chunk
@@ -247,19 +253,20 @@ def sound_batches(segment: Segment, end_offset: int) -> Iterator[BatchPlace]:
         if len(chunk) - start < HEADER_SIZE:
             chunk, start = read(position, _STEP_BYTES), 0
         header = parse_header(chunk, start)
+        size, last_offset = header.size, header.last_offset
         if header.magic in _OLD_MAGICS and position == 0:
             raise UnsupportedFormat(f"{segment.log_file.path} has batches of before Kafka 0.11")
         if (
             header.magic != MAGIC
-            or not HEADER_SIZE <= header.size <= end - position
-            or not offset <= header.base_offset <= header.last_offset < end_offset
+            or not HEADER_SIZE <= size <= end - position
+            or not offset <= header.base_offset <= last_offset < end_offset
         ):
             return
-        if len(chunk) - start < header.size:
-            chunk, start = read(position, max(_STEP_BYTES, header.size)), 0
-        if not crc_matches(chunk, start, header):
+        if len(chunk) - start < size:
+            chunk, start = read(position, max(_STEP_BYTES, size)), 0
+        if compute_crc(chunk, start, size) != header.crc:
             return
-        yield BatchPlace(position, header)
-        position += header.size
-        start += header.size
-        offset = header.end_offset
+        yield BatchPlace(position, header), size
+        position += size
+        start += size
+        offset = last_offset + 1

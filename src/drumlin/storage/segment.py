@@ -138,16 +138,16 @@ class Segment:
         self.size = end
         self._remember(last_offset + 1, end)
 
-    def index_batch(self, place: BatchPlace, index_interval_bytes: int) -> None:
+    def index_batch(self, place: BatchPlace, size: int, index_interval_bytes: int) -> None:
         """Index a batch that is in the file already, as `append` would have."""
         position, header = place
         largest = self._largest_timestamp or _NO_TIMESTAMP_YET
-        if header.max_timestamp > largest.timestamp:
+        if header.max_timestamp > largest[0]:
             largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+            self._largest_timestamp = largest
         if self._bytes_since_index_entry > index_interval_bytes:
             self._index(header.last_offset, position, largest)
-        self._bytes_since_index_entry += header.size
-        self._largest_timestamp = largest
+        self._bytes_since_index_entry += size
 
     def _index(self, last_offset: int, position: int, largest: TimestampAndOffset) -> None:
         self.offset_index.append(last_offset, position)
