@@ -54,7 +54,7 @@ NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
         "delete_share_group_offsets",
     ),
     "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
-    "several brokers, several log dirs": (
+    "moving replicas and leaders": (
         "alter_replica_log_dirs",
         "elect_leaders",
         "alter_partition_reassignments",
@@ -75,12 +75,9 @@ NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
         "alter_user_scram_credentials",
     ),
     "quotas": ("describe_client_quotas", "alter_client_quotas"),
-    "telemetry": (
-        "get_telemetry_subscriptions",
-        "push_telemetry",
-        "list_config_resources",
-    ),
-    "KRaft, which there is none of here": (
+    "telemetry of clients": ("get_telemetry_subscriptions", "push_telemetry"),
+    "client metrics and groups as configuration": ("list_config_resources",),
+    "KRaft (there is none here)": (
         "describe_quorum",
         "update_features",
         "add_raft_voter",

@@ -125,12 +125,13 @@ def what_next() -> Panel:
     return Panel.fit(
         f"The chart is [bold]{OUTPUT / 'delays.png'}[/], the result "
         f"[bold]{OUTPUT / 'delays.parquet'}[/]; everything else is cleaned up.\n\n"
-        "Start a broker that stays, and talk to it with any Kafka client:\n"
+        "Start a broker that stays, and talk to it, here or with any Kafka client:\n"
         "  [cyan]source .venv/bin/activate[/]\n"
-        "  [cyan]drumlin server --data ./data[/]\n"
-        "  [cyan]drumlin topics --help[/]\n\n"
-        "Read a topic in PySpark, no jar needed:\n"
-        '  [cyan]spark.read.format("drumlin").option("subscribe", "flights")\n'
+        "  [cyan]drumlin server --data ./data --listen 127.0.0.1:9092 &[/]\n"
+        "  [cyan]seq 1000 | drumlin produce numbers[/]\n"
+        "  [cyan]drumlin consume numbers -n 5[/]\n\n"
+        "Read it in PySpark, no jar needed:\n"
+        '  [cyan]spark.read.format("drumlin").option("subscribe", "numbers")\n'
         '      .option("kafka.bootstrap.servers", "127.0.0.1:9092").load()[/]',
         title="Next",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,13 +17,15 @@ _RECORDS_PER_BATCH = 100_000
 
 
 def start_spark() -> SparkSession:
-    """A Spark session on all cores of this machine, with Java from wherever there is one."""
+    """A quiet Spark session on all cores of this machine, with Java from wherever there is one."""
     ensure_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark-conf")))
     return (
         SparkSession.builder.master("local[*]")
         .appName("flights")
         .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )

@@ -1,0 +1,130 @@
+"""The rules of the house that no linter knows, for every source file and document.
+
+The lists of exceptions are ratchets: an entry may shrink or go, and none may be added.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 500
+
+#: Larger than they should be, and how large they may be.
+LARGE_FILES: dict[str, int] = {
+    "src/drumlin/storage/partition_log.py": 506,
+    "tests/broker/test_group_handlers.py": 704,
+}
+LARGE_FUNCTIONS: dict[str, int] = {  # two signatures full of options
+    "src/drumlin/cli/consume.py::consume": 90,
+    "src/drumlin/cli/produce.py::produce": 69,
+}
+
+_NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
+_POSTPONED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def _tracked(suffix: str) -> list[Path]:
+    """Files of the repository; of a checkout without git, all there are."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", f"*{suffix}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        found = [ROOT / name for name in listed.stdout.splitlines()]
+    else:
+        folders = ("src", "tests", "bench", "examples", "script", "docs")
+        found = [path for folder in folders for path in (ROOT / folder).rglob(f"*{suffix}")]
+        found += ROOT.glob(f"*{suffix}")
+    return sorted(path for path in found if path.is_file())
+
+
+SOURCES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".py")}
+DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".md")}
+
+
+def _functions() -> Iterator[tuple[str, int]]:
+    """All functions, as `file::name`, with their number of lines."""
+    for name, source in SOURCES.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                yield f"{name}::{node.name}", node.end_lineno - node.lineno + 1
+
+
+def _check_ratchet(sizes: dict[str, int], limit: int, exceptions: dict[str, int]) -> None:
+    grown = {
+        name: size for name, size in sizes.items() if size > max(limit, exceptions.get(name, 0))
+    }
+    assert not grown, f"more than {limit} lines, or than they had"
+    settled = {name for name in exceptions if sizes.get(name, 0) <= limit}
+    assert not settled, "no exceptions any more: take them off the list"
+
+
+def test_files_are_short() -> None:
+    sizes = {name: len(source.splitlines()) for name, source in SOURCES.items()}
+    _check_ratchet(sizes, FILE_LINES_MAX, LARGE_FILES)
+
+
+def test_functions_are_short() -> None:
+    sizes: dict[str, int] = {}
+    for name, size in _functions():
+        sizes[name] = max(size, sizes.get(name, 0))
+    _check_ratchet(sizes, FUNCTION_LINES_MAX, LARGE_FUNCTIONS)
+
+
+def test_files_open_with_what_they_are_for() -> None:
+    without = [
+        name
+        for name, source in SOURCES.items()
+        if source and not ast.get_docstring(ast.parse(source))
+    ]
+    assert not without, "no docstring"
+
+
+def test_modules_have_names() -> None:
+    nameless = [name for name in SOURCES if _NAMELESS & set(Path(name).with_suffix("").parts)]
+    assert not nameless, "what is in there has a name"
+
+
+def test_nothing_is_postponed() -> None:
+    found = [
+        f"{name}:{token.start[0]}: {token.string}"
+        for name, source in SOURCES.items()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and _POSTPONED.search(token.string)
+    ]
+    assert not found, "do it, or open an issue"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    folder = (ROOT / document).parent
+    broken = []
+    for link in _LINK.findall(DOCUMENTS[document]):
+        if link.startswith(("http:", "https:")):
+            continue
+        target, _, anchor = link.partition("#")
+        path = folder / target if target else ROOT / document
+        if not path.exists() or (anchor and anchor not in _anchors(path)):
+            broken.append(link)
+    assert not broken
+
+
+def _anchors(path: Path) -> set[str]:
+    """The headings of a document, as GitHub makes them anchors."""
+    headings = re.findall(r"^#+ +(.*)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
