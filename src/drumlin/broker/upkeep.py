@@ -6,7 +6,12 @@ What changes a log runs on the event loop; what waits for a disk runs in a threa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
+
+from drumlin.wire.errors import KafkaError
+
+from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -55,11 +60,16 @@ async def _retain(broker: Broker) -> None:
 async def _flush(broker: Broker) -> None:
     """Make sealed segments durable, and what `flush.ms` says is due."""
     for log in broker.logs.logs_to_flush():
-        await broker.blocking(log.flush)
+        try:
+            await broker.blocking(log.flush)
+        except KafkaError:
+            continue  # deleted meanwhile; or its dir has failed, which was said there
 
 
 async def _probe(broker: Broker) -> None:
-    """Bring failed log dirs back that work again."""
+    """Bring back failed log dirs that work again, and partitions that could not have a log."""
     for directory in broker.logs.directories:
-        if not directory.is_online and await broker.blocking(broker.logs.revive, directory):
-            broker.hosting.host_all()
+        if not directory.is_online:
+            await broker.blocking(broker.logs.revive, directory)
+    if broker.partitions.has_offline:
+        await broker.hosting.host_all()

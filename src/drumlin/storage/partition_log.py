@@ -335,7 +335,8 @@ class PartitionLog:
             with self.durability.lock:
                 self.durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
         except OSError as error:
-            waiting.add(self)
+            if not self.is_deleted:
+                waiting.add(self)
             raise self._failed(error, "flush") from error
         self.last_flush_ms = self.log_directory.clock.wall_ms()
 
