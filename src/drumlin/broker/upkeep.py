@@ -6,10 +6,7 @@ What changes a log runs on the event loop; what waits for a disk runs in a threa
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Final
-
-from drumlin.wire.errors import KafkaError
 
 from drumlin.wire.errors import KafkaError
 
