@@ -9,7 +9,6 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -17,6 +16,7 @@ from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.storage.batch_walk import find_batch, walk_headers
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
+from drumlin.storage.known_positions import KnownPositions
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import LogFile, OpenFiles
 from drumlin.storage.time_index import TimeIndex
@@ -29,7 +29,6 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 #: Blocks are set aside in steps that grow with the file, so a small log stays small.
 _SET_ASIDE_FROM_BYTES: Final = 64 * 1024
 _SET_ASIDE_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
-_KNOWN_POSITIONS_MAX: Final = 16
 
 
 class TimestampAndOffset(NamedTuple):
@@ -90,8 +89,7 @@ class Segment:
         self._is_synced = True
         self._largest_timestamp: TimestampAndOffset | None = None  # None: not read yet
         self._first_timestamp: int | None = None
-        # Where the batches of some offsets start: the latest ends of the log, mostly.
-        self._known_positions: dict[int, int] = {}
+        self._known_positions = KnownPositions()
 
     @classmethod
     def create(
@@ -136,7 +134,7 @@ class Segment:
         if position == 0:
             self._first_timestamp = max_timestamp
         self.size = end
-        self._remember(last_offset + 1, end)
+        self._known_positions.put(last_offset + 1, end)
 
     def index_batch(self, place: BatchPlace, size: int, index_interval_bytes: int) -> None:
         """Index a batch that is in the file already, as `append` would have."""
@@ -263,7 +261,9 @@ class Segment:
 
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
         """The first batch that reaches to `offset` or beyond; None behind the last one."""
-        position = self.offset_index.lookup(offset, read)
+        position = self._known_positions.get(offset)
+        if position is None:
+            position = self.offset_index.lookup(offset, read)
         with self.log_file as descriptor:
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)
@@ -305,35 +305,31 @@ class Segment:
         The last batch may be cut at `max_bytes`; the first is returned whole or not at all.
         None: nothing from `start_offset` on lies before `end`. An empty slice: it does not fit.
         """
-        position = self._known_positions.get(start_offset)
+        known = self._known_positions
+        position = known.get(start_offset)
         if position is None or not position < end <= position + max_bytes:
             place = self.find(start_offset, read)
             if place is None or place.position >= end:
                 return None
-            position, first_size = place.position, place.header.size
-            if first_size > max_bytes:
-                max_bytes = first_size if minimum_one_batch else 0
+            position, header = place
+            if header.size > max_bytes:
+                max_bytes = header.size if minimum_one_batch else 0
+            if header.size >= max_bytes:  # it is all that is read, and what follows comes next
+                known.put(header.end_offset, position + header.size)
         descriptor = self.log_file.acquire()
         size = min(max_bytes, end - position)
         return FileSlice(self.log_file, self._files, descriptor, position, size)
 
     def end_position(self, offset: int, read: ReadAt | None = None) -> int:
         """Where the batches below `offset` end."""
-        position = self._known_positions.get(offset)
+        known = self._known_positions
+        position = known.get(offset)
         if position is None:
             size = self.size
             place = self.find(offset, read)
             position = size if place is None else place.position
-            self._remember(offset, position)
+            known.put(offset, position)
         return position
-
-    def _remember(self, offset: int, position: int) -> None:
-        """Readers at `offset`, and those that may read up to it, are spared the search."""
-        known = self._known_positions
-        known[offset] = position
-        if len(known) > _KNOWN_POSITIONS_MAX:
-            with contextlib.suppress(KeyError):  # another thread was faster
-                del known[next(iter(known))]
 
     # -- cutting and removing ----------------------------------------------------------
 
@@ -347,7 +343,7 @@ class Segment:
 
     def truncate_to_position(self, position: int) -> None:
         """Cut the file and the offset index; the caller sees to the other indexes."""
-        self._known_positions = {}
+        self._known_positions = KnownPositions()
         self.offset_index.truncate_to_position(position)
         with self.log_file as descriptor:
             self._files.truncate(descriptor, position)
@@ -361,7 +357,7 @@ class Segment:
         """Empty the sparse indexes, to be filled again by `index_batch`."""
         self.offset_index.create()
         self.time_index.create()
-        self._known_positions = {}
+        self._known_positions = KnownPositions()
         self._largest_timestamp = _NO_TIMESTAMP_YET
         self._bytes_since_index_entry = 0
         self._is_synced = False
