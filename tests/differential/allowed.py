@@ -102,6 +102,11 @@ ALLOWED = (
         api="produce",
     ),
     Allowed(
+        r".*\.leader_epoch",
+        "each stop and start of Kafka's is an election; with the embedded store there is none",
+        about="after a restart",
+    ),
+    Allowed(
         r".*\.current_leader\..*",
         "followers, and what they are told, come with replication",
         api="fetch",

@@ -42,7 +42,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     try:
         kafka.start()
         subject.start()
-        yield Brokers(kafka.port, subject.port)
+        yield Brokers(kafka, subject)
     except Unavailable as reason:
         pytest.skip(str(reason))
     finally:

@@ -117,6 +117,12 @@ class Peer:
         for each in self._connections:
             each.close()
 
+    def reconnect(self) -> None:
+        """After a restart of the broker: new connections, the same transcript."""
+        self._setup = RawClient(self.port, "setup")
+        self._connections.clear()
+        self._main = self.connection("client")
+
     def version_of(self, api: str) -> int:
         """The version to use where a script names none."""
         return self.version if api == self.api else _SETUP_VERSIONS[api]

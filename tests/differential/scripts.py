@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from differential.allowed import is_allowed
-from differential.compare import differences
+from differential.compare import Step, differences
 from differential.peer import Peer
 from drumlin.wire.messages import schema_versions
+from rig.apache_kafka import ApacheKafka
+from rig.drumlin_server import DrumlinServer
 
 Script = Callable[[Peer], None]
 
@@ -19,10 +21,15 @@ _KAFKA_MAXIMUM = {"init_producer_id": 5}
 
 
 class Brokers(NamedTuple):
-    """The two that are compared, by port."""
+    """The two that are compared."""
 
-    kafka_port: int
-    drumlin_port: int
+    kafka: ApacheKafka
+    drumlin: ApacheKafka | DrumlinServer
+
+    def restart(self) -> None:
+        """Stop both cleanly, and start them again."""
+        self.kafka.restart()
+        self.drumlin.restart()
 
 
 def all_versions(api: str) -> range:
@@ -45,12 +52,9 @@ def differential(
         name = script.__name__
 
         def test(brokers: Brokers, version: int) -> None:
-            kafka = _run(script, "Kafka", brokers.kafka_port, api, version)
-            drumlin = _run(script, "Drumlin", brokers.drumlin_port, api, version)
-            found = [each for each in differences(kafka, drumlin) if not is_allowed(each)]
-            if found:
-                head = f"{len(found)} differences in {api} v{version}, {name}:"
-                pytest.fail("\n".join([head, *map(str, found)]), pytrace=False)
+            kafka = _run(script, "Kafka", brokers.kafka.port, api, version)
+            drumlin = _run(script, "Drumlin", brokers.drumlin.port, api, version)
+            fail_where_different(kafka, drumlin, f"{api} v{version}, {name}")
 
         test.__name__ = test.__qualname__ = name
         test.__doc__ = script.__doc__
@@ -59,6 +63,14 @@ def differential(
         return pytest.mark.kafka(marked)  # type: ignore[no-any-return]
 
     return decorate
+
+
+def fail_where_different(kafka: list[Step], drumlin: list[Step], what: str) -> None:
+    """Fails naming every field that differs and is not allowed to."""
+    found = [each for each in differences(kafka, drumlin) if not is_allowed(each)]
+    if found:
+        head = f"{len(found)} differences in {what}:"
+        pytest.fail("\n".join([head, *map(str, found)]), pytrace=False)
 
 
 def _run(script: Script, name: str, port: int, api: str, version: int) -> list[Any]:

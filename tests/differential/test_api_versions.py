@@ -55,7 +55,7 @@ def _advertised(port: int) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.kafka
 def test_the_same_versions_are_advertised(brokers: Brokers) -> None:
-    kafka, drumlin = _advertised(brokers.kafka_port), _advertised(brokers.drumlin_port)
+    kafka, drumlin = _advertised(brokers.kafka.port), _advertised(brokers.drumlin.port)
     served = {api: drumlin.get(api) for api in SERVED}
     assert served == {api: kafka[api] for api in SERVED}
 
@@ -64,11 +64,11 @@ def test_the_same_versions_are_advertised(brokers: Brokers) -> None:
 def test_every_advertised_version_answers(brokers: Brokers) -> None:
     """An empty request of each version: whatever comes back, it must be an answer."""
     silent = []
-    for api, (low, high) in _advertised(brokers.drumlin_port).items():
+    for api, (low, high) in _advertised(brokers.drumlin.port).items():
         # Produce below 3 is advertised for old librdkafka, and closes the connection in Kafka too.
         for version in range(max(low, all_versions(api)[0]), high + 1):
             fields = {"acks": 1} if api == "produce" else {}
-            with RawClient(brokers.drumlin_port, timeout_s=10) as client:
+            with RawClient(brokers.drumlin.port, timeout_s=10) as client:
                 try:
                     client.ask(api, version, **fields)
                 except (Closed, NoAnswer, MalformedMessage) as error:

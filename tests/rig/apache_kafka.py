@@ -78,6 +78,10 @@ class ApacheKafka(BrokerProcess):
         self.launch(command, cwd=self.directory)
         wait_until(self._is_ready, "Apache Kafka to be ready", timeout_s)
 
+    def restart(self) -> None:
+        self.terminate(60)
+        self.start()
+
     def _is_ready(self) -> bool:
         self.fail_if_ended()
         try:
