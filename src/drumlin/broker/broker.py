@@ -79,7 +79,9 @@ class Broker:
             offsets_partition_count=self._offsets_partition_count,
             create_offsets_topic=self._create_offsets_topic,
         )
-        self.hosting = Hosting(config, metadata.image, logs, self.partitions, self.groups)
+        self.hosting = Hosting(
+            config, metadata.image, logs, self.partitions, self.groups, self.blocking
+        )
         self.server = Server(Router(self), _limits(config))
         self.listeners: list[Listener] = []
         self._cycles = Cycles()
@@ -121,7 +123,7 @@ class Broker:
             broker._register()
             if metadata.is_new:
                 await adopt_logs(broker)
-            broker.hosting.host_all()
+            await broker.hosting.host_all()
         except BaseException:
             broker.server.close()
             logs.abandon()
@@ -238,8 +240,12 @@ def _batches(log: PartitionLog) -> Iterator[bytes]:
         if not result.slices:
             return
         piece = result.slices[0]
-        data = piece.read()
-        piece.release()
+        try:
+            data = piece.read()
+        except OSError as error:
+            raise log.log_directory.fail(error, f"read {log.name}") from error
+        finally:
+            piece.release()
         for _, header in iterate_headers(data):
             offset = header.end_offset
         yield data

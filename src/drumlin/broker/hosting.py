@@ -1,15 +1,20 @@
 """What this broker hosts: carries changes of the metadata over into logs and partitions.
 
 The metadata says which partitions there are and who leads them; this module makes it so on
-this broker. It is the only place where logs are created and deleted.
+this broker. It is the only place where logs are created and deleted. Logs are created in a
+thread, some at a time, so that a topic of thousands of partitions stalls nobody.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.config.topic import log_config
 from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
 from drumlin.metadata.changes import (
@@ -19,7 +24,7 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.image import PartitionState, ResourceType, TopicState
 from drumlin.replication.partition import Partition
 from drumlin.wire.errors import KafkaError
 
@@ -30,13 +35,18 @@ if TYPE_CHECKING:
     from drumlin.metadata.image import ClusterImage
     from drumlin.replication.partition import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
+    from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 _NO_ID: Final = UUID(int=0)
+#: Logs that are created or deleted before others get their turn.
+_LOGS_PER_STEP: Final = 50
+
+Blocking = Callable[..., Awaitable[Any]]
 
 
 class Hosting:
-    """Keeps logs and partitions in step with the metadata."""
+    """Keeps logs and partitions in step with the metadata, one change after the other."""
 
     def __init__(
         self,
@@ -45,40 +55,45 @@ class Hosting:
         logs: LogDirectories,
         partitions: PartitionRegistry,
         groups: GroupCoordinator,
+        blocking: Blocking,
     ) -> None:
         self._config = config
         self._image = image
         self._logs = logs
         self._partitions = partitions
         self._groups = groups
+        self._blocking = blocking
+        self._turn = asyncio.Lock()
+        self._strangers: set[str] = set()
 
-    def host_all(self) -> None:
+    async def host_all(self) -> None:
         """Serve every partition that the metadata gives us and that we do not serve yet.
 
         At the start of a broker, and when a log dir has come back.
         """
-        for topic in self._image.topics.values():
-            config = self.log_config(topic.name)
-            for state in topic.partitions:
-                if self._partitions.find(topic.name, state.index) is None:
-                    self._host(topic, state, config, is_new=False)
+        async with self._turn:
+            for topic in list(self._image.topics.values()):
+                await self._host(topic, topic.partitions, is_new=False)
         for log in self._logs:
-            if self._partitions.find(log.topic, log.partition) is None:
+            is_ours = self._partitions.find(log.topic, log.partition) is not None
+            if not is_ours and log.path not in self._strangers:
+                self._strangers.add(log.path)
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
-    def on_change(self, change: Change) -> None:
+    async def on_change(self, change: Change) -> None:
         """Follow one change of the metadata."""
-        match change:
-            case TopicCreated(topic):
-                self._host_partitions(topic, topic.partitions)
-            case PartitionsAdded(topic, partitions):
-                self._host_partitions(topic, partitions)
-            case TopicDeleted(topic):
-                self._drop(topic)
-            case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
-                self._configure(resource.name)
-            case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
-                self._configure_broker()
+        async with self._turn:
+            match change:
+                case TopicCreated(topic):
+                    await self._host(topic, topic.partitions, is_new=True)
+                case PartitionsAdded(topic, partitions):
+                    await self._host(topic, partitions, is_new=True)
+                case TopicDeleted(topic):
+                    await self._drop(topic)
+                case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
+                    self._configure(resource.name)
+                case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
+                    await self._configure_broker()
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration as it is now."""
@@ -86,45 +101,79 @@ class Hosting:
 
     # -- partitions --------------------------------------------------------------------
 
-    def _host_partitions(self, topic: TopicState, states: tuple[PartitionState, ...]) -> None:
-        config = self.log_config(topic.name)
-        for state in states:
-            self._host(topic, state, config, is_new=True)
-
-    def _host(
-        self, topic: TopicState, state: PartitionState, config: LogConfig, *, is_new: bool
+    async def _host(
+        self, topic: TopicState, states: Sequence[PartitionState], *, is_new: bool
     ) -> None:
-        if state.leader != self._config.node_id:
-            return
+        missing = []
+        for state in states:
+            if state.leader != self._config.node_id:
+                continue
+            if self._partitions.find(topic.name, state.index) is None:
+                log = self._find_log(topic, state, is_new)
+                if log is None:
+                    missing.append(state)
+                    continue
+                self._serve(topic, state, log)
+            if topic.name == OFFSETS_TOPIC:  # where that has failed before, it is tried again
+                self._groups.become_leader(state.index, state.leader_epoch)
+        config = self.log_config(topic.name)
+        for first in range(0, len(missing), _LOGS_PER_STEP):
+            await self._create(topic, missing[first : first + _LOGS_PER_STEP], config, is_new)
+
+    def _find_log(
+        self, topic: TopicState, state: PartitionState, is_new: bool
+    ) -> PartitionLog | None:
+        """The partition's log, where it is there already."""
         log = self._logs.get(topic.name, state.index)
-        if log is not None and log.topic_id not in (topic.topic_id, _NO_ID):
+        while log is not None:
+            if log.topic_id == topic.topic_id or (log.topic_id == _NO_ID and not is_new):
+                return log
             # A topic of the same name that was deleted while its folder could not be.
             self._logs.delete(topic.name, state.index)
-            log = None
+            log = self._logs.get(topic.name, state.index)
+        return None
+
+    async def _create(
+        self, topic: TopicState, states: Sequence[PartitionState], config: LogConfig, is_new: bool
+    ) -> None:
+        indexes = [state.index for state in states]
+        create = functools.partial(self._logs.create_all, is_new=is_new)
+        logs = await self._blocking(create, topic.name, indexes, topic.topic_id, config)
+        for state, log in zip(states, logs, strict=True):
+            if isinstance(log, KafkaError):
+                self._go_offline(topic, state, log)
+                continue
+            self._serve(topic, state, log)
+            if topic.name == OFFSETS_TOPIC:
+                self._groups.become_leader(state.index, state.leader_epoch)
+
+    def _serve(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
         try:
-            if log is None:
-                log = self._logs.create(
-                    topic.name, state.index, topic.topic_id, config, is_new=is_new
-                )
-            elif log.topic_id == _NO_ID:
+            if log.topic_id == _NO_ID:
                 log.write_topic_id(topic.topic_id)
         except KafkaError as error:
-            _log.error("%s-%d cannot be hosted: %s", topic.name, state.index, error)
+            self._go_offline(topic, state, error)
             return
         log.start_leader_epoch(state.leader_epoch)
         self._partitions.add(
             Partition(log, state.leader_epoch, len(state.replicas), len(state.isr))
         )
-        if topic.name == OFFSETS_TOPIC:
-            self._groups.become_leader(state.index, state.leader_epoch)
 
-    def _drop(self, topic: TopicState) -> None:
+    def _go_offline(self, topic: TopicState, state: PartitionState, error: KafkaError) -> None:
+        if not self._partitions.is_offline(topic.name, state.index):
+            _log.error("%s-%d is offline: %s", topic.name, state.index, error)
+            self._partitions.add_offline(topic.name, state.index)
+
+    async def _drop(self, topic: TopicState) -> None:
         for state in topic.partitions:
             if topic.name == OFFSETS_TOPIC:
                 self._groups.resign(state.index)
             self._partitions.remove(topic.name, state.index)
-            self._logs.delete(topic.name, state.index)
         self._groups.topic_deleted(topic.name, topic.topic_id)
+        for count, state in enumerate(topic.partitions, 1):
+            self._logs.delete(topic.name, state.index)
+            if count % _LOGS_PER_STEP == 0:
+                await asyncio.sleep(0)
 
     # -- configuration -----------------------------------------------------------------
 
@@ -138,10 +187,8 @@ class Hosting:
             if log is not None:
                 log.config = config
 
-    def _configure_broker(self) -> None:
-        everyone = Resource(ResourceType.BROKER, "")
-        this_one = Resource(ResourceType.BROKER, str(self._config.node_id))
-        image = self._image
-        self._config.update_dynamic(image.configs(everyone), image.configs(this_one))
-        for topic in self._image.topics:
+    async def _configure_broker(self) -> None:
+        take_over_stored_configs(self._config, self._image)
+        for topic in list(self._image.topics):
             self._configure(topic)
+            await asyncio.sleep(0)

@@ -65,8 +65,9 @@ async def _flush(broker: Broker) -> None:
 
 async def _probe(broker: Broker) -> None:
     """Bring back failed log dirs that work again, and partitions that could not have a log."""
+    is_back = False
     for directory in broker.logs.directories:
         if not directory.is_online:
-            await broker.blocking(broker.logs.revive, directory)
-    if broker.partitions.has_offline:
+            is_back |= await broker.blocking(broker.logs.revive, directory)
+    if is_back or broker.partitions.has_offline:
         await broker.hosting.host_all()

@@ -37,7 +37,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.store import Alteration, Assignment, ProducerIdBlock
+from drumlin.metadata.store import Alteration, Assignment, Listener, ProducerIdBlock
 from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -72,7 +72,7 @@ class SqliteMetadata:
         self.is_new = opened.value(_ADOPTED) is None
         self._database = opened
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: list[Listener] = []
         # A lock lives as long as somebody holds or awaits it.
         self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
@@ -123,7 +123,7 @@ class SqliteMetadata:
         await self._commit([database.put_value(_ADOPTED, 1)])
         self.is_new = False
 
-    def on_change(self, listener: Callable[[Change], None]) -> None:
+    def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     @_uncancelled
@@ -146,7 +146,7 @@ class SqliteMetadata:
             await self._commit([*database.put_topic(topic), *settings])
             self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
-            self._report(TopicCreated(topic, configs))
+            await self._report(TopicCreated(topic, configs))
             return topic
 
     @_uncancelled
@@ -156,7 +156,7 @@ class SqliteMetadata:
             topic = self._topic_with_id(topic_id)
             await self._commit(database.delete_topic(topic))
             self.image.remove_topic(topic)
-            self._report(TopicDeleted(topic))
+            await self._report(TopicDeleted(topic))
 
     @_uncancelled
     async def add_partitions(
@@ -173,7 +173,7 @@ class SqliteMetadata:
             await self._commit(database.put_partitions(topic.topic_id, added))
             topic = replace(topic, partitions=topic.partitions + added)
             self.image.put_topic(topic)
-            self._report(PartitionsAdded(topic, added))
+            await self._report(PartitionsAdded(topic, added))
             return topic
 
     @_uncancelled
@@ -187,7 +187,7 @@ class SqliteMetadata:
             merged = {**current, **changes}
             configs = {key: value for key, value in merged.items() if value is not None}
             self.image.put_configs(resource, configs)
-            self._report(ConfigsChanged(resource, configs))
+            await self._report(ConfigsChanged(resource, configs))
 
     @_uncancelled
     async def next_producer_id_block(self) -> ProducerIdBlock:
@@ -216,9 +216,14 @@ class SqliteMetadata:
             raise KafkaError(ErrorCode.unknown_topic_id, message)
         return topic
 
-    def _report(self, change: Change) -> None:
+    async def _report(self, change: Change) -> None:
         for listener in self._listeners:
-            listener(change)
+            try:
+                following = listener(change)
+                if following is not None:
+                    await following
+            except Exception:  # noqa: BLE001  the change is made; the next listener is to know
+                _log.exception("%s was not followed", type(change).__name__)
 
     async def _commit(self, statements: Sequence[Statement]) -> None:
         """Make one mutation durable, together with others that wait now.

@@ -18,6 +18,8 @@ from drumlin.metadata.image import ClusterImage, Resource, TopicState
 Assignment = Sequence[Sequence[int]]
 #: Current configuration -> what to change: a value sets a key, None removes it.
 Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+#: Follows changes; it may take its time.
+Listener = Callable[[Change], Awaitable[None] | None]
 
 
 class ProducerIdBlock(NamedTuple):
@@ -34,8 +36,11 @@ class MetadataStore(Protocol):
     def image(self) -> ClusterImage:
         """The cluster as it is known now."""
 
-    def on_change(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` on the event loop after each change from now on."""
+    def on_change(self, listener: Listener) -> None:
+        """Call `listener` on the event loop after each change from now on.
+
+        What it returns is awaited before the next listener is called.
+        """
 
     def create_topic(
         self,

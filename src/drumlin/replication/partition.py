@@ -171,10 +171,11 @@ class Partition:
 
 
 class PartitionRegistry:
-    """The partitions that this broker leads, by name and by topic id."""
+    """The partitions that this broker leads; those without a log are offline."""
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: set[tuple[str, int]] = set()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -183,9 +184,22 @@ class PartitionRegistry:
         return iter(list(self._partitions.values()))
 
     def add(self, partition: Partition) -> None:
+        self._offline.discard((partition.topic, partition.index))
         self._partitions[partition.topic, partition.index] = partition
 
+    def add_offline(self, topic: str, index: int) -> None:
+        """The partition is ours, but its log cannot be had now."""
+        self._offline.add((topic, index))
+
+    @property
+    def has_offline(self) -> bool:
+        return bool(self._offline)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        return (topic, index) in self._offline
+
     def remove(self, topic: str, index: int) -> None:
+        self._offline.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             partition.close()
@@ -197,9 +211,11 @@ class PartitionRegistry:
         """The partition.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR while it is offline.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
+            if (topic, index) in self._offline:
+                raise KafkaError(ErrorCode.kafka_storage_error)
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
         return partition

@@ -56,6 +56,8 @@ class LogDirectories:
         self._open_files = OpenFiles(Files()) if open_files is None else open_files
         self._files = self._open_files.files
         self._logs: dict[tuple[str, int], PartitionLog] = {}
+        # Left by a topic that was deleted while its dir was offline, and then made anew.
+        self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
         self.directories = [
             LogDirectory(str(Path(path).absolute()), self._open_files, clock) for path in paths
@@ -113,7 +115,12 @@ class LogDirectories:
     def _load(self, directories: Sequence[LogDirectory]) -> None:
         online = [directory for directory in directories if directory.is_online]
         for log in load_all(online, self._config_for, self._threads, self._logs):
-            self._logs[log.topic, log.partition] = log
+            key = log.topic, log.partition
+            if key in self._logs:
+                _logger.error("%s is a second log of its partition", log.path)
+                self._second_logs.setdefault(key, []).append(log)
+            else:
+                self._logs[key] = log
         for directory in online:
             if directory.is_online:
                 self._doomed.add(deleted_folders_in(directory), 0)
@@ -233,10 +240,18 @@ class LogDirectories:
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Forget a log at once; its folder is renamed now and removed in the background."""
-        log = self._logs.pop((topic, partition), None)
+        """Forget a log at once; its folder is renamed now and removed in the background.
+
+        Where the partition has a second one, that is its log from now on.
+        """
+        key = topic, partition
+        log = self._logs.pop(key, None)
         if log is None:
             return
+        if key in self._second_logs:
+            self._logs[key] = self._second_logs[key].pop()
+            if not self._second_logs[key]:
+                del self._second_logs[key]
         log.mark_deleted()
         directory = log.log_directory
         path = f"{directory.path}/{deleted_directory_name(topic, partition)}"
