@@ -66,13 +66,13 @@ def _remove(log: PartitionLog, gone: list[Segment]) -> None:
     log.durability.forget(gone)
     for segment in gone:
         segment.remove_files()
-    log.log_directory.files.sync_directory(log.path)  # or they might come back
 
 
 def _reload(log: PartitionLog, offset: int) -> None:
     """Bring all that is known of records back to what is left of them."""
     state = log.producer_state
     files = log.log_directory.files
+    files.sync_directory(log.path)  # what was removed must not come back, nor what is new vanish
     load_latest_snapshot(state, log.path, files, log.log_start_offset, offset)
     for segment in log.segments.from_offset(state.end_offset):
         follow_segment(state, segment)
