@@ -13,7 +13,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.record import Record, decode_records
 from drumlin.storage.partition_log import PartitionLog
 from storage.doors import ForgetfulFiles
-from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, read_all, read_bytes
+from storage.samples import IN_MEMORY, NOW_MS, create, open_logs, prepared, read_all, read_bytes
 
 _CONFIG = LogConfig(
     segment_bytes=700,
@@ -27,6 +27,7 @@ _fraction = st.floats(0, 1, allow_nan=False)
 _operation = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 100)),
     st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 30)),
+    st.tuples(st.just("produce"), st.integers(1, 5), st.integers(0, 30)),
     st.tuples(st.just("new_epoch"), st.integers(1, 3)),
     st.tuples(st.sampled_from(["roll", "flush", "checkpoint", "retain_size", "retain_time"])),
     st.tuples(st.sampled_from(["truncate", "delete_records", "start_anew"]), _fraction),
@@ -42,6 +43,7 @@ class Twin:
     files: ForgetfulFiles = field(default_factory=ForgetfulFiles)
     batches: list[list[Record]] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)  # of each batch
+    sequences: dict[int, int] = field(default_factory=dict)  # by the last offset of a batch
     epoch: int = 0
     known_from: int = 0
     number: int = 0
@@ -52,17 +54,25 @@ class Twin:
 
     # -- operations --------------------------------------------------------------------
 
-    def append(self, count: int, size: int) -> None:
+    def append(self, count: int, size: int, **producer: int) -> None:
         self.number += 1
         value = b"%d" % self.number + bytes(size)
         base_offset = self.log.log_end_offset
         timestamp = NOW_MS + 100 * self.number
-        result = append(self.log, count, value=value, timestamp=timestamp, leader_epoch=self.epoch)
+        batch = prepared(count, value=value, timestamp=timestamp, **producer)
+        result = self.log.append_as_leader(batch, self.epoch, NOW_MS)
         assert result.base_offset == base_offset
         self.epochs.append(self.epoch)
         self.batches.append(
             [Record(base_offset + i, timestamp + i, b"key-%d" % i, value) for i in range(count)]
         )
+
+    def produce(self, count: int, size: int) -> None:
+        """By an idempotent producer, which begins anew where the log has forgotten it."""
+        entry = self.log.producer_state.get(7)
+        sequence = 0 if entry is None else entry.last_sequence + 1
+        self.append(count, size, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        self.sequences[self.batches[-1][-1].offset] = sequence + count - 1
 
     def new_epoch(self, step: int) -> None:
         self.epoch += step
@@ -139,6 +149,8 @@ class Twin:
             or batch[-1].offset in left
         ]
         self.batches, self.epochs = [each[0] for each in kept], [each[1] for each in kept]
+        ends = {batch[-1].offset for batch in self.batches}
+        self.sequences = {at: each for at, each in self.sequences.items() if at in ends}
 
     # -- comparing ---------------------------------------------------------------------
 
@@ -162,6 +174,17 @@ class Twin:
                 assert found is not None
                 assert found[:2] == (batch[-1].offset, batch[-1].timestamp)
         self._check_epochs(log)
+        self._check_sequences(log)
+
+    def _check_sequences(self, log: PartitionLog) -> None:
+        """The last batch of the producer that is in the log is the last that the log knows of."""
+        for batch in reversed(self.batches):
+            last_offset = batch[-1].offset
+            if last_offset in self.sequences and last_offset >= log.log_start_offset:
+                entry = log.producer_state.get(7)
+                assert entry is not None
+                assert entry.last_sequence == self.sequences[last_offset]
+                return
 
     def _check_epochs(self, log: PartitionLog) -> None:
         for batch, epoch in zip(self.batches, self.epochs, strict=True):
@@ -177,6 +200,7 @@ class Twin:
     def _keep_below(self, offset: int) -> None:
         kept = [batch for batch in self.batches if batch[-1].offset < offset]
         self.batches, self.epochs = kept, self.epochs[: len(kept)]
+        self.sequences = {at: each for at, each in self.sequences.items() if at < offset}
 
     def _open_again(self) -> None:
         self.logs = open_logs(self.path, config=_CONFIG, files=self.files)
@@ -189,10 +213,10 @@ class Twin:
     derandomize=True,
     deadline=None,
     report_multiple_bugs=False,
-    max_examples=120,
+    max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(st.lists(_operation, min_size=1, max_size=40))
+@given(st.lists(_operation, min_size=5, max_size=50))
 def test_the_log_is_what_the_list_says(operations: list[tuple[str, *tuple[float, ...]]]) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
         twin = Twin(Path(path))
