@@ -38,13 +38,15 @@ _OWN_SETTINGS = "|".join(
         "process.roles",
     )
 )
-_EMBEDDED_DEFAULTS = "|".join(
+_OWN_DEFAULTS = "|".join(
     re.escape(key)
     for key in (
         "node.id",
         "offsets.topic.replication.factor",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.replication.factor",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
         "transaction.state.log.min.isr",
         "transaction.state.log.replication.factor",
     )
@@ -67,8 +69,9 @@ ALLOWED = (
         api="describe_configs",
     ),
     Allowed(
-        rf"results\[4 .*\.configs\[({_EMBEDDED_DEFAULTS})\]\.synonyms.*",
-        "with the embedded store there is one broker: internal topics have one replica by default",
+        rf"results\[4 .*\.configs\[({_OWN_DEFAULTS})\]\.synonyms.*",
+        "with the embedded store there is one broker: internal topics have one replica by default; "
+        "and socket buffers are sized by the system",
         api="describe_configs",
     ),
     Allowed(

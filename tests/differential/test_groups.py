@@ -151,7 +151,7 @@ def test_static_member_changes_its_protocols(peer: Peer) -> None:
     instance = {"group_instance_id": "instance"}
     first = peer.ask(**_PLAIN | {"group_id": group} | instance)
     sync(peer, group, first, **instance)
-    changed = [{"name": "range", "metadata": b"changed"}]
+    changed = [{"name": "range", "metadata": b"c"}]
     second = peer.ask(**_PLAIN | {"group_id": group, "protocols": changed} | instance)
     sync(peer, group, second, **instance)
 

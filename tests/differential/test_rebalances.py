@@ -9,6 +9,7 @@ from differential.scripts import differential, newest
 from differential.test_groups import join
 
 _JOIN, _SYNC = newest("join_group"), newest("sync_group")
+# One byte is no subscription, which Kafka bears; what only looks like one may hang a group.
 _RANGE = [{"name": "range", "metadata": b"r"}]
 
 
@@ -136,7 +137,7 @@ def test_a_follower_joins_again_changed(peer: Peer) -> None:
     group = _Group(peer)
     group.start()
     leader, follower = group.members
-    changed = [{"name": "range", "metadata": b"changed"}]
+    changed = [{"name": "range", "metadata": b"c"}]
     group.send_join(follower, protocols=changed)
     peer.await_rebalance(group.name, group.generation, leader.member_id)
     group.heartbeat(follower)
@@ -255,7 +256,6 @@ def test_protocols_are_voted_on(peer: Peer) -> None:
     }
 
     def protocols(name: str) -> list[dict[str, Any]]:
-        # One byte is no subscription, which Kafka bears; what looks like one may hang it.
         return [{"name": each, "metadata": each[:1].encode()} for each in tastes[name]]
 
     group.start(protocols=protocols("one"))
