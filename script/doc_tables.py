@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.broker.served import SERVED
-from drumlin.config.broker import SINGLE_BROKER_DEFAULTS
+from drumlin.config.broker import OWN_DEFAULTS
 from drumlin.config.keys import Key, broker_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
 from drumlin.wire.messages import API_KEYS
@@ -141,7 +141,7 @@ def _key_table(keys: Iterable[Key], extra: str, cell: Callable[[Key], str]) -> s
 
 
 def _default(key: Key) -> str:
-    text = SINGLE_BROKER_DEFAULTS.get(key.name, key.default)
+    text = OWN_DEFAULTS.get(key.name, key.default)
     if text is None:
         return ""
     if text in (_LONG_MAX, _INT_MAX):
