@@ -71,7 +71,12 @@ ALLOWED = (
     Allowed(
         rf"results\[4 .*\.configs\[({_OWN_DEFAULTS})\]\.synonyms.*",
         "with the embedded store there is one broker: internal topics have one replica by default; "
-        "and socket buffers are sized by the system",
+        "and socket buffers have another default",
+        api="describe_configs",
+    ),
+    Allowed(
+        r".*\.configs\[socket\.(send|receive)\.buffer\.bytes\]\.value",
+        "socket buffers are sized by the system unless configured: large fetches are faster so",
         api="describe_configs",
     ),
     Allowed(
