@@ -8,39 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
 from drumlin.broker.hosting import Hosting
+from drumlin.broker.opening import BoundSockets, StartFailed, bind_all, close_all, open_data
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.topics import adopt_logs, create_automatically
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.listeners import Listener
-from drumlin.config.topic import LogConfig, log_config
 from drumlin.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.metadata.changes import Change, ConfigsChanged
-from drumlin.metadata.database import UnreadableMetadata
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records import kernels
 from drumlin.records.batch import iterate_headers
 from drumlin.replication.partition import PartitionRegistry
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
-from drumlin.storage.meta_properties import read_meta_properties
+from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -50,17 +43,20 @@ T = TypeVar("T")
 _THREADS: Final = 16
 _READ_BYTES: Final = 1 << 20
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
-
-
-class StartFailed(Exception):
-    """The broker cannot start; the message is for whoever started it."""
+#: How long a stop waits for peers to take their last answers.
+_STOP_S: Final = 3.0
 
 
 class Broker:
     """One broker process. Built by `start`."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, metadata: SqliteMetadata, logs: LogDirectories
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: SqliteMetadata,
+        logs: LogDirectories,
+        bound: BoundSockets,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -82,8 +78,8 @@ class Broker:
         self.hosting = Hosting(
             config, metadata.image, logs, self.partitions, self.groups, self.blocking
         )
-        self.server = Server(Router(self), _limits(config))
-        self.listeners: list[Listener] = []
+        self.listeners = list(bound.values())
+        self.server = Server(Router(self), _limits(config), bound)
         self._cycles = Cycles()
 
     @property
@@ -114,38 +110,38 @@ class Broker:
         Raises:
             StartFailed: with one line that says why.
         """
-        metadata, logs = _open(config, clock)
-        broker = cls(config, clock, metadata, logs)
+        bound = bind_all(config)
         try:
-            broker._listen()
-            if not logs.was_clean:
-                metadata.advance_leader_epochs()
-            broker._register()
-            if metadata.is_new:
-                await adopt_logs(broker)
-            await broker.hosting.host_all()
+            metadata, logs = await asyncio.to_thread(open_data, config, clock)
+            try:
+                broker = cls(config, clock, metadata, logs, bound)
+                await broker._begin()
+            except BaseException:
+                logs.abandon()
+                await metadata.close()
+                raise
         except BaseException:
-            broker.server.close()
-            logs.abandon()
+            close_all(bound)
             raise
-        metadata.on_change(broker.hosting.on_change)
-        metadata.on_change(broker._follow_limits)
-        broker.groups.start()
-        start_upkeep(broker, broker._cycles)
-        broker.server.start_accepting()
-        kernels.load_in_background()
         return broker
 
-    def _listen(self) -> None:
-        for listener in self.config.listeners:
-            try:
-                port = self.server.bind(listener)
-            except OSError as error:
-                where = f"{listener.host or '*'}:{listener.port}"
-                raise StartFailed(
-                    f"cannot listen on {where}: {os.strerror(error.errno or 0)}"
-                ) from error
-            self.listeners.append(Listener(listener.name, listener.host, port))
+    async def _begin(self) -> None:
+        metadata = self.metadata
+        try:
+            if not self.logs.was_clean:
+                metadata.advance_leader_epochs()
+            self._register()
+            if metadata.is_new:
+                await adopt_logs(self)
+            await self.hosting.host_all()
+        except KafkaError as error:
+            raise StartFailed(str(error)) from error
+        metadata.on_change(self.hosting.on_change)
+        metadata.on_change(self._follow_limits)
+        self.groups.start()
+        self.server.start_accepting()
+        start_upkeep(self, self._cycles)
+        kernels.load_in_background()
 
     def _register(self) -> None:
         ports = {each.name: each.port for each in self.listeners}
@@ -178,43 +174,22 @@ class Broker:
     # -- stopping ----------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """A clean stop: what was acknowledged is on disk, and the next start knows it."""
+        """A clean stop: what was acknowledged is on disk, and the next start knows it.
+
+        Requests that were begun are answered; those that wait for something are answered now.
+        """
         self.server.stop_accepting()
-        self.server.close()
+        self.server.finish()
+        for partition in self.partitions:
+            partition.waiting.disturb()
         await self._cycles.stop()
         await self.groups.close()
+        await self.server.closed(_STOP_S)
+        self.server.close()
+        self.partitions.clear()  # what goes on without a connection has nowhere to write
         await self.blocking(self.logs.close)
         await self.metadata.close()
         self._threads.shutdown()
-
-
-def _open(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDirectories]:
-    """The metadata and the logs of this broker's log dirs."""
-    paths = [Path(path) for path in config.log_dirs]
-    try:
-        paths[0].mkdir(parents=True, exist_ok=True)
-        known = read_meta_properties(str(paths[0]), Files())
-        metadata = SqliteMetadata.open(paths[0], None if known is None else known.cluster_id)
-    except (OSError, ValueError, UnreadableMetadata) as error:
-        raise StartFailed(f"cannot use {paths[0]}: {error}") from error
-    take_over_stored_configs(config, metadata.image)
-    defaults = config.topic_defaults()
-
-    def config_for(topic: str) -> LogConfig:
-        return log_config(metadata.image.topic_configs(topic), defaults)
-
-    try:
-        logs = LogDirectories.open(
-            paths,
-            node_id=config.node_id,
-            cluster_id=metadata.image.cluster_id,
-            config_for=config_for,
-            clock=clock,
-            recovery_threads=config.num_recovery_threads_per_data_dir,
-        )
-    except UnusableLogDirectory as error:
-        raise StartFailed(str(error)) from error
-    return metadata, logs
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

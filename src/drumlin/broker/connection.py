@@ -77,6 +77,7 @@ class Connection:
         self._on_close = on_close
         self._reading = False
         self._writing = False
+        self._is_finishing = False
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()
@@ -90,7 +91,7 @@ class Connection:
     # -- receiving ---------------------------------------------------------------------
 
     def resume_reading(self) -> None:
-        if not self._reading and not self.closed:
+        if not self._reading and not self.closed and not self._is_finishing:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
             self._reading = True
 
@@ -215,7 +216,9 @@ class Connection:
         except OSError as error:
             self.close(error)
             return
-        if not drained and not self._writing:
+        if drained and self._is_finishing and not self._slots:
+            self.close(None)
+        elif not drained and not self._writing:
             self._loop.add_writer(self._socket.fileno(), self._on_writable)
             self._writing = True
         elif drained and self._writing:
@@ -234,6 +237,13 @@ class Connection:
     def awaits_us(self) -> bool:
         """The peer waits for an answer that is not ready yet, so silence is no idling."""
         return bool(self._slots)
+
+    def finish(self) -> None:
+        """Start nothing more; close when all that was started is answered."""
+        self._is_finishing = True
+        self._backlog.clear()
+        self._pause_reading()
+        self._send()
 
     def _fail(self, error: Exception) -> None:
         """Something went wrong that nobody has foreseen: there is no answer to give."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Mapping
 
-from drumlin.broker.broker import Broker, StartFailed
+from drumlin.broker.broker import Broker
+from drumlin.broker.opening import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError
@@ -43,7 +45,7 @@ async def _serve(config: BrokerConfig) -> None:
     loop.set_exception_handler(_log_exception)
     if config.without_effect:
         _log.warning("without effect here: %s", ", ".join(config.without_effect))
-    broker = await Broker.start(config, SystemClock())
+    broker = await _start(config, stop)
     # What lives now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -57,6 +59,21 @@ async def _serve(config: BrokerConfig) -> None:
     _log.info("stopping")
     await broker.stop()
     _log.info("stopped cleanly")
+
+
+async def _start(config: BrokerConfig, stop: asyncio.Event) -> Broker:
+    """A broker that serves. Told to stop before that, the process ends here."""
+    starting = asyncio.create_task(Broker.start(config, SystemClock()))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        # Recovery may take long and cannot be interrupted. Nothing has been acknowledged that
+        # a clean stop would have to keep; the next start begins the recovery anew.
+        _log.info("stopped before it was ready")
+        logging.shutdown()
+        os._exit(0)
+    stopping.cancel()
+    return starting.result()
 
 
 def _set_up_logging() -> None:

@@ -6,6 +6,7 @@ Owns the set of open connections. Knows nothing of requests.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.connection import Connection
+from drumlin.broker.opening import BoundSockets, cannot_listen
 from drumlin.broker.request_memory import RequestMemory
-from drumlin.config.listeners import Listener
 from drumlin.wire.frames import SCRATCH_BYTES
 
 if TYPE_CHECKING:
@@ -48,43 +49,29 @@ class ConnectionLimits:
 class Server:
     """Accepts for all listeners."""
 
-    def __init__(self, router: Router, limits: ConnectionLimits) -> None:
+    def __init__(self, router: Router, limits: ConnectionLimits, bound: BoundSockets) -> None:
         self._router = router
         self.limits = limits
-        self._sockets: dict[socket.socket, str] = {}
+        self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
         self._scratch = bytearray(SCRATCH_BYTES)  # all connections receive into it, in turn
         self._connections: set[Connection] = set()
+        self._has_none = asyncio.Event()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
 
-    def bind(self, listener: Listener) -> int:
-        """Take the address; the port, which the system chooses where it is 0.
+    def start_accepting(self) -> None:
+        """Let clients in, on all addresses.
 
         Raises:
-            OSError: the address is in use, or not ours.
+            StartFailed: somebody else was quicker to listen.
         """
-        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self.limits.socket_receive_buffer_bytes > 0:
-                # Set before listening, or the window scale is already decided.
-                size = self.limits.socket_receive_buffer_bytes
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-            sock.bind((listener.host, listener.port))
-            sock.setblocking(False)
-        except OSError:
-            sock.close()
-            raise
-        self._sockets[sock] = listener.name
-        return int(sock.getsockname()[1])
-
-    def start_accepting(self) -> None:
-        """Let clients in, on all addresses."""
         loop = asyncio.get_running_loop()
-        for sock in self._sockets:
-            sock.listen(self.limits.socket_listen_backlog_size)
+        for sock, listener in self._sockets.items():
+            try:
+                sock.listen(self.limits.socket_listen_backlog_size)
+            except OSError as error:
+                raise cannot_listen(listener, error) from error
             loop.add_reader(sock.fileno(), self._accept, sock)
 
     @property
@@ -149,17 +136,20 @@ class Server:
                 memory=self._memory,
                 scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
-                listener_name=self._sockets[listening],
+                listener_name=self._sockets[listening].name,
                 on_close=self._forget,
             )
         except OSError:  # gone before it was accepted
             sock.close()
             return
         self._connections.add(connection)
+        self._has_none.clear()
         self._per_ip[host] += 1
 
     def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        if not self._connections:
+            self._has_none.set()
         self._per_ip[connection.peer_host] -= 1
         if self._per_ip[connection.peer_host] <= 0:
             del self._per_ip[connection.peer_host]
@@ -180,6 +170,17 @@ class Server:
             loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
+
+    def finish(self) -> None:
+        """Close every connection as soon as what was begun on it is answered."""
+        for connection in list(self._connections):
+            connection.finish()
+
+    async def closed(self, timeout_s: float) -> None:
+        """Wait until there is no connection, or the time is over."""
+        if self._connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_none.wait(), timeout_s)
 
     def close(self) -> None:
         self.stop_accepting()

@@ -88,6 +88,13 @@ class SqliteMetadata:
             UnreadableMetadata: the file there cannot be used, or is of another cluster.
         """
         path = directory / database.FILE_NAME
+        try:
+            return cls._open(path, cluster_id)
+        except sqlite3.Error as error:
+            raise database.UnreadableMetadata(f"{path}: {error}") from error
+
+    @classmethod
+    def _open(cls, path: Path, cluster_id: str | None) -> SqliteMetadata:
         opened = Database(path)
         stored = opened.value(_CLUSTER_ID)
         if stored is None:
@@ -110,8 +117,14 @@ class SqliteMetadata:
 
         After an unclean stop records may be missing that consumers have seen; the new epoch
         is how they find out.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
         """
-        self._database.execute_durably([database.advance_leader_epochs()])
+        try:
+            self._database.execute_durably([database.advance_leader_epochs()])
+        except sqlite3.Error as error:
+            raise _not_written(error) from error
         for topic in list(self.image.topics.values()):
             partitions = tuple(
                 replace(each, leader_epoch=each.leader_epoch + 1) for each in topic.partitions
@@ -245,9 +258,8 @@ class SqliteMetadata:
             try:
                 await self._in_thread(self._database.execute_durably, statements)
             except sqlite3.Error as error:
-                _log.error("the metadata could not be written: %s", error)
-                message = f"the metadata could not be written: {error}"
-                failure = KafkaError(ErrorCode.kafka_storage_error, message)
+                failure = _not_written(error)
+                _log.error("%s", failure.message)
             for _, done in taken:
                 if failure is None:
                     done.set_result(None)
@@ -257,6 +269,11 @@ class SqliteMetadata:
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+def _not_written(error: sqlite3.Error) -> KafkaError:
+    message = f"the metadata could not be written: {error}"
+    return KafkaError(ErrorCode.kafka_storage_error, message)
 
 
 def _partitions(

@@ -204,6 +204,11 @@ class PartitionRegistry:
         if partition is not None:
             partition.close()
 
+    def clear(self) -> None:
+        """The broker stops: nothing is led here any more."""
+        for topic, index in list(self._partitions):
+            self.remove(topic, index)
+
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 

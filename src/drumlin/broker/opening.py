@@ -1,0 +1,113 @@
+"""What a broker must have before it can serve: its addresses, its metadata, its logs.
+
+The addresses come first: whether they can be had is known at once, while logs may have to be
+recovered. Whatever cannot be had is one line for whoever starts the broker.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drumlin.broker.config_changes import take_over_stored_configs
+from drumlin.config.listeners import Listener
+from drumlin.config.topic import LogConfig, log_config
+from drumlin.metadata.database import UnreadableMetadata
+from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.storage.files import Files
+from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.storage.meta_properties import read_meta_properties
+from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.clock import Clock
+    from drumlin.config.broker import BrokerConfig
+
+#: Sockets that are bound, each with its listener; the port is the one that was given.
+BoundSockets = dict[socket.socket, Listener]
+
+
+class StartFailed(Exception):
+    """The broker cannot start; the message is for whoever started it."""
+
+
+def bind_all(config: BrokerConfig) -> BoundSockets:
+    """Take all addresses, without letting anybody in yet.
+
+    Raises:
+        StartFailed: one of them is in use, or not ours.
+    """
+    bound: BoundSockets = {}
+    for listener in config.listeners:
+        try:
+            sock = _bind(listener, config.socket_receive_buffer_bytes)
+        except (OSError, UnicodeError, OverflowError) as error:
+            close_all(bound)
+            raise cannot_listen(listener, error) from error
+        bound[sock] = Listener(listener.name, listener.host, int(sock.getsockname()[1]))
+    return bound
+
+
+def _bind(listener: Listener, receive_buffer_bytes: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if receive_buffer_bytes > 0:
+            # Set before listening, or the window scale is already decided.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        sock.bind((listener.host, listener.port))
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def cannot_listen(listener: Listener, error: Exception) -> StartFailed:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return StartFailed(f"cannot listen on {listener.host or '*'}:{listener.port}: {why}")
+
+
+def close_all(bound: BoundSockets) -> None:
+    for sock in bound:
+        sock.close()
+
+
+def open_data(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDirectories]:
+    """The metadata and the logs of this broker's log dirs. Blocks, after a crash for long.
+
+    Raises:
+        StartFailed: they cannot be used.
+    """
+    paths = [Path(path) for path in config.log_dirs]
+    metadata = _open_metadata(paths[0])
+    take_over_stored_configs(config, metadata.image)
+
+    def config_for(topic: str) -> LogConfig:
+        return log_config(metadata.image.topic_configs(topic), config.topic_defaults())
+
+    try:
+        logs = LogDirectories.open(
+            paths,
+            node_id=config.node_id,
+            cluster_id=metadata.image.cluster_id,
+            config_for=config_for,
+            clock=clock,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
+        )
+    except (UnusableLogDirectory, KafkaError) as error:
+        raise StartFailed(str(error)) from error
+    return metadata, logs
+
+
+def _open_metadata(directory: Path) -> SqliteMetadata:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        known = read_meta_properties(str(directory), Files())
+        return SqliteMetadata.open(directory, None if known is None else known.cluster_id)
+    except OSError as error:
+        raise StartFailed(f"cannot use {directory}: {error.strerror}") from error
+    except (ValueError, UnreadableMetadata) as error:
+        raise StartFailed(f"cannot use {directory}: {error}") from error
