@@ -10,6 +10,7 @@ import pytest
 
 from rig.apache_kafka import Unavailable, kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer
+from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]
 
@@ -127,8 +128,43 @@ def test_dump_log_segments_finds_nothing_wrong(
         if path.suffix in (".log", ".index", ".timeindex")
     ]
     assert len(files) == 3
-    arguments = ("--files", ",".join(files), "--deep-iteration", "--verify-index-only")
-    dumped = run_tool(f"{_TOOLS}.DumpLogSegments", *arguments)
+    dumped = _dump(*files, "--deep-iteration", "--verify-index-only")
     assert "isvalid: true" in dumped
-    for complaint in ("isvalid: false", "Mismatches", "Found", "corrupt"):
+
+
+def test_dump_log_segments_reads_committed_offsets(
+    server: DrumlinServer, bootstrap: str, unique: Name
+) -> None:
+    """The records of `__consumer_offsets` are Kafka's."""
+    topic, group = unique("topic"), unique("group")
+    produce(bootstrap, topic, 10, "compression.type=none")
+    arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group", group)
+    console = f"{_TOOLS}.consumer.ConsoleConsumer"
+    run_tool(console, *arguments, "--from-beginning", "--max-messages", "10")
+    logs = sorted(server.data.glob("__consumer_offsets-*/*.log"))
+    dumped = _dump(*map(str, logs), "--deep-iteration", "--offsets-decoder")
+    assert f'"group":"{group}"' in dumped
+    assert f'"topic":"{topic}"' in dumped
+    assert '"offset":10' in dumped
+    assert '"protocol":"range"' in dumped or '"protocol":"cooperative-sticky"' in dumped
+
+
+def test_dump_log_segments_reads_producer_snapshots(
+    server: DrumlinServer, bootstrap: str, unique: Name
+) -> None:
+    topic = unique("topic")
+    creation = ("--create", "--topic", topic, "--config", "segment.bytes=1048576")
+    tool("TopicCommand", bootstrap, *creation)
+    produce(bootstrap, topic, 15_000, "enable.idempotence=true", "compression.type=none")
+    directory = Path(server.data, f"{topic}-0")
+    snapshots = wait_until(lambda: sorted(directory.glob("*.snapshot")), "a snapshot at the roll")
+    assert "producerEpoch: 0" in _dump(*map(str, snapshots))
+
+
+def _dump(*arguments: str) -> str:
+    files = [each for each in arguments if not each.startswith("--")]
+    options = [each for each in arguments if each.startswith("--")]
+    dumped = run_tool(f"{_TOOLS}.DumpLogSegments", "--files", ",".join(files), *options)
+    for complaint in ("isvalid: false", "Mismatches", "Found", "corrupt", "Exception"):
         assert complaint not in dumped, dumped[-3000:]
+    return dumped

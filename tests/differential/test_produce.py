@@ -411,6 +411,30 @@ def test_min_insync_replicas_above_what_there_is(peer: Peer) -> None:
         send(peer, topic, batch(b"a", timestamp=NOW), acks=acks)
 
 
+@differential("produce", versions=_TWO)
+def test_many_requests_at_once(peer: Peer) -> None:
+    """Answers come in the order of the requests, and each sees what those before it did."""
+    topic = peer.topic()
+    many = peer.connection("many")
+    apis: list[tuple[str, int]] = []
+    for number in range(20):
+        entry = peer.topic_fields(topic) | {
+            "partition_data": [{"index": 0, "records": batch(b"%d" % number, timestamp=NOW)}]
+        }
+        many.send(acks=-1, timeout=10_000, topic_data=[entry])
+        wanted = {"partition": 0, "fetch_offset": number, "partition_max_bytes": 1 << 20}
+        fetched = [{"topic": topic, "partitions": [wanted]}]
+        many.send("fetch", 12, max_bytes=1 << 20, session_epoch=-1, topics=fetched)
+        latest = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+        many.send(
+            "list_offsets", 7, replica_id=-1, topics=[{"name": topic, "partitions": [latest]}]
+        )
+        many.send("metadata", 12, topics=[{"name": topic}])
+        apis += [("produce", peer.version), ("fetch", 12), ("list_offsets", 7), ("metadata", 12)]
+    for api, version in apis:
+        many.receive(api, version)
+
+
 @differential("produce", versions=all_versions("produce"))
 def test_after_a_delete_topic(peer: Peer) -> None:
     topic = peer.topic()
