@@ -21,7 +21,10 @@ class Cycles:
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int = -1) -> None:
-        """Do `work` every `interval_ms`, first after that long unless said otherwise."""
+        """Do `work` every `interval_ms`, first after that long unless said otherwise.
+
+        As in Apache Kafka an interval of 0 means once.
+        """
         first_s = (interval_ms if first_after_ms < 0 else first_after_ms) / 1000
         task = asyncio.create_task(_repeat(first_s, interval_ms / 1000, name, work), name=name)
         self._tasks.append(task)
@@ -43,4 +46,6 @@ async def _repeat(first_s: float, interval_s: float, name: str, work: Work) -> N
                 await pending
         except Exception:  # noqa: BLE001  a broker outlives the failures of its chores
             _log.exception("%s failed; trying again in %g s", name, interval_s)
+        if interval_s <= 0:
+            return
         await asyncio.sleep(interval_s)

@@ -111,8 +111,18 @@ class Partition:
         return result
 
     def append_internal(self, batch: bytearray, now_ms: int) -> AppendResult:
-        """Append what a coordinator of this broker has built, as if with acks=all."""
+        """Append what a coordinator of this broker has built, as if with acks=all.
+
+        Raises:
+            KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; whatever the log refuses.
+        """
         self._check_enough_replicas()
+        limit = self.log.config.max_message_bytes
+        if len(batch) > limit:
+            raise KafkaError(
+                ErrorCode.message_too_large,
+                f"a batch of {len(batch)} bytes for {self.log.name}; max.message.bytes is {limit}",
+            )
         result = self.log.append_internal(memoryview(batch), self.leader_epoch, now_ms)
         self.waiting.advanced(len(batch))
         return result
