@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.outbox import Outbox
 from drumlin.broker.request_memory import RequestMemory
+from drumlin.broker.spare_memory import SpareMemory
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
@@ -59,6 +60,7 @@ class Connection:
         router: Router,
         *,
         memory: RequestMemory,
+        spare: SpareMemory,
         scratch: bytearray,
         max_frame_bytes: int,
         listener_name: str,
@@ -67,9 +69,10 @@ class Connection:
         self._socket = sock
         self._router = router
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(max_frame_bytes, scratch=scratch)
+        self._reader = FrameReader(max_frame_bytes, scratch=scratch, has_plenty=memory.has_plenty)
         self._outbox = Outbox(sock)
         self._memory = memory
+        self._spare = spare
         self._in_flight_bytes = 0  # of requests started and not answered
         self._counted = False  # whether the shared budget knows of us
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
