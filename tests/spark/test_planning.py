@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.spark.offsets import TopicPartition, from_json, parse_offsets, to_json
@@ -20,6 +20,7 @@ from drumlin.spark.planning import (
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
+derandomised = settings(derandomize=True, deadline=None)
 sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
 keys = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d"]), st.integers(0, 20))
 
@@ -55,6 +56,7 @@ def test_tasks_grow_with_the_query_up_to_a_limit() -> None:
         assert len(split_ranges([each], SplitRule(), {A0: total_bytes / 100_000})) == count
 
 
+@derandomised
 @given(sizes, st.integers(1, 40))
 def test_min_partitions_loses_and_doubles_no_offset(lengths: list[int], wanted: int) -> None:
     ranges = ranges_of(lengths)
@@ -65,6 +67,7 @@ def test_min_partitions_loses_and_doubles_no_offset(lengths: list[int], wanted: 
     assert len(tasks) <= max(wanted, len(filled))
 
 
+@derandomised
 @given(sizes, st.integers(1, 5_000))
 def test_max_records_is_never_passed(lengths: list[int], limit: int) -> None:
     ranges = ranges_of(lengths)
@@ -78,6 +81,7 @@ def test_the_largest_range_is_split_first() -> None:
     assert [(task.partition, task.size) for task in tasks] == [(0, 10), (1, 500), (1, 500)]
 
 
+@derandomised
 @given(
     st.dictionaries(keys, st.tuples(st.integers(0, 100), st.integers(0, 10_000)), min_size=1),
     st.integers(1, 5_000),
@@ -104,6 +108,7 @@ def test_a_log_that_became_shorter_is_left_to_the_planner() -> None:
     assert limit_rows({A0: 50, A1: 0}, {A0: 10, A1: 100}, 10) == {A0: 10, A1: 10}
 
 
+@derandomised
 @given(st.dictionaries(keys, st.integers(0, 2**62)))
 def test_offsets_survive_the_checkpoint(offsets: dict[TopicPartition, int]) -> None:
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets

@@ -150,6 +150,22 @@ def test_a_batch_that_failed_is_read_again_just_as_it_was(
     assert sorted(row for batch in seen[:1] + seen[2:] for row in batch) == topic.expected()
 
 
+def test_a_query_that_starts_at_the_end(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    topic.fill(10)
+    pipeline = Pipeline(spark, tmp_path, topic, startingOffsets="latest")
+    query = pipeline.start(CONTINUALLY)
+    try:
+        query.processAllAvailable()
+        topic.fill(20)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert pipeline.written() == [row for row in topic.expected() if row[1] >= 5]
+
+
 def test_a_start_at_the_end_is_not_forgotten(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -160,6 +176,8 @@ def test_a_start_at_the_end_is_not_forgotten(
     (tmp_path / "checkpoint" / "commits" / "0").unlink()  # as if it had died in its first batch
     (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink()
     topic.fill(20)
+    pipeline.run()
+    topic.fill(5)
     pipeline.run()
     assert pipeline.written() == topic.expected()[10:]
 

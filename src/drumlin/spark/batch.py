@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class BatchReader(DataSourceReader):
     """Plans on the driver, reads in the tasks; Spark pickles it on the way."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
+        self._cluster = cluster
 
     def partitions(self) -> Sequence[InputPartition]:
-        cluster = Cluster(self._options)
+        cluster = self._cluster
         starting, ending = self._options.batch_limits()
         partitions = cluster.partitions()
         start = cluster.resolve(starting, "starting", partitions)

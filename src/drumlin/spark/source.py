@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from drumlin.spark.cluster import Cluster
 from drumlin.spark.options import OptionError, SourceOptions
 
 
@@ -53,14 +54,14 @@ class DrumlinDataSource(DataSource):
 
         options = self._checked_options(schema)
         options.check_batch()
-        return BatchReader(options)
+        return BatchReader(options, Cluster(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from drumlin.spark.stream import StreamReader
 
         options = self._checked_options(schema)
         options.check_stream()
-        return StreamReader(options)
+        return StreamReader(options, Cluster(options))
 
     def _checked_options(self, schema: StructType) -> SourceOptions:
         options = SourceOptions.parse(self.options)

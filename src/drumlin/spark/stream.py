@@ -40,9 +40,9 @@ Offsets = dict[TopicPartition, int]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Admission control and planning of one streaming query."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
-        self._cluster = Cluster(options)
+        self._cluster = cluster
         self._starting = options.starting or OffsetLimit(LATEST)
         self._initial: Offsets | None = None
         self._start_is_journalled = False
@@ -93,8 +93,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, finish = from_json(start), from_json(end)
-        if begin == finish or (self._starts_at_end and begin == self._initial):
-            return []  # the latter is the batch that journals the start; see _must_journal_start
+        if self._must_journal_start(begin) or begin == finish:
+            return []
         gone = begin.keys() - finish.keys()
         if gone:
             self._report_data_loss("partitions are gone", gone)
@@ -113,11 +113,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return LATEST in self._starting.values()
 
     def _must_journal_start(self, begin: Offsets) -> bool:
-        """Whether the first batch must be an empty one.
+        """Whether the first batch must be an empty one, or is that one.
 
         Spark journals only where batches end. If a query that starts at the end of the log died
         in its first batch, it would start again at a later end, and what came in between would
         be lost. An empty batch before the first record puts the start into the journal.
+
+        A query that dies in that batch runs it again: it has the end of the batch from its
+        journal, and asks anew for the start, which may well lie behind that end by then.
         """
         if self._start_is_journalled or not self._starts_at_end or begin != self._initial:
             return False
