@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
 #: Requests up to this size, all of one connection together, are not worth counting.
-_COUNTED_FROM_BYTES: Final = 256 * 1024
+_COUNTED_FROM_BYTES: Final = 64 * 1024
 _READS_PER_TURN: Final = 8
 
 
@@ -113,7 +113,7 @@ class Connection:
                     self.close(None)
                     return
                 self._backlog.extend(self._reader.received(count))
-                if self._backlog or count < sum(map(len, memory)):
+                if self._backlog or count < sum(map(len, memory)) or not self._within_budget():
                     break
         except (BlockingIOError, InterruptedError):
             pass

@@ -68,12 +68,27 @@ class RequestMemory:
             self.hold(holder, 0)
         self._resume_one()
 
+    def has_plenty(self) -> bool:
+        """Whether memory may be given to frames that are only announced."""
+        return self._total <= self._limit // 2
+
     def _resume_one(self) -> None:
         # One at a time: each that goes on reports what it holds, and that lets the next go on.
         if self._waiting and (self._total <= self._limit or self._exempt is None):
             self._waiting.popleft().resume_reading()
 
-    def close_stalled(self, now: float) -> None:
+    def look_after(self, now: float) -> None:
+        """Called every second, so that nobody waits for a peer from which nothing comes."""
+        self._close_stalled(now)
+        if self._total <= self._limit:
+            # Who was resumed may have nothing to receive, and then lets nobody go on.
+            waiting, self._waiting = self._waiting, deque()
+            for holder in waiting:
+                holder.resume_reading()
+        else:
+            self._resume_one()
+
+    def _close_stalled(self, now: float) -> None:
         """Close the connection that holds the others up, if nothing comes from it."""
         exempt = self._exempt
         if exempt is not None and self._waiting and now - exempt.last_active > _STALL_S:

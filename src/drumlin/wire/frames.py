@@ -5,7 +5,8 @@ are cut into frames before anybody else receives. Small frames are copied out of
 that has not arrived whole gets memory of its own, into which the rest is received without a
 copy. That memory grows with what has really arrived: a peer that announces 100 MB and sends
 nothing costs next to nothing, and only one that has sent a large frame whole is trusted with
-the memory for the next one from its first byte on. A connection that idles holds no memory.
+the memory for the next one from its first byte on, as long as there is plenty. A connection
+that idles holds no memory.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ SCRATCH_BYTES: Final = 256 * 1024
 _SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
+_GROWTH_WHEN_SHORT: Final = 2
 _PREFIX: Final = 4
 
 
@@ -29,11 +31,13 @@ class FrameReader:
     Receive into `buffers()` (or into `writable()`, the first of them) and call `received(n)` at
     once; it returns the frames that are complete. Small frames are read-only copies; a large
     one is writable memory that belongs to whoever holds it. `allocate` may give memory for a
-    large frame, or None to let it grow here as the frame arrives.
+    large frame, or None to let it grow here as the frame arrives; `has_plenty` says whether it
+    may grow far beyond what has arrived.
     """
 
     __slots__ = (
         "_allocate",
+        "_has_plenty",
         "_large",
         "_large_filled",
         "_large_size",
@@ -48,9 +52,11 @@ class FrameReader:
         max_frame_bytes: int,
         allocate: Callable[[int], bytearray | None] | None = None,
         scratch: bytearray | None = None,
+        has_plenty: Callable[[], bool] = lambda: True,
     ) -> None:
         self._max = max_frame_bytes
         self._allocate = allocate
+        self._has_plenty = has_plenty
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
         self._large: bytearray | None = None
@@ -74,7 +80,8 @@ class FrameReader:
             self._scratch[: len(rest)] = rest
             return [self._scratch[len(rest) :]]
         if self._large_filled == len(self._large):
-            larger = bytearray(min(self._large_size, len(self._large) * _GROWTH))
+            growth = _GROWTH if self._has_plenty() else _GROWTH_WHEN_SHORT
+            larger = bytearray(min(self._large_size, len(self._large) * growth))
             larger[: self._large_filled] = self._large
             self._large = larger
         first = memoryview(self._large)[self._large_filled : self._large_size]
@@ -135,7 +142,8 @@ class FrameReader:
     def _begin_large(self, size: int, held: memoryview) -> None:
         memory = None if self._allocate is None else self._allocate(size)
         if memory is None:
-            memory = bytearray(min(size, max(self._trusted, len(held))))
+            trusted = self._trusted if self._has_plenty() else _TRUSTED_FIRST
+            memory = bytearray(min(size, max(trusted, len(held))))
         memory[: len(held)] = held
         self._large = memory
         self._large_size = size
