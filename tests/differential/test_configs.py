@@ -125,8 +125,10 @@ def test_alter_topic(peer: Peer) -> None:
 @differential("alter_configs")
 def test_alter_what_is_not_there(peer: Peer) -> None:
     """Not one resource twice: Kafka's handler throws then, and no answer comes."""
-    _alter(peer, TOPIC, peer.unique("unknown"), ("retention.ms", "1"))
-    _alter(peer, TOPIC, "", ("retention.ms", "1"))
+    for name in (peer.unique("unknown"), "", "a b"):
+        for key, value in (("retention.ms", "1"), ("retention.ms", "x"), ("no.such.key", "1")):
+            peer.note(f"{name!r} {key}={value}")
+            _alter(peer, TOPIC, name, (key, value))
     for name in ("9", "x"):
         _alter(peer, BROKER, name, ("log.cleaner.threads", "1"))
     for kind in (0, 1, 99):
@@ -186,8 +188,11 @@ def test_change_topic_wrongly(peer: Peer) -> None:
 
 @differential("incremental_alter_configs")
 def test_change_what_is_not_there(peer: Peer) -> None:
-    _change(peer, TOPIC, peer.unique("unknown"), ("retention.ms", SET, "1"))
-    _change(peer, TOPIC, "", ("retention.ms", SET, "1"))
+    for name in (peer.unique("unknown"), "", "a b"):
+        for operation in (SET, APPEND, DELETE):
+            for key, value in (("retention.ms", "1"), ("retention.ms", "x"), ("no.such.key", "1")):
+                peer.note(f"{name!r} {key}={value} {operation}")
+                _change(peer, TOPIC, name, (key, operation, value))
     for name in ("9", "x"):
         _change(peer, BROKER, name, ("log.cleaner.threads", SET, "1"))
     for kind in (0, 1, 99):

@@ -213,6 +213,7 @@ def test_delete(peer: Peer) -> None:
     _delete(peer, peer.unique("other"), topic, 0)
     _delete(peer, "", topic, 0)
     _delete(peer, group, topic)
+    _delete(peer, group, peer.unique("unknown"))
     peer.ask(group_id=group, topics=[])
     _delete(peer, group, topic, 2)
     peer.ask("describe_groups", 5, groups=[group])

@@ -250,7 +250,11 @@ def test_describe_topic_partitions(peer: Peer) -> None:
         peer.ask(topics=asked, response_partition_limit=2, cursor=cursor)
     cursor = {"topic_name": first, "partition_index": -1}
     peer.ask(topics=asked, response_partition_limit=2, cursor=cursor)
-    peer.ask(topics=[{"name": ""}, {"name": "a b"}], response_partition_limit=9, cursor=None)
+    odd = [{"name": ""}, {"name": "a b"}, {"name": second}]
+    peer.ask(topics=odd, response_partition_limit=9, cursor=None)
+    for partition in (0, 2, -1):
+        cursor = {"topic_name": second, "partition_index": partition}
+        peer.ask(topics=odd, response_partition_limit=9, cursor=cursor)
 
 
 @differential("describe_cluster")

@@ -73,21 +73,14 @@ def check_changes(changes: Sequence[KeyChange]) -> None:
 
 
 def check_resource(broker: Broker, type_number: int, name: str) -> Resource:
-    """The resource that a request names.
+    """The resource that a request names; a topic may not exist.
 
     Raises:
-        KafkaError: it does not exist, or has no configuration that is stored.
+        KafkaError: there is no such resource, or no configuration of it that is stored.
     """
     match type_number:
         case ResourceType.TOPIC:
-            if not name:
-                message = "Default topic resources are not allowed."
-                raise KafkaError(ErrorCode.invalid_request, message)
-            check_topic_name(name)
-            if name not in broker.metadata.image.topics:
-                message = f"The topic '{name}' does not exist."
-                raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
-            return Resource(ResourceType.TOPIC, name)
+            return Resource(ResourceType.TOPIC, name)  # looked for once the change makes sense
         case ResourceType.BROKER:
             if not name:
                 return Resource(ResourceType.BROKER, "")
@@ -201,12 +194,23 @@ def _default(config: BrokerConfig, resource: Resource, key: Key) -> str:
     return key.default or ""
 
 
+def _check_topic_name(name: str) -> None:
+    if not name:
+        message = "Default topic resources are not allowed."
+        raise KafkaError(ErrorCode.invalid_request, message)
+    check_topic_name(name)
+
+
 def _check_wanted(
     broker: Broker, resource: Resource, wanted: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
     """Check what a configuration would be, and for a broker what is set anew."""
     if resource.type is ResourceType.TOPIC:
+        _check_topic_name(resource.name)
         validate_overrides(wanted, broker.config.topic_defaults())
+        if resource.name not in broker.metadata.image.topics:
+            message = f"The topic '{resource.name}' does not exist."
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
     elif resource.type is ResourceType.GROUP:
         validate_group_overrides(wanted, broker.config)
     else:

@@ -27,13 +27,14 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     image = context.broker.metadata.image
     names = {topic.name for topic in request.topics}
     start = request.cursor
-    refusal = _refusal(names, start)
-    if refusal is not None:
-        return _refuse(shape, request.topics, refusal)
+    if start is not None and _points_nowhere(start, names):
+        return _refuse(shape, request.topics, ErrorCode.invalid_request)
     if not names:
         names = set(image.topics)
     if start is not None:
         names = {name for name in names if name >= start.topic_name}
+    if "" in names:
+        return _refuse(shape, request.topics, ErrorCode.unknown_server_error)
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
@@ -46,14 +47,8 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     )
 
 
-def _refusal(names: set[str], start: Any) -> ErrorCode | None:
-    if "" in names:
-        return ErrorCode.unknown_server_error
-    if start is not None and (
-        start.partition_index < 0 or (names and start.topic_name not in names)
-    ):
-        return ErrorCode.invalid_request
-    return None
+def _points_nowhere(start: Any, names: set[str]) -> bool:
+    return start.partition_index < 0 or bool(names and start.topic_name not in names)
 
 
 def _page(

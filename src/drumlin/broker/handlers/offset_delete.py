@@ -36,6 +36,11 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         topics.setdefault(name, []).append(
             shape("OffsetDeleteResponsePartition", partition_index=partition, error_code=result)
         )
+    if code is ErrorCode.none:
+        # Unknown topics are answered even where no partition of them is named.
+        for topic in request.topics:
+            if topic.name not in image.topics:
+                topics.setdefault(topic.name, [])
     return shape(
         "OffsetDeleteResponse",
         error_code=code,
