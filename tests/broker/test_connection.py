@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import socket
+import struct
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -95,3 +99,59 @@ def test_no_descriptor_is_kept_by_fetches_that_were_given_up(
         half = fetch(full, 1, max_wait=60_000, min_bytes=1 << 30)
         give_up((fetch(full, 1) * 5, waiting * 3, half * 2, waiting[:20])[number % 4])
     wait_until(lambda: process.num_fds() <= before, "all descriptors to be given back", 10)
+
+
+def test_no_descriptor_is_left_for_another_connection(tmp_path: Path) -> None:
+    server = DrumlinServer(tmp_path)
+    server.start()
+    process = psutil.Process(server.pid)
+    try:
+        with server.connect() as early, ExitStack() as stack:
+            assert early.ask("metadata", 9, topics=[]).brokers  # its code is loaded now
+            limit = process.num_fds() + 10
+            process.rlimit(resource.RLIMIT_NOFILE, (limit, limit))
+            for _ in range(40):
+                stack.enter_context(server.connect())
+            wait_until(lambda: "cannot accept" in server.said(), "the shortage to be said", 10)
+            assert early.ask("metadata", 9, topics=[]).brokers
+        with server.connect() as late:
+            assert late.ask("metadata", 9, topics=[]).brokers
+        assert server.said().count("cannot accept") == 1
+        server.stop()
+        server.check_output()
+    finally:
+        server.close()
+
+
+def test_peers_that_go_away_in_every_state(
+    server: DrumlinServer, ask: Callable[..., Any], create: Callable[..., str]
+) -> None:
+    full, empty = create("full"), create("empty")
+    fill(ask, full, batch(b"x" * 900_000))
+    whole = request("produce", 9, acks=1, timeout=1, topic_data=[])
+    states = [
+        b"",
+        b"\x00\x00",
+        whole[:20],
+        struct.pack(">i", 1 << 20) + bytes(300_000),
+        whole,
+        fetch(full, 1, max_wait=0, min_bytes=1) * 30,
+        fetch(empty, 1, max_wait=60_000, min_bytes=1) * 3 + whole,
+        request("join_group", 3, group_id="g", session_timeout=10_000) + whole,
+    ]
+    for data in states:
+        for is_reset in (False, True):
+            with socket.create_connection(("127.0.0.1", server.port)) as peer:
+                peer.sendall(data)
+                if is_reset:
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                else:
+                    peer.shutdown(socket.SHUT_WR)
+    connections = psutil.Process(server.pid).net_connections
+    # What is left is this test's own connection: all others are noticed and closed.
+    wait_until(
+        lambda: sum(each.status == "ESTABLISHED" for each in connections()) <= 1,
+        "all of them to be closed",
+        10,
+    )
+    assert ask("metadata", 9, topics=[])["brokers"]

@@ -61,6 +61,7 @@ class Server:
         self._has_none = asyncio.Event()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
+        self._is_short = False  # of descriptors or memory for another connection
 
     def start_accepting(self) -> None:
         """Let clients in, on all addresses.
@@ -91,6 +92,7 @@ class Server:
                     raise
                 self._pause_accepting(listening, error)
                 return
+            self._is_short = False
             refusal = self._refusal(address[0])
             if refusal is None:
                 self._admit(sock, listening, address[0])
@@ -99,7 +101,9 @@ class Server:
                 sock.close()
 
     def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
-        _log.error("cannot accept connections: %s; trying again in 100 ms", error)
+        if not self._is_short:  # said once, however long it lasts
+            self._is_short = True
+            _log.error("cannot accept connections: %s; trying again all the time", error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
 
@@ -125,13 +129,13 @@ class Server:
             _log.warning("refused a connection from %s (%d so far): %s", host, count, why)
 
     def _admit(self, sock: socket.socket, listening: socket.socket, host: str) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self.limits.socket_send_buffer_bytes > 0:
-            size = self.limits.socket_send_buffer_bytes
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self.limits.socket_send_buffer_bytes > 0:
+                size = self.limits.socket_send_buffer_bytes
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
             connection = Connection(
                 sock,
                 self._router,
