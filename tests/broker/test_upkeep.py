@@ -15,7 +15,7 @@ from drumlin.broker.cycles import Cycles
 from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
 from drumlin.coordination.group_messages import JoinRequest, SyncRequest
 from drumlin.replication.partition import Partition
-from drumlin.storage.checkpoints import RECOVERY_POINT, decode_checkpoint
+from drumlin.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, decode_checkpoint
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.batches import batch
@@ -45,8 +45,8 @@ def append(partition: Partition, count: int = 1) -> None:
         partition.append_internal(bytearray(batch(b"x" * 100)), 0)
 
 
-def checkpointed(directory: Path) -> dict[tuple[str, int], int]:
-    path = directory / RECOVERY_POINT
+def checkpointed(directory: Path, name: str = RECOVERY_POINT) -> dict[tuple[str, int], int]:
+    path = directory / name
     return decode_checkpoint(path.read_bytes()) if path.exists() else {}
 
 
@@ -67,6 +67,18 @@ def test_records_are_flushed_after_flush_ms_and_the_recovery_point_is_written_do
             assert checkpointed(tmp_path)["never", 0] == 0
 
     asyncio.run(run())
+
+
+def test_high_watermarks_are_written_down(tmp_path: Path) -> None:
+    async def run() -> None:
+        settings = {"log_flush_offset_checkpoint_interval_ms": "20"}
+        async with running(tmp_path, **settings) as broker:
+            append(await create(broker, "t"), 2)
+            await eventually(lambda: checkpointed(tmp_path, HIGH_WATERMARK).get(("t", 0)) == 2)
+            append(broker.partitions.get("t", 0))
+
+    asyncio.run(run())
+    assert checkpointed(tmp_path, HIGH_WATERMARK) == {("t", 0): 3}
 
 
 def test_the_brokers_flush_interval_applies_to_topics_without_their_own(tmp_path: Path) -> None:

@@ -186,8 +186,9 @@ class Broker:
         await self.groups.close()
         await self.server.closed(_STOP_S)
         self.server.close()
+        high_watermarks = self.partitions.high_watermarks()
         self.partitions.clear()  # what goes on without a connection has nowhere to write
-        await self.blocking(self.logs.close)
+        await self.blocking(self.logs.close, high_watermarks)
         await self.metadata.close()
         self._threads.shutdown()
 

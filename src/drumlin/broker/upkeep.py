@@ -33,7 +33,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
     cycles.every(
         config.log_flush_offset_checkpoint_interval_ms,
         "checkpoints",
-        lambda: broker.blocking(logs.write_checkpoints),
+        lambda: broker.blocking(logs.write_checkpoints, broker.partitions.high_watermarks()),
     )
     cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))

@@ -219,6 +219,10 @@ class PartitionRegistry:
         for topic, index in list(self._partitions):
             self.remove(topic, index)
 
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """By topic and partition, for the checkpoint."""
+        return {key: each.high_watermark for key, each in self._partitions.items()}
+
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 
