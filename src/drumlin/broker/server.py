@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _ACCEPTS_PER_TURN: Final = 64
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _ACCEPT_PAUSE_S: Final = 0.1
+_SILENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Server:
         self._has_none = asyncio.Event()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
-        self._is_short = False  # of descriptors or memory for another connection
+        self._silent_until = 0.0  # about a shortage that keeps us from accepting
 
     def start_accepting(self) -> None:
         """Let clients in, on all addresses.
@@ -77,10 +78,6 @@ class Server:
                 raise cannot_listen(listener, error) from error
             loop.add_reader(sock.fileno(), self._accept, sock)
 
-    @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
@@ -92,7 +89,6 @@ class Server:
                     raise
                 self._pause_accepting(listening, error)
                 return
-            self._is_short = False
             refusal = self._refusal(address[0])
             if refusal is None:
                 self._admit(sock, listening, address[0])
@@ -101,10 +97,10 @@ class Server:
                 sock.close()
 
     def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
-        if not self._is_short:  # said once, however long it lasts
-            self._is_short = True
-            _log.error("cannot accept connections: %s; trying again all the time", error.strerror)
         loop = asyncio.get_running_loop()
+        if loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + _SILENCE_S
+            _log.error("cannot accept connections: %s; trying again all the time", error.strerror)
         loop.remove_reader(listening.fileno())
 
         def resume() -> None:

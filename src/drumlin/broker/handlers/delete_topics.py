@@ -19,7 +19,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _UNKNOWN_NAME = "This server does not host this topic-partition."
-_UNKNOWN_ID = "This server does not host this topic ID."
 
 
 class _Target(NamedTuple):
