@@ -59,9 +59,11 @@ ALLOWED = (
         "features are levels of KRaft's metadata log, which Drumlin does not have",
     ),
     Allowed(
-        r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)",
+        r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"
+        r"|results\[4 \]\.configs\[min\.insync\.replicas\]",
         "KRaft writes a cluster-wide default of this key when a cluster is formatted",
     ),
+    Allowed(r".*\.documentation", "keys are described where they have an effect here"),
     Allowed(
         rf"results\[4 .*\.configs\[({_OWN_SETTINGS})\].*",
         "each broker has its own addresses and directories, and KRaft a controller's; "

@@ -63,7 +63,7 @@ def _entity(entity: Any, given: dict[str, Any], known: frozenset[str]) -> Any:
     if unknown:
         raise AssertionError(f"no version has the fields {sorted(unknown)}")
     values = {}
-    for field, hint in _fields(entity):
+    for field, hint in fields_of(entity):
         if field.name in given:
             values[field.name] = _value(field, hint, given[field.name], known)
         elif field.default is dataclasses.MISSING:
@@ -76,44 +76,51 @@ def _value(field: dataclasses.Field[Any], hint: Any, given: Any, known: frozense
         return None
     kind = field.metadata.get("kafka_type", "")
     if isinstance(given, list | tuple):
-        item = _item_type(hint)
+        item = array_item(hint)
         if dataclasses.is_dataclass(item):
             return tuple(_entity(item, each, known) for each in given)
         return tuple(given)
     if isinstance(given, dict):
-        return _entity(_item_type(hint), given, known)
+        return _entity(array_item(hint), given, known)
     if kind.startswith("timedelta"):
         return datetime.timedelta(milliseconds=given)
     return given
 
 
 def _zero(field: dataclasses.Field[Any], hint: Any) -> Any:
-    if _is_optional(hint):
+    if is_optional(hint):
         return None
-    if _is_array(hint):
+    if is_array(hint):
         return ()
     if dataclasses.is_dataclass(hint):
         return _entity(hint, {}, frozenset())
     return _ZERO_OF_TYPE.get(field.metadata.get("kafka_type", ""), 0)
 
 
-def _is_optional(hint: Any) -> bool:
+def is_optional(hint: Any) -> bool:
     return isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
 
 
-def _is_array(hint: Any) -> bool:
+def without_none(hint: Any) -> Any:
+    """The type itself of what may be null."""
+    if not is_optional(hint):
+        return hint
+    return next(each for each in typing.get_args(hint) if each is not type(None))
+
+
+def is_array(hint: Any) -> bool:
     return typing.get_origin(hint) is tuple
 
 
-def _item_type(hint: Any) -> Any:
+def array_item(hint: Any) -> Any:
     """What an array holds; for anything else the type itself. `| None` is looked through."""
-    if _is_optional(hint):
-        hint = next(each for each in typing.get_args(hint) if each is not type(None))
-    return typing.get_args(hint)[0] if _is_array(hint) else hint
+    hint = without_none(hint)
+    return typing.get_args(hint)[0] if is_array(hint) else hint
 
 
 @functools.cache
-def _fields(entity: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
+def fields_of(entity: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
+    """The fields of a message or structure with their types."""
     hints = typing.get_type_hints(entity)
     return [(field, hints[field.name]) for field in dataclasses.fields(entity)]
 

@@ -73,14 +73,14 @@ def check_changes(changes: Sequence[KeyChange]) -> None:
 
 
 def check_resource(broker: Broker, type_number: int, name: str) -> Resource:
-    """The resource that a request names; a topic may not exist.
+    """The resource that a request names. Names of topics and groups are checked with the change.
 
     Raises:
         KafkaError: there is no such resource, or no configuration of it that is stored.
     """
     match type_number:
         case ResourceType.TOPIC:
-            return Resource(ResourceType.TOPIC, name)  # looked for once the change makes sense
+            return Resource(ResourceType.TOPIC, name)
         case ResourceType.BROKER:
             if not name:
                 return Resource(ResourceType.BROKER, "")
@@ -90,9 +90,6 @@ def check_resource(broker: Broker, type_number: int, name: str) -> Resource:
                 raise KafkaError(ErrorCode.invalid_request, message)
             return Resource(ResourceType.BROKER, str(node_id))
         case ResourceType.GROUP:
-            if not name:
-                message = "Default group resources are not allowed."
-                raise KafkaError(ErrorCode.invalid_request, message)
             return Resource(ResourceType.GROUP, name)
         case _:
             raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {type_number}")
@@ -212,6 +209,9 @@ def _check_wanted(
             message = f"The topic '{resource.name}' does not exist."
             raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
     elif resource.type is ResourceType.GROUP:
+        if not resource.name:
+            message = "Default group resources are not allowed."
+            raise KafkaError(ErrorCode.invalid_request, message)
         validate_group_overrides(wanted, broker.config)
     else:
         _check_broker(broker.config, resource, wanted, given)

@@ -33,7 +33,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         names = set(image.topics)
     if start is not None:
         names = {name for name in names if name >= start.topic_name}
-    if "" in names:
+    if "" in names and start is None:
         return _refuse(shape, request.topics, ErrorCode.unknown_server_error)
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
