@@ -33,10 +33,6 @@ class Outbox:
         self._memory_bytes = 0
 
     @property
-    def is_empty(self) -> bool:
-        return not self._parts
-
-    @property
     def is_full(self) -> bool:
         return self._memory_bytes > _FULL_BYTES or len(self._parts) > _IOV_MAX
 

@@ -99,7 +99,7 @@ class Files:
             return True
         try:
             self.read_resident_at(descriptor, 1, position)
-        except BlockingIOError:
+        except OSError:  # not there; or a failure, which whoever reads will meet
             return False
         return True
 

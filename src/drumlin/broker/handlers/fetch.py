@@ -362,10 +362,23 @@ class _Fetch:
         )
 
     async def respond_cold(self) -> Any:
-        for answer in self._answers.values():
+        for key, answer in self._answers.items():
             if answer.records and not answer.records.is_resident():
-                await self._context.broker.blocking(answer.records.prefetch)
+                try:
+                    await self._context.broker.blocking(answer.records.prefetch)
+                except OSError as error:
+                    answer.records.release()
+                    self._answers[key] = self._unreadable(key, error)
         return self.respond()
+
+    def _unreadable(self, key: FetchKey, error: OSError) -> Any:
+        """The answer for a partition whose device failed; its log dir learns of it."""
+        try:
+            log = _find(self._context, key).log
+        except KafkaError as gone:
+            return self._failed(key.partition, gone.code)
+        failure = log.log_directory.fail(error, f"read {log.name}")
+        return self._failed(key.partition, failure.code)
 
     def respond(self) -> Any:
         topics: list[tuple[FetchKey, list[Any]]] = []
