@@ -69,6 +69,8 @@ def fill_topic(client: Client, flights: Flights) -> None:
     seconds = say(f"Wrote them to the topic '{TOPIC}' in time order, keyed by tail number", began)
     rate, megabytes = len(flights.records) / seconds, flights.value_bytes / 1e6 / seconds
     console.print(f"  [dim]{rate:,.0f} records/s, {megabytes:,.0f} MB/s[/]")
+    without = flights.records.column("key").null_count
+    console.print(f"  [dim]{without:,} cancelled flights have no tail number: their key is null[/]")
 
 
 def stream_delays(address: str, flights: Flights, folder: Path) -> list[StreamingQueryProgress]:
