@@ -9,8 +9,11 @@ from typing import NamedTuple
 from bench.brokers import Broker, brokers, require_no_error
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
+from drumlin.wire.errors import ErrorCode
+from rig.waiting import wait_until
 
 _PRODUCE = 13
+_NOT_LED_YET = (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_id)
 _BYTES_MAX = 2 << 30  # of one round: it must fit into memory
 
 
@@ -44,14 +47,30 @@ def run(options: Options) -> list[Comparison]:
     return results
 
 
+def _once_led(broker: Broker, frame: bytes) -> bytes:
+    """The answer to the first request, when the new topic's leader has learned that it leads."""
+    answers: list[bytes] = []
+
+    def is_led() -> bool:
+        encoded, answer = first_answer(broker.port, frame)
+        partition = answer.responses[0].partition_responses[0]
+        if partition.error_code in _NOT_LED_YET:
+            return False
+        require_no_error(partition)
+        answers.append(encoded)
+        return True
+
+    wait_until(is_led, f"{broker.name} to lead a new topic")
+    return answers[0]
+
+
 def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[], Metrics]:
     batch = batch_of(scenario.batch_bytes, scenario.record_bytes)
 
     def measure() -> Metrics:
         with broker.topic() as topic:
             frame = produce_frame(broker, topic, batch)
-            answer_bytes, answer = first_answer(broker.port, frame)
-            require_no_error(answer.responses[0].partition_responses[0])
+            answer_bytes = _once_led(broker, frame)
             per_request = broker.end_offset(topic)
             load = Load(broker.port, [frame], scenario.in_flight, len(answer_bytes))
             with contextlib.closing(load), Stopwatch(broker.pid) as watch:
