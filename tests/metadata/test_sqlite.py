@@ -263,8 +263,7 @@ def test_the_broker_of_this_process_leads(tmp_path: Path) -> None:
     async def scenario(store: SqliteMetadata) -> None:
         store.register_broker(BrokerState(1, "rack", ()))
         assert store.image.controller_id == 1
-        partition = PartitionState(0, 1, 0, replicas=(1, 2), isr=(1,))
-        assert store.image.offline_replicas(partition) == (2,)
+        assert list(store.image.brokers) == [1]
 
     with_store(tmp_path, scenario)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.image import NO_LEADER, BrokerState, ClusterImage, Endpoint, PartitionState
+from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, PartitionState
 from drumlin.wire.errors import ErrorCode
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
@@ -23,6 +23,10 @@ class Leadership(NamedTuple):
 
     leader: int
     error: ErrorCode
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    #: Not in sync while they are offline, but nobody has more than they have (KIP-966).
+    eligible_replicas: tuple[int, ...]
 
 
 def visible_brokers(context: RequestContext) -> Iterator[tuple[BrokerState, Endpoint]]:
@@ -33,7 +37,20 @@ def visible_brokers(context: RequestContext) -> Iterator[tuple[BrokerState, Endp
             yield broker, endpoint
 
 
-def leadership(image: ClusterImage, partition: PartitionState) -> Leadership:
-    if partition.leader in image.brokers:
-        return Leadership(partition.leader, ErrorCode.none)
-    return Leadership(NO_LEADER, ErrorCode.leader_not_available)
+def leadership(context: RequestContext, topic: str, partition: PartitionState) -> Leadership:
+    """A partition that is ours, but whose log cannot be had, has no leader, as in Apache Kafka.
+
+    Clients then ask again until it has one, rather than sending us what we must refuse.
+    """
+    broker = context.broker
+    is_without_log = broker.partitions.is_offline(topic, partition.index)
+    offline = tuple(
+        each
+        for each in partition.replicas
+        if each not in broker.metadata.image.brokers or (is_without_log and each == broker.node_id)
+    )
+    isr = tuple(each for each in partition.isr if each not in offline)
+    if partition.leader not in offline:
+        return Leadership(partition.leader, ErrorCode.none, isr, offline, ())
+    eligible = () if isr else partition.isr
+    return Leadership(NO_LEADER, ErrorCode.leader_not_available, isr, offline, eligible)

@@ -117,10 +117,6 @@ class ClusterImage:
         """Existing topics that metrics could not tell from `name`, itself included."""
         return self._names_by_collision_key.get(collision_key(name), set())
 
-    def offline_replicas(self, partition: PartitionState) -> tuple[int, ...]:
-        """Replicas on brokers that are not alive."""
-        return tuple(each for each in partition.replicas if each not in self.brokers)
-
     # -- changes, for the store ----------------------------------------------------------
 
     def put_broker(self, broker: BrokerState) -> None:

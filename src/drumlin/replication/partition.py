@@ -93,6 +93,14 @@ class Partition:
             raise KafkaError(ErrorCode.fenced_leader_epoch)
         raise KafkaError(ErrorCode.unknown_leader_epoch)
 
+    def check_readable(self) -> None:
+        """Refuse while the log's dir has failed; one that is only full can be read.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.log.log_directory.check_readable()
+
     # -- changes -----------------------------------------------------------------------
 
     def append_as_leader(
@@ -206,7 +214,11 @@ class PartitionRegistry:
         return bool(self._offline)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        return (topic, index) in self._offline
+        """Whether the partition is ours and has no log, or none that can be read."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            return (topic, index) in self._offline
+        return not partition.log.log_directory.is_readable
 
     def remove(self, topic: str, index: int) -> None:
         self._offline.discard((topic, index))

@@ -385,8 +385,7 @@ class PartitionLog:
             segment.close()
 
     def _note_snapshot(self, offset: int) -> None:
-        content = encode_snapshot(self.producer_state.producers())
-        self.durability.note_snapshot(offset, content)
+        self.durability.note_snapshot(offset, encode_snapshot(self.producer_state.producers()))
 
     # -- reading -----------------------------------------------------------------------
 
@@ -415,6 +414,7 @@ class PartitionLog:
                 f"{self.log_end_offset}",
             )
         if start_offset >= end_offset:
+            self.log_directory.check_readable()
             return _NOTHING
         how = self._files.read_at if may_block else self._files.read_resident_at
         found = self._look(

@@ -40,6 +40,7 @@ def _delete(context: RequestContext, shape: Shape, topic: str, index: int, offse
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.invalid_topic_exception)
         partition = context.broker.partitions.get(topic, index)
+        partition.check_readable()
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.policy_violation)
         low_watermark = partition.delete_records_before(offset)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.image import ClusterImage, PartitionState
+from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    topics, cursor = _page(image, shape, sorted(names), start, max(limit, 1))
+    topics, cursor = _page(context, shape, sorted(names), start, max(limit, 1))
     return shape(
         "DescribeTopicPartitionsResponse",
         throttle_time=ZERO,
@@ -52,21 +52,20 @@ def _points_nowhere(start: Any, names: set[str]) -> bool:
 
 
 def _page(
-    image: ClusterImage, shape: Shape, names: list[str], start: Any, limit: int
+    context: RequestContext, shape: Shape, names: list[str], start: Any, limit: int
 ) -> tuple[list[Any], _Cursor | None]:
     topics: list[Any] = []
     for name in names:
         if limit == 0:
             return topics, _Cursor(name, 0)
-        topic = image.topics.get(name)
+        topic = context.broker.metadata.image.topics.get(name)
         if topic is None:
             topics.append(_missing(shape, name))
             continue
         first = start.partition_index if start is not None and start.topic_name == name else 0
         partitions = topic.partitions[first : first + limit]
-        topics.append(
-            _topic(shape, name, topic.topic_id, (_partition(image, shape, p) for p in partitions))
-        )
+        described = (_partition(context, shape, name, each) for each in partitions)
+        topics.append(_topic(shape, name, topic.topic_id, described))
         following = first + len(partitions)
         if following < len(topic.partitions):
             return topics, _Cursor(name, following)
@@ -93,19 +92,19 @@ def _topic(
     )
 
 
-def _partition(image: ClusterImage, shape: Shape, state: PartitionState) -> Any:
-    leader, error = leadership(image, state)
+def _partition(context: RequestContext, shape: Shape, topic: str, state: PartitionState) -> Any:
+    led = leadership(context, topic, state)
     return shape(
         "DescribeTopicPartitionsResponsePartition",
-        error_code=error,
+        error_code=ErrorCode.none,  # also of one without a leader, unlike in Metadata
         partition_index=state.index,
-        leader_id=leader,
+        leader_id=led.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
-        isr_nodes=state.isr,
-        eligible_leader_replicas=(),
-        last_known_elr=(),
-        offline_replicas=image.offline_replicas(state),
+        isr_nodes=led.isr,
+        eligible_leader_replicas=led.eligible_replicas,
+        last_known_elr=led.eligible_replicas,
+        offline_replicas=led.offline_replicas,
     )
 
 

@@ -80,6 +80,7 @@ def _answer(
             raise KafkaError(ErrorCode.invalid_request)
         _check_version(context.version, part.timestamp)
         partition = context.broker.partitions.get(topic, part.partition_index)
+        partition.check_readable()
         partition.check_leader_epoch(getattr(part, "current_leader_epoch", -1))
         isolation_level = getattr(request, "isolation_level", 0)
         found = _find(partition, part.timestamp, isolation_level)

@@ -186,20 +186,19 @@ def _respond(
 
 
 def _topic(context: RequestContext, request: Any, shape: Shape, topic: TopicState) -> Any:
-    image = context.broker.metadata.image
     partitions = []
     for state in topic.partitions:
-        leader, error = leadership(image, state)
+        led = leadership(context, topic.name, state)
         partitions.append(
             shape(
                 "MetadataResponsePartition",
-                error_code=error,
+                error_code=led.error,
                 partition_index=state.index,
-                leader_id=leader,
+                leader_id=led.leader,
                 leader_epoch=state.leader_epoch,
                 replica_nodes=state.replicas,
-                isr_nodes=state.isr,
-                offline_replicas=image.offline_replicas(state),
+                isr_nodes=led.isr,
+                offline_replicas=led.offline_replicas,
             )
         )
     return shape(

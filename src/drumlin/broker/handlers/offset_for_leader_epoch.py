@@ -31,6 +31,7 @@ def _answer(context: RequestContext, shape: Shape, topic: str, wanted: Any) -> A
     epoch, end_offset, code = -1, -1, ErrorCode.none
     try:
         partition = context.broker.partitions.get(topic, wanted.partition)
+        partition.check_readable()
         partition.check_leader_epoch(wanted.current_leader_epoch)
         epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
