@@ -220,6 +220,34 @@ def test_delete(peer: Peer) -> None:
 
 
 @differential("offset_delete")
+def test_delete_of_a_topic_named_twice(peer: Peer) -> None:
+    """It is answered twice too, unless there is something that does not exist."""
+    group, topic = peer.unique("group"), peer.topic(partitions=3)
+    other, unknown = peer.topic("other"), peer.unique("unknown")
+    peer.await_coordinator(group)
+    for named in (
+        ((topic, (0,)), (topic, (1,))),
+        ((topic, (0,)), (topic, (0,))),
+        ((topic, (0, 0, 1)),),
+        ((topic, ()), (topic, (1,))),
+        ((topic, (0,)), (other, (0,)), (topic, (2,))),
+        ((topic, (0, 9)), (topic, (1, 9))),
+        ((topic, (9,)), (topic, (1,))),
+        ((topic, (1,)), (topic, (9,))),
+        ((unknown, (0,)), (unknown, (0, 1))),
+        ((unknown, ()), (topic, (0,)), (unknown, ()), (topic, (2,))),
+    ):
+        commit(peer, group, topic, _offset(0), _offset(1), _offset(2))
+        peer.note(str(named))
+        topics = [
+            {"name": name, "partitions": [{"partition_index": each} for each in partitions]}
+            for name, partitions in named
+        ]
+        peer.ask(group_id=group, topics=topics)
+        committed(peer, group, topic, partitions=(0, 1, 2))
+
+
+@differential("offset_delete")
 def test_delete_of_what_a_member_subscribes(peer: Peer) -> None:
     group, topic = peer.unique("group"), peer.topic("t")
     metadata = b"\x00\x00\x00\x00\x00\x01" + len(topic).to_bytes(2, "big") + topic.encode()
