@@ -19,7 +19,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
-from drumlin.metadata.image import BrokerState, PartitionState, Resource, ResourceType
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -254,6 +254,27 @@ def test_leader_epochs_advance_together(tmp_path: Path) -> None:
     def _epochs(store: SqliteMetadata) -> list[int]:
         topics = store.image.topics.values()
         return [each.leader_epoch for topic in topics for each in topic.partitions]
+
+    with_store(tmp_path, fill)
+    with_store(tmp_path, check)
+
+
+def test_leader_epochs_of_some_partitions_advance(tmp_path: Path) -> None:
+    def epochs(store: SqliteMetadata) -> list[int]:
+        return [each.leader_epoch for each in store.image.topics["events"].partitions]
+
+    async def fill(store: SqliteMetadata) -> None:
+        topic = await store.create_topic("events", [ONE_REPLICA] * 3, {})
+        gone = PartitionId(uuid.uuid4(), 0)
+        some = {PartitionId(topic.topic_id, 0), PartitionId(topic.topic_id, 2), gone}
+        await asyncio.gather(
+            store.add_partitions("events", 3, [ONE_REPLICA]), store.advance_leader_epochs_of(some)
+        )
+        await store.advance_leader_epochs_of({PartitionId(topic.topic_id, 3)})
+        assert epochs(store) == [1, 0, 1, 1]
+
+    async def check(store: SqliteMetadata) -> None:
+        assert epochs(store) == [1, 0, 1, 1]
 
     with_store(tmp_path, fill)
     with_store(tmp_path, check)

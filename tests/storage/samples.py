@@ -14,6 +14,7 @@ from drumlin.records.record import Record, decode_records, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import AppendResult, PartitionLog
 
@@ -105,6 +106,11 @@ def reopened(
     log = again.get("t", 0)
     assert log is not None
     return again, log
+
+
+def revive(logs: LogDirectories, directory: LogDirectory) -> bool:
+    """Try to have a failed dir back."""
+    return logs.mend(directory) and logs.bring_back(directory)
 
 
 def read_bytes(

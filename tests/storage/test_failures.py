@@ -26,6 +26,7 @@ from storage.samples import (
     prepared,
     read_all,
     reopened,
+    revive,
 )
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
@@ -72,10 +73,10 @@ def test_nothing_of_a_failed_append_remains(
     assert not directory.is_online
     assert offsets(read_all(log)) == list(range(appended))  # what is there can be read
     storage_error(log)
-    assert not logs.revive(directory)
+    assert not revive(logs, directory)
     files.heal()
     assert sum(path.stat().st_size for path in log.directory.glob("*.log")) == log.size_bytes
-    assert logs.revive(directory)
+    assert revive(logs, directory)
     for number in range(appended, 20):
         append(log, value=b"%d" % number + bytes(60), timestamp=NOW_MS + number)
     expected = [b"%d" % number + bytes(60) for number in range(20)]
@@ -95,7 +96,7 @@ def test_what_can_not_be_cut_back_is_never_seen(
     assert log.directory.joinpath("0" * 20 + ".log").stat().st_size > log.size_bytes
     assert offsets(read_all(log)) == [0]
     files.heal()
-    assert logs.revive(logs.directories[0])
+    assert revive(logs, logs.directories[0])
     append(log)  # shorter than what lies there
     logs.close()
     logs = open_logs(tmp_path, config=CONFIG)
@@ -110,7 +111,7 @@ def test_a_refused_producer_may_send_again(files: FailingFiles, logs: LogDirecto
     files.fail("write_at", code=errno.ENOSPC, only_once=True)
     with pytest.raises(KafkaError):
         log.append_as_leader(from_producer(0), 0, NOW_MS)
-    assert logs.revive(logs.directories[0])
+    assert revive(logs, logs.directories[0])
     assert log.append_as_leader(from_producer(0), 0, NOW_MS).base_offset == 0
 
 
@@ -144,7 +145,7 @@ def test_a_small_disk_for_real(tmp_path: Path) -> None:
         assert offsets(read_all(log)) == list(range(end_offset))
         logs.delete_old_segments()
         logs.remove_doomed()
-        assert logs.revive(logs.directories[0])
+        assert revive(logs, logs.directories[0])
         assert append(log, value=bytes(10_000)).base_offset == end_offset
         logs, log = reopened(logs, tmp_path, config)
         assert log.log_end_offset == end_offset + 1
@@ -162,7 +163,7 @@ def test_an_abort_that_is_not_written_aborts_nothing(
         files.fail("write_at", code=errno.ENOSPC, after=after, only_once=True)
         with pytest.raises(KafkaError):
             log.append_internal(marker(commit=False), 0, NOW_MS)
-        assert logs.revive(logs.directories[0])
+        assert revive(logs, logs.directories[0])
         assert log.producer_state.first_undecided_offset == 0
         assert log.aborted_transactions(0, 100) == []
     log.append_internal(marker(commit=False), 0, NOW_MS)
@@ -189,7 +190,7 @@ def test_an_io_error_takes_the_dir_offline(files: FailingFiles, logs: LogDirecto
             each.offset_for_timestamp(0)
     with pytest.raises(KafkaError):
         logs.create("third", 0, TOPIC_ID, CONFIG)
-    assert logs.revive(logs.directories[0])
+    assert revive(logs, logs.directories[0])
     assert offsets(read_all(log)) == [0, 1, 2]
     assert append(other).base_offset == 2
 
@@ -207,7 +208,7 @@ def test_after_an_io_error_only_what_the_device_has_counts(
     assert log.recovery_point == 3
     path = log.directory / ("0" * 20 + ".log")
     path.write_bytes(path.read_bytes()[:-1])  # the last pages never got there
-    assert logs.revive(logs.directories[0])
+    assert revive(logs, logs.directories[0])
     assert log.log_end_offset == 3
     assert offsets(read_all(log)) == [0, 1, 2]
     assert log.append_as_leader(from_producer(0, 2), 0, NOW_MS).base_offset == 3
@@ -270,7 +271,7 @@ def test_whatever_fails_nothing_is_lost(
         logs.write_checkpoints()
         (directory,) = logs.directories
         if not directory.is_online:
-            assert logs.revive(directory)
+            assert revive(logs, directory)
     expected = [b"%d" % number + bytes(90) for number in range(12)]
     assert [record.value for record in read_all(log)] == expected
     log.flush()

@@ -15,7 +15,16 @@ from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
 from storage.doors import FailingFiles, ForgetfulFiles
-from storage.samples import NOW_MS, TOPIC_ID, append, create, offsets, open_logs, read_all
+from storage.samples import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    create,
+    offsets,
+    open_logs,
+    read_all,
+    revive,
+)
 
 _HOLD = """
 import sys
@@ -97,10 +106,10 @@ def test_one_of_several_dirs_may_be_broken(tmp_path: Path) -> None:
     logs = open_logs(tmp_path / "a", tmp_path / "b")
     assert len(logs) == 1
     assert [each.is_online for each in logs.directories] == [True, False]
-    assert not logs.revive(logs.directories[1])
+    assert not revive(logs, logs.directories[1])
     (tmp_path / "b").unlink()
     (tmp_path / "moved").rename(tmp_path / "b")
-    assert logs.revive(logs.directories[1])
+    assert revive(logs, logs.directories[1])
     assert sorted(log.topic for log in logs) == ["t", "u"]
     assert all(offsets(read_all(log)) == [0, 1] for log in logs)
     logs.close()
@@ -192,7 +201,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="kafka_storage_error"):
         create(logs)
     assert not (tmp_path / "t-0").exists()
-    assert logs.revive(logs.directories[0])
+    assert revive(logs, logs.directories[0])
     append(create(logs))
     logs.abandon()
 

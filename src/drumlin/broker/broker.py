@@ -75,9 +75,7 @@ class Broker:
             offsets_partition_count=self._offsets_partition_count,
             create_offsets_topic=self._create_offsets_topic,
         )
-        self.hosting = Hosting(
-            config, metadata.image, logs, self.partitions, self.groups, self.blocking
-        )
+        self.hosting = Hosting(config, metadata, logs, self.partitions, self.groups, self.blocking)
         self.listeners = list(bound.values())
         self.server = Server(Router(self), _limits(config), bound)
         self._cycles = Cycles()

@@ -24,7 +24,7 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.image import PartitionState, ResourceType, TopicState
+from drumlin.metadata.image import PartitionId, PartitionState, ResourceType, TopicState
 from drumlin.replication.partition import Partition
 from drumlin.wire.errors import KafkaError
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
     from drumlin.config.topic import LogConfig
     from drumlin.coordination.group_coordinator import GroupCoordinator
-    from drumlin.metadata.image import ClusterImage
+    from drumlin.metadata.store import MetadataStore
     from drumlin.replication.partition import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
+    from drumlin.storage.log_directory import LogDirectory
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -51,14 +52,15 @@ class Hosting:
     def __init__(
         self,
         config: BrokerConfig,
-        image: ClusterImage,
+        metadata: MetadataStore,
         logs: LogDirectories,
         partitions: PartitionRegistry,
         groups: GroupCoordinator,
         blocking: Blocking,
     ) -> None:
         self._config = config
-        self._image = image
+        self._metadata = metadata
+        self._image = metadata.image
         self._logs = logs
         self._partitions = partitions
         self._groups = groups
@@ -79,6 +81,42 @@ class Hosting:
             if not is_ours and log.path not in self._strangers:
                 self._strangers.add(log.path)
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
+
+    async def take_back(self, directory: LogDirectory) -> bool:
+        """Have an offline log dir back if it works again; `host_all` serves what is new in it.
+
+        A device that failed may have lost records that consumers have read: the partitions on
+        it go on in a new leader epoch, which is how those find out (KIP-320).
+        """
+        may_lack_records = not directory.is_readable
+        if not await self._blocking(self._logs.mend, directory):
+            return False
+        if may_lack_records:
+            async with self._turn:
+                try:
+                    await self._begin_epochs_in(directory)
+                except KafkaError as error:
+                    _log.warning("Log dir %s stays offline: %s", directory.path, error)
+                    return False
+        is_online: bool = await self._blocking(self._logs.bring_back, directory)
+        return is_online
+
+    async def _begin_epochs_in(self, directory: LogDirectory) -> None:
+        logs = self._logs.in_directory(directory)
+        served = [
+            partition
+            for log in logs
+            if (partition := self._partitions.find(log.topic, log.partition)) is not None
+            and partition.log is log
+        ]
+        await self._metadata.advance_leader_epochs_of(
+            {PartitionId(each.topic_id, each.index) for each in served}
+        )
+        for partition in served:
+            topic = self._image.topics_by_id.get(partition.topic_id)
+            state = None if topic is None else topic.partition(partition.index)
+            if state is not None:
+                partition.begin_leader_epoch(state.leader_epoch)
 
     async def on_change(self, change: Change) -> None:
         """Follow one change of the metadata."""
@@ -105,6 +143,7 @@ class Hosting:
         self, topic: TopicState, states: Sequence[PartitionState], *, is_new: bool
     ) -> None:
         missing = []
+        returned: dict[int, PartitionLog] = {}
         for state in states:
             if state.leader != self._config.node_id:
                 continue
@@ -112,10 +151,13 @@ class Hosting:
                 log = self._find_log(topic, state, is_new)
                 if log is None:
                     missing.append(state)
-                    continue
-                self._serve(topic, state, log)
-            if topic.name == OFFSETS_TOPIC:  # where that has failed before, it is tried again
+                elif self._partitions.is_offline(topic.name, state.index):
+                    returned[state.index] = log
+                else:
+                    self._serve(topic, state, log)
+            elif topic.name == OFFSETS_TOPIC:  # where that has failed before, it is tried again
                 self._groups.become_leader(state.index, state.leader_epoch)
+        await self._serve_in_new_epochs(topic, returned)
         config = self.log_config(topic.name)
         for first in range(0, len(missing), _LOGS_PER_STEP):
             await self._create(topic, missing[first : first + _LOGS_PER_STEP], config, is_new)
@@ -139,13 +181,35 @@ class Hosting:
         indexes = [state.index for state in states]
         create = functools.partial(self._logs.create_all, is_new=is_new)
         logs = await self._blocking(create, topic.name, indexes, topic.topic_id, config)
+        made_anew: dict[int, PartitionLog] = {}
         for state, log in zip(states, logs, strict=True):
             if isinstance(log, KafkaError):
                 self._go_offline(topic, state, log)
-                continue
-            self._serve(topic, state, log)
-            if topic.name == OFFSETS_TOPIC:
-                self._groups.become_leader(state.index, state.leader_epoch)
+            elif is_new:
+                self._serve(topic, state, log)
+            else:
+                made_anew[state.index] = log
+        await self._serve_in_new_epochs(topic, made_anew)
+
+    async def _serve_in_new_epochs(self, topic: TopicState, logs: dict[int, PartitionLog]) -> None:
+        """Serve partitions whose logs may end before what consumers have read of them."""
+        if not logs:
+            return
+        failure = None
+        try:
+            await self._metadata.advance_leader_epochs_of(
+                {PartitionId(topic.topic_id, index) for index in logs}
+            )
+        except KafkaError as error:
+            failure = error
+        current = self._image.topics_by_id.get(topic.topic_id)
+        if current is None:
+            return  # deleted meanwhile, which is followed next
+        for index, log in logs.items():
+            if failure is None:
+                self._serve(current, current.partitions[index], log)
+            else:
+                self._go_offline(current, current.partitions[index], failure)
 
     def _serve(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
         try:
@@ -158,6 +222,8 @@ class Hosting:
         self._partitions.add(
             Partition(log, state.leader_epoch, len(state.replicas), len(state.isr))
         )
+        if topic.name == OFFSETS_TOPIC:
+            self._groups.become_leader(state.index, state.leader_epoch)
 
     def _go_offline(self, topic: TopicState, state: PartitionState, error: KafkaError) -> None:
         if not self._partitions.is_offline(topic.name, state.index):

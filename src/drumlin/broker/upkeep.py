@@ -68,6 +68,6 @@ async def _probe(broker: Broker) -> None:
     is_back = False
     for directory in broker.logs.directories:
         if not directory.is_online:
-            is_back |= await broker.blocking(broker.logs.revive, directory)
+            is_back |= await broker.hosting.take_back(directory)
     if is_back or broker.partitions.has_offline:
         await broker.hosting.host_all()

@@ -177,3 +177,10 @@ def put_config(resource: Resource, key: str, value: str | None) -> Statement:
 
 def advance_leader_epochs() -> Statement:
     return "UPDATE partitions SET leader_epoch = leader_epoch + 1", ()
+
+
+def advance_leader_epoch(topic_id: UUID, partition: int) -> Statement:
+    sql = (
+        "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE topic_id = ? AND partition = ?"
+    )
+    return sql, (topic_id.bytes, partition)

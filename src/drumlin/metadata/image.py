@@ -55,6 +55,13 @@ class BrokerState:
         return next((each for each in self.endpoints if each.listener == listener), None)
 
 
+class PartitionId(NamedTuple):
+    """A partition of one topic and of no other that ever has its name."""
+
+    topic_id: UUID
+    partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """Where a partition lives and who leads it."""

@@ -12,7 +12,7 @@ import functools
 import logging
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from drumlin.metadata.database import Database, Statement
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
+    PartitionId,
     PartitionState,
     Resource,
     ResourceType,
@@ -131,6 +132,26 @@ class SqliteMetadata:
             )
             self.image.put_topic(replace(topic, partitions=partitions))
 
+    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
+        """Begin a new leader epoch in some partitions; those that are gone by then don't matter.
+
+        It waits for no other change of their topics, so whoever follows changes may call it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        await self._commit([database.advance_leader_epoch(*each) for each in partitions])
+        for topic_id in {each.topic_id for each in partitions}:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is not None:
+                states = tuple(
+                    replace(each, leader_epoch=each.leader_epoch + 1)
+                    if PartitionId(topic_id, each.index) in partitions
+                    else each
+                    for each in topic.partitions
+                )
+                self.image.put_topic(replace(topic, partitions=states))
+
     async def note_adopted(self) -> None:
         """The logs that lay in the log dirs before this store was made are in it now."""
         await self._commit([database.put_value(_ADOPTED, 1)])
@@ -184,7 +205,8 @@ class SqliteMetadata:
                 raise KafkaError(ErrorCode.invalid_partitions, message)
             added = _partitions(first_index, assignment)
             await self._commit(database.put_partitions(topic.topic_id, added))
-            topic = replace(topic, partitions=topic.partitions + added)
+            current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
+            topic = replace(current, partitions=current.partitions + added)
             self.image.put_topic(topic)
             await self._report(PartitionsAdded(topic, added))
             return topic

@@ -7,12 +7,12 @@ of the same topic or the same configuration happen one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from drumlin.metadata.changes import Change
-from drumlin.metadata.image import ClusterImage, Resource, TopicState
+from drumlin.metadata.image import ClusterImage, PartitionId, Resource, TopicState
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
@@ -80,6 +80,13 @@ class MetadataStore(Protocol):
 
         Raises:
             KafkaError: what `alteration` raises, or KAFKA_STORAGE_ERROR.
+        """
+
+    def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
+        """Begin a new leader epoch in some partitions. No change is reported.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:

@@ -103,6 +103,12 @@ class Partition:
 
     # -- changes -----------------------------------------------------------------------
 
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """Lead on in a new epoch; clients that know the old one are told so."""
+        self.leader_epoch = leader_epoch
+        self.log.start_leader_epoch(leader_epoch)
+        self.waiting.disturb()
+
     def append_as_leader(
         self, batch: PreparedBatch, required_acks: int, now_ms: int
     ) -> AppendResult:

@@ -24,7 +24,7 @@ from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, st
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_names import deleted_directory_name, directory_name
-from drumlin.storage.recovery import reload_log
+from drumlin.storage.recovery import UnsupportedFormat, reload_log
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.wire.errors import KafkaError
@@ -333,11 +333,12 @@ class LogDirectories:
             except OSError as error:
                 directory.fail(error, f"write the checkpoints of {directory.path}")
 
-    def revive(self, directory: LogDirectory) -> bool:
-        """Bring an offline dir back if it works again, with all of its logs. Blocks.
+    def mend(self, directory: LogDirectory) -> bool:
+        """Whether an offline dir works again and its logs are in order. Blocks.
 
-        After anything but a full device its logs are read again from their recovery points: what
-        a failed write left in memory is not what the device has.
+        After anything but a full device they are read again from their recovery points: what
+        a failed write left in memory is not what the device has. The dir stays offline until
+        `bring_back`: whoever leads its partitions may have to say first what was lost.
         """
         assert not directory.is_online
         try:
@@ -348,9 +349,17 @@ class LogDirectories:
             if not directory.is_readable:
                 for log in self.in_directory(directory):
                     reload_log(log)
-        except (OSError, UnusableLogDirectory) as error:
+        except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
             _logger.warning("Log dir %s stays offline: %s", directory.path, error)
             return False
+        return True
+
+    def bring_back(self, directory: LogDirectory) -> bool:
+        """Have a mended dir online again, with logs in it that could not be loaded before. Blocks.
+
+        Returns:
+            Whether it is still online afterwards.
+        """
         directory.failure = None
         self._load([directory])
         if directory.is_online:
