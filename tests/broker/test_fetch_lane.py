@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from drumlin.broker.broker import Broker
+from drumlin.broker.dispatched import Dispatched
 from drumlin.broker.fetch_lane import FetchLane
 from drumlin.broker.router import Router
 from drumlin.clock import SystemClock
@@ -175,5 +176,88 @@ def test_aborted_transactions_are_named_in_the_ordinary_way(
         assert lane.dispatch(fixture.frame(17, _END, isolation_level=1)) is None
         partition.append_internal(marker(commit=False), NOW_MS)
         assert lane.dispatch(frame) is None
+
+    run(scenario)
+
+
+class _Delivered:
+    """Takes the answer of a postponed request."""
+
+    def __init__(self, dispatched: Any) -> None:
+        assert dispatched is not None
+        assert dispatched.lets_pass
+        self.postponed = dispatched.postponed
+        self.answers: list[Any] = []
+        self._is_there = asyncio.Event()
+        self.postponed.start(self._take)
+
+    def _take(self, parts: list[Any] | None) -> None:
+        self.answers.append(parts)
+        self._is_there.set()
+
+    async def parts(self) -> list[Any] | None:
+        await asyncio.wait_for(self._is_there.wait(), 20)
+        (answer,) = self.answers
+        return answer
+
+
+def test_a_fetch_waits_for_what_comes_next(run: Callable[[Scenario], None]) -> None:
+    async def scenario(fixture: Fixture) -> None:
+        partition = fixture.partition
+        waits = {"max_wait": 60_000, "min_bytes": 100}
+        lane = fixture.lane(fixture.frame(17, 0, **waits))
+        frame = fixture.frame(17, _END, **waits)
+        waiting = _Delivered(lane.dispatch(frame))
+        appended = 0
+        while appended < 100:
+            batch = prepared(1)
+            partition.append_as_leader(batch, 1, NOW_MS)
+            appended += len(batch.buffer)
+        assert waiting.answers == []  # not in the midst of an append
+        fixture.broker.wakeups.finish()
+        parts = await waiting.parts()
+        answer = _taken(Dispatched(parts))
+        assert answer == fixture.ordinary(frame)
+        assert len(partition.waiting) == 0
+
+    run(scenario)
+
+
+def test_a_fetch_is_answered_when_its_time_is_over(run: Callable[[Scenario], None]) -> None:
+    async def scenario(fixture: Fixture) -> None:
+        for version in _VERSIONS:
+            lane = fixture.lane(fixture.frame(version, 0, max_wait=30))
+            waiting = _Delivered(lane.dispatch(fixture.frame(version, _END, max_wait=30)))
+            at_once = fixture.frame(version, _END, max_wait=0)
+            assert _taken(Dispatched(await waiting.parts())) == fixture.ordinary(at_once)
+        assert len(fixture.partition.waiting) == 0
+
+    run(scenario)
+
+
+def test_a_waiting_fetch_sees_that_its_partition_is_gone(run: Callable[[Scenario], None]) -> None:
+    async def scenario(fixture: Fixture) -> None:
+        lane = fixture.lane(fixture.frame(17, 0, max_wait=60_000))
+        waiting = _Delivered(lane.dispatch(fixture.frame(17, _END, max_wait=60_000)))
+        fixture.broker.partitions.remove(_TOPIC, 0)
+        assert await waiting.parts() is None  # the ordinary way names the error
+        fixture.broker.partitions.add(fixture.partition)
+
+    run(scenario)
+
+
+def test_nobody_is_left_waiting_for_a_peer_that_is_gone(run: Callable[[Scenario], None]) -> None:
+    async def scenario(fixture: Fixture) -> None:
+        lane = fixture.lane(fixture.frame(17, 0, max_wait=60_000))
+        cancelled = [
+            _Delivered(lane.dispatch(fixture.frame(17, _END, max_wait=60_000))) for _ in range(2)
+        ]
+        cancelled[0].postponed.cancel()
+        assert len(fixture.partition.waiting) == 1
+        fixture.partition.append_as_leader(prepared(1), 1, NOW_MS)
+        cancelled[1].postponed.cancel()  # between being woken and being answered
+        fixture.broker.wakeups.finish()
+        assert [each.answers for each in cancelled] == [[], []]
+        assert len(fixture.partition.waiting) == 0
 
     run(scenario)

@@ -23,6 +23,7 @@ from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.topics import adopt_logs, create_automatically
 from drumlin.broker.upkeep import start_upkeep
+from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -63,6 +64,7 @@ class Broker:
         self.metadata = metadata
         self.logs = logs
         self.partitions = PartitionRegistry()
+        self.wakeups = Wakeups()
         self._threads = ThreadPoolExecutor(_THREADS, "blocking")
         self.flushes = Flushes(self.blocking)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.outbox import Outbox
@@ -28,7 +28,7 @@ from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
-    from drumlin.broker.dispatched import Dispatched, Lane
+    from drumlin.broker.dispatched import Dispatched, Lane, Postponed
     from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _READS_PER_TURN: Final = 8
 class _Slot:
     """The place of one answer in the order of answers."""
 
-    __slots__ = ("done", "lets_pass", "parts", "request_bytes", "task")
+    __slots__ = ("done", "lets_pass", "parts", "postponed", "request_bytes", "task")
 
     def __init__(self, lets_pass: bool, request_bytes: int) -> None:
         self.lets_pass = lets_pass
@@ -49,6 +49,7 @@ class _Slot:
         self.done = False
         self.parts: list[Any] | None = None
         self.task: asyncio.Task[None] | None = None
+        self.postponed: Postponed | None = None
 
 
 class Connection:
@@ -151,10 +152,11 @@ class Connection:
         while self._backlog and self._may_start():
             frame = self._backlog.popleft()
             dispatched = self._router.dispatch(self, frame)
-            if self._slots or dispatched.waiting is not None:
-                self._take(dispatched, len(frame))
+            if self._slots or not dispatched.is_done:
+                self._take(dispatched, frame)
             elif dispatched.parts:  # answered, and nobody is in front
                 self._outbox.put(dispatched.parts)
+        self._router.finish_woken()
         self._send()
         if self.closed:
             return
@@ -176,20 +178,41 @@ class Connection:
             return False
         return not self._slots or self._slots[-1].lets_pass or self._slots[-1].done
 
-    def _take(self, dispatched: Dispatched, request_bytes: int) -> None:
-        slot = _Slot(dispatched.lets_pass, request_bytes)
-        self._in_flight_bytes += request_bytes
+    def _take(self, dispatched: Dispatched, frame: memoryview) -> None:
+        """Keep the place of an answer that is not there yet, or not yet its turn."""
+        slot = _Slot(dispatched.lets_pass, len(frame))
+        self._in_flight_bytes += len(frame)
         self._slots.append(slot)
+        if dispatched.postponed is None:
+            self._await(slot, dispatched)
+        else:
+            slot.postponed = dispatched.postponed
+            slot.postponed.start(lambda parts: self._deliver(slot, frame, parts))
+
+    def _await(self, slot: _Slot, dispatched: Dispatched) -> None:
         if dispatched.waiting is None:
             slot.parts = dispatched.parts
             slot.done = True
         else:
-            slot.task = self._loop.create_task(self._await_answer(slot, dispatched))
+            slot.task = self._loop.create_task(self._await_answer(slot, dispatched.waiting))
 
-    async def _await_answer(self, slot: _Slot, dispatched: Dispatched) -> None:
-        assert dispatched.waiting is not None
+    def _deliver(self, slot: _Slot, frame: memoryview, parts: list[Any] | None) -> None:
+        """A postponed answer is there; None: it takes the ordinary way to find it."""
+        slot.postponed = None
+        if parts is not None:
+            slot.parts = parts
+            slot.done = True
+        else:
+            try:
+                self._await(slot, self._router.dispatch_ordinarily(self, frame, has_waited=True))
+            except MalformedMessage as error:
+                self.close(error)
+                return
+        self._start_requests()
+
+    async def _await_answer(self, slot: _Slot, answer: Awaitable[list[Any] | None]) -> None:
         try:
-            slot.parts = await dispatched.waiting
+            slot.parts = await answer
         except MalformedMessage as error:
             self.close(error)
             return
@@ -268,6 +291,8 @@ class Connection:
             # A waiting fetch or produce has done all it does; anything else runs to its end.
             if slot.task is not None and slot.lets_pass and not slot.done:
                 slot.task.cancel()
+            if slot.postponed is not None:
+                slot.postponed.cancel()
             _release(slot.parts)
         self._slots.clear()
         self._backlog.clear()

@@ -19,6 +19,7 @@ class RequestContext:
     connection: Connection
     version: int
     client_id: str | None
+    has_waited: bool = False  # as long as the request allows: it is to be answered now
 
     @property
     def client_host(self) -> str:

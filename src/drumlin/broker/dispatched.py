@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+
+class Postponed(Protocol):
+    """An answer that somebody will bring, without a task that waits for it."""
+
+    def start(self, deliver: Callable[[list[Any] | None], None]) -> None:
+        """Have `deliver` called once, later, with the answer's parts.
+
+        None instead of parts: it takes the ordinary way to answer, and that at once.
+        """
+
+    def cancel(self) -> None:
+        """The answer is not wanted any more."""
 
 
 @dataclass(slots=True)
@@ -14,6 +27,12 @@ class Dispatched:
     parts: list[Any] | None = None
     waiting: Awaitable[list[Any] | None] | None = None
     lets_pass: bool = False  # the next request may start while this one waits
+    postponed: Postponed | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.waiting is None and self.postponed is None
 
 
 class Lane(Protocol):

@@ -1,22 +1,27 @@
 """The fast lane of fetch requests: what a connection's consumer sent before, at another offset.
 
 Only the ordinary case is driven here: a fetch of one partition, without a session, of records
-that are there and in memory. Whatever is different is left to `handlers/fetch.py`, which decides
-it from the start; a fetch changes nothing.
+that are in memory, or of those that come next. Whatever is different is left to
+`handlers/fetch.py`, which decides it from the start; a fetch changes nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.dispatched import Dispatched
+from drumlin.replication.waiting import Waiter
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_template import RequestTemplate, ResponseTemplate
 from drumlin.wire.produce_template import correlation_id_of
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
+    from drumlin.broker.wakeups import Wakeups
     from drumlin.replication.partition import Partition
+    from drumlin.replication.waiting import WaitingRoom
 
 _READ_COMMITTED: Final = 1
 
@@ -28,6 +33,7 @@ class Limits(NamedTuple):
     max_bytes: int
     isolation_level: int
     current_leader_epoch: int
+    max_wait_s: float
 
 
 class FetchLane:
@@ -59,10 +65,30 @@ class FetchLane:
         return self._request.offset_in(frame) is not None
 
     def dispatch(self, frame: memoryview) -> Dispatched | None:
-        """Drive a request to its end; None if it does not belong here."""
+        """Drive a request to its end, or to where it waits; None if it does not belong here."""
         fetch_offset = self._request.offset_in(frame)
         if fetch_offset is None:
             return None
+        records = self._read(fetch_offset)
+        if records is None:
+            return None
+        needed = self._limits.min_bytes - len(records)
+        if needed > 0:
+            _release(records)
+            if self._limits.max_wait_s <= 0:
+                return None
+            return Dispatched(
+                lets_pass=True, postponed=_WaitingFetch(self, frame, fetch_offset, needed)
+            )
+        return Dispatched(self._answer(frame, records))
+
+    def answer_now(self, frame: memoryview, fetch_offset: int) -> list[Any] | None:
+        """The answer to a request that waited, however little there is; None as above."""
+        records = self._read(fetch_offset)
+        return None if records is None else self._answer(frame, records)
+
+    def _read(self, fetch_offset: int) -> Any | None:
+        """The records, perhaps none; None if this is not the ordinary case."""
         partition, limits = self._partition, self._limits
         log = partition.log
         if self._broker.partitions.find(log.topic, log.partition) is not partition:
@@ -79,24 +105,76 @@ class FetchLane:
         except (KafkaError, BlockingIOError):
             return None
         if not slices:
-            return None
-        records, last_stable_offset = slices[0], partition.last_stable_offset
-        if (
-            len(records) < limits.min_bytes
-            or not records.is_resident()
-            or (
-                limits.isolation_level == _READ_COMMITTED
-                and log.aborted_transactions(fetch_offset, last_stable_offset)
-            )
+            return b""
+        records = slices[0]
+        if not records.is_resident() or (
+            limits.isolation_level == _READ_COMMITTED
+            and log.aborted_transactions(fetch_offset, partition.last_stable_offset)
         ):
             records.release()
             return None
-        return Dispatched(
-            self._response.fill(
-                correlation_id_of(frame),
-                partition.high_watermark,
-                last_stable_offset,
-                log.log_start_offset,
-                records,
-            )
+        return records
+
+    def _answer(self, frame: memoryview, records: Any) -> list[Any]:
+        partition = self._partition
+        return self._response.fill(
+            correlation_id_of(frame),
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            records,
         )
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return self._broker.wakeups
+
+    @property
+    def waiting_room(self) -> WaitingRoom:
+        return self._partition.waiting
+
+    @property
+    def max_wait_s(self) -> float:
+        return self._limits.max_wait_s
+
+
+class _WaitingFetch:
+    """A request that found too little: answered when there is more, or when its time is over."""
+
+    __slots__ = ("_deliver", "_frame", "_is_cancelled", "_lane", "_offset", "_timer", "_waiter")
+
+    def __init__(
+        self, lane: FetchLane, frame: memoryview, fetch_offset: int, needed_bytes: int
+    ) -> None:
+        self._lane = lane
+        self._frame = frame
+        self._offset = fetch_offset
+        self._waiter = Waiter(needed_bytes, self._wake)
+        self._is_cancelled = False
+
+    def start(self, deliver: Callable[[list[Any] | None], None]) -> None:
+        self._deliver = deliver
+        self._lane.waiting_room.enter(self._waiter)
+        self._timer = asyncio.get_running_loop().call_later(
+            self._lane.max_wait_s, self._waiter.disturb
+        )
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._lane.waiting_room.leave(self._waiter)
+        self._timer.cancel()
+
+    def _wake(self) -> None:
+        self._timer.cancel()
+        self._lane.wakeups.add(self._finish)
+
+    def _finish(self) -> None:
+        if self._is_cancelled:
+            return
+        self._lane.waiting_room.leave(self._waiter)
+        self._deliver(self._lane.answer_now(self._frame, self._offset))
+
+
+def _release(records: Any) -> None:
+    if records:
+        records.release()

@@ -46,6 +46,10 @@ class Router:
         self._broker = broker
         self._handlers: dict[str, ModuleType] = {}
 
+    def finish_woken(self) -> None:
+        """Answer those whom the requests just started have given something to read."""
+        self._broker.wakeups.finish()
+
     def dispatch(self, connection: Connection, frame: memoryview) -> Dispatched:
         """Start one request.
 
@@ -56,6 +60,12 @@ class Router:
             dispatched = lane.dispatch(frame)
             if dispatched is not None:
                 return dispatched
+        return self.dispatch_ordinarily(connection, frame)
+
+    def dispatch_ordinarily(
+        self, connection: Connection, frame: memoryview, *, has_waited: bool = False
+    ) -> Dispatched:
+        """As `dispatch`, without looking for a lane."""
         header = parse_request_header(frame)
         api = _NAMES.get(header.api_key)
         if api is None:
@@ -71,7 +81,9 @@ class Router:
             request = parse_request(api, header.api_version, frame, header.size)
         else:
             request = parse(header.api_version, frame, header.size)
-        context = RequestContext(self._broker, connection, header.api_version, header.client_id)
+        context = RequestContext(
+            self._broker, connection, header.api_version, header.client_id, has_waited
+        )
         open_lane = getattr(handler, "open_lane", None)
         if open_lane is not None and len(connection.lanes) < _LANES_MAX:
             shape = response_shape(api, header.api_version)

@@ -1,24 +1,29 @@
 """Requests that wait for a partition to move: fetches for data, produces for their replicas.
 
-Plain bookkeeping with futures: whoever advances a partition calls `advanced` or `disturb` on
-the loop, and the waiter's future is done. A waiter registers with several partitions at once
+Plain bookkeeping: whoever advances a partition calls `advanced` or `disturb`, and the waiters
+that have waited long enough are told, once. A waiter registers with several partitions at once
 and leaves all of them when it stops waiting, however it stops.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
 
 class Waiter:
-    """Waits until `needed` more bytes can be read, or until something must be answered now."""
+    """Waits until `needed` more bytes can be read, or until something must be answered now.
 
-    __slots__ = ("_needed", "future")
+    `on_done` is called once, in the midst of an append: it must not append, enter or leave.
+    """
 
-    def __init__(self, needed: int) -> None:
+    __slots__ = ("_is_done", "_needed", "_on_done")
+
+    def __init__(self, needed: int, on_done: Callable[[], object]) -> None:
         self._needed = needed
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_done = on_done
+        self._is_done = False
 
     def advanced(self, readable_bytes: int) -> None:
         self._needed -= readable_bytes
@@ -26,8 +31,9 @@ class Waiter:
             self.disturb()
 
     def disturb(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        if not self._is_done:
+            self._is_done = True
+            self._on_done()
 
 
 class WaitingRoom:
@@ -58,15 +64,23 @@ class WaitingRoom:
             waiter.disturb()
 
 
-async def wait_in(rooms: Iterable[WaitingRoom], waiter: Waiter, timeout_s: float) -> None:
-    """Until the waiter is done or the time is over."""
+async def wait_in(rooms: Iterable[WaitingRoom], needed: int, timeout_s: float) -> None:
+    """Until `needed` more bytes can be read, something else happened, or the time is over."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    waiter = Waiter(needed, functools.partial(_settle, future))
     rooms = list(rooms)
     for room in rooms:
         room.enter(waiter)
-    timer = asyncio.get_running_loop().call_later(timeout_s, waiter.disturb)
+    timer = loop.call_later(timeout_s, waiter.disturb)
     try:
-        await waiter.future
+        await future
     finally:
         timer.cancel()
         for room in rooms:
             room.leave(waiter)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -27,7 +27,7 @@ from drumlin.broker.fetch_sessions import (
     Wanted,
 )
 from drumlin.replication.partition import NO_LEADER_EPOCH, Partition
-from drumlin.replication.waiting import Waiter, wait_in
+from drumlin.replication.waiting import wait_in
 from drumlin.storage.partition_log import ReadResult
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_template import RequestTemplate, ResponseTemplate
@@ -57,6 +57,7 @@ def open_lane(
         max_bytes,
         request.isolation_level,
         max(getattr(part, "current_leader_epoch", -1), NO_LEADER_EPOCH),
+        request.max_wait.total_seconds(),
     )
     try:
         partition = _find(context, _key(context, topic, part.partition))
@@ -185,7 +186,7 @@ class _Fetch:
         broker = context.broker
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._max_wait_s = request.max_wait.total_seconds()
+        self._max_wait_s = 0.0 if context.has_waited else request.max_wait.total_seconds()
         self._session = self._open_session(request)
         self._answers: dict[FetchKey, Any] = {}
         self._read_bytes = 0
@@ -333,9 +334,8 @@ class _Fetch:
         )
 
     async def wait_and_respond(self) -> Any:
-        waiter = Waiter(self._min_bytes - self._read_bytes)
         rooms = [partition.waiting for partition in self._partitions()]
-        await wait_in(rooms, waiter, self._max_wait_s)
+        await wait_in(rooms, self._min_bytes - self._read_bytes, self._max_wait_s)
         try:
             self.read(may_block=False)
         except BlockingIOError:

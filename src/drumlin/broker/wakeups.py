@@ -1,0 +1,38 @@
+"""Requests that waited for what has just been appended, between being woken and being answered.
+
+They are answered after the append that woke them, never in the midst of it, and before its
+producer is: the reader of a new record waits for nobody's acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+class Wakeups:
+    """What is to be called once the current change is made."""
+
+    __slots__ = ("_is_finishing", "_woken")
+
+    def __init__(self) -> None:
+        self._woken: deque[Callable[[], None]] = deque()
+        self._is_finishing = False
+
+    def add(self, finish: Callable[[], None]) -> None:
+        """Have `finish` called soon; by `finish` or, if nobody calls that, by the loop."""
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self.finish)
+        self._woken.append(finish)
+
+    def finish(self) -> None:
+        """Call all who were added. They may append, and so wake others, who come in turn."""
+        if self._is_finishing:
+            return
+        self._is_finishing = True
+        try:
+            while self._woken:
+                self._woken.popleft()()
+        finally:
+            self._is_finishing = False
