@@ -118,6 +118,11 @@ def test_after_delete_records(peer: Peer) -> None:
     topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 4}]}]
     peer.ask("delete_records", 2, topics=topics, timeout=10_000)
     ask(peer, topic, LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, 0, NOW - 1000, NOW - 300)
+    topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 5}]}]
+    peer.ask("delete_records", 2, topics=topics, timeout=10_000)
+    ask(peer, topic, LATEST, EARLIEST, 0, NOW - 900, NOW - 300)
+    peer.note("the newest record is deleted")
+    ask(peer, topic, MAX_TIMESTAMP)
 
 
 @differential("offset_for_leader_epoch")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.record import decode_records
+from drumlin.records.batch import parse_header
+from drumlin.records.record import Record, decode_records, encode_batch
+from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -215,6 +218,29 @@ def test_finds_the_first_record_with_the_largest_time(log: PartitionLog) -> None
     for timestamp in (5, 90, 7, 90, 3):
         append(log, timestamp=timestamp, leader_epoch=2)
     assert log.max_timestamp_offset() == (1, 90, 2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_finds_the_largest_time_among_the_records_that_are_left(
+    logs: LogDirectories, seed: int
+) -> None:
+    random = Random(seed)
+    log = create(logs, LogConfig(index_interval_bytes=300, segment_bytes=2000))
+    timestamps: list[int] = []
+    for _ in range(60):
+        times = [random.randrange(random.choice((5, 1000))) for _ in range(random.randint(1, 4))]
+        records = [Record(each, time, None, b"v") for each, time in enumerate(times)]
+        batch = memoryview(encode_batch(records, compression=random.choice(("none", "gzip"))))
+        log.append_as_leader(PreparedBatch(batch, parse_header(batch)), 0, NOW_MS)
+        timestamps += times
+    assert len(log.segments) > 2
+    for start_offset in range(len(timestamps)):
+        log.delete_records_before(start_offset)
+        largest = max(timestamps[start_offset:])
+        first = timestamps.index(largest, start_offset)
+        assert log.max_timestamp_offset() == (first, largest, 0)
+    log.delete_records_before(len(timestamps))
+    assert log.max_timestamp_offset() is None
 
 
 # -- cutting -----------------------------------------------------------------------------------

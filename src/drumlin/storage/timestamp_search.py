@@ -32,12 +32,52 @@ def find_timestamp(segments: SegmentList, timestamp: int, start_offset: int) -> 
 
 def find_max_timestamp(segments: SegmentList, start_offset: int) -> OffsetFound | None:
     """The first record that has the largest timestamp from `start_offset` on."""
+    newest: OffsetFound | None = None
     candidates = segments.from_offset(start_offset)
-    newest = max(candidates, key=lambda segment: segment.largest_timestamp.timestamp)
-    largest = newest.largest_timestamp
-    if largest.timestamp == NO_TIMESTAMP:
-        return None
-    return find_timestamp(segments, largest.timestamp, start_offset)
+    # The sort keeps the order of equals: of two segments with the same time the first one wins.
+    for segment in sorted(candidates, key=_largest_timestamp, reverse=True):
+        largest = _largest_timestamp(segment)
+        if largest == NO_TIMESTAMP or (newest is not None and newest.timestamp >= largest):
+            break
+        found = _newest_record(segment, largest, start_offset)
+        if found is not None and (newest is None or found.timestamp > newest.timestamp):
+            newest = found
+    return newest
+
+
+def _largest_timestamp(segment: Segment) -> int:
+    return segment.largest_timestamp.timestamp
+
+
+def _newest_record(segment: Segment, largest: int, start_offset: int) -> OffsetFound | None:
+    for place in segment.find_timestamp(largest, start_offset):
+        found = _first_record(segment, place, largest, start_offset)
+        if found is not None:
+            return found
+    # The segment's newest record lies before `start_offset`: what is left must be looked at.
+    cut: OffsetFound | None = None
+    newest: BatchPlace | None = None
+    for place in segment.walk(segment.offset_index.lookup(start_offset)):
+        header = place.header
+        if header.base_offset < start_offset <= header.last_offset:
+            cut = _newest_record_in(segment, place, start_offset)
+        elif header.base_offset >= start_offset and (
+            newest is None or header.max_timestamp > newest.header.max_timestamp
+        ):
+            newest = place
+    if newest is None or (cut is not None and cut.timestamp >= newest.header.max_timestamp):
+        return cut
+    return _newest_record_in(segment, newest, start_offset)
+
+
+def _newest_record_in(segment: Segment, place: BatchPlace, start_offset: int) -> OffsetFound | None:
+    newest: OffsetFound | None = None
+    for record in decode_batch(segment.read_batch(place)):
+        if record.offset >= start_offset and record.timestamp > (
+            NO_TIMESTAMP if newest is None else newest.timestamp
+        ):
+            newest = OffsetFound(record.offset, record.timestamp, place.header.leader_epoch)
+    return newest
 
 
 def _first_record(
