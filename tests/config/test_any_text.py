@@ -22,7 +22,7 @@ def test_a_value_parses_or_is_refused(key: object, text: str) -> None:
     try:
         value = key.parse(text)  # type: ignore[attr-defined]
     except ConfigError as error:
-        assert error.message
+        assert str(error)
         assert "\n" not in str(error) or "\n" in text
         return
     written = format_value(value)

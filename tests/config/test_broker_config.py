@@ -213,19 +213,56 @@ def test_a_refused_change_changes_nothing() -> None:
     assert config.cluster_wide == {}
 
 
+TO_BE_LOADED = "org.apache.kafka.common.metrics.JmxReporter: no other class can be loaded here"
+FOR_A_LISTENER = "listener.name.plaintext.max.connections"
+
+
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "refusal"),
     [
-        ({"num.recovery.threads.per.data.dir": "6"}, "Dynamic thread count update validation failed for num.recovery.threads.per.data.dir=6, value should not be greater than double the current value 2"),
-        ({"background.threads": "4"}, "Dynamic thread count update validation failed for background.threads=4, value should be at least half the current value 10"),
-        ({"log.cleaner.threads": "3"}, "Log cleaner threads cannot be increased to more than double the current value 1"),
-        ({"max.connections": "0"}, "Invalid max.connections 0"),
+        (
+            {"num.recovery.threads.per.data.dir": "6"},
+            "can go from 2 to between 1 and 4 in one step",
+        ),
+        ({"background.threads": "4"}, "can go from 10 to between 5 and 20 in one step"),
+        ({"log.cleaner.threads": "3"}, "can go from 1 to between 1 and 2 in one step"),
+        ({"remote.log.reader.threads": "2"}, "can go from 10 to between 5 and 20 in one step"),
+        ({"max.connections": "0"}, "must be at least 1"),
+        ({"max.connection.creation.rate": "0"}, "must be at least 1"),
+        ({FOR_A_LISTENER: "0"}, "must be at least 1"),
+        ({FOR_A_LISTENER: "x"}, "must be a whole number (32 bits) of at least 0"),
+        (
+            {"log.local.retention.ms": "-1"},
+            "must not be above log.retention.ms, which is 604800000",
+        ),
+        (
+            {"log.local.retention.bytes": "100", "log.retention.bytes": "50"},
+            "must not be above log.retention.bytes, which is 50",
+        ),
+        ({"metric.reporters": "x"}, f"must be {TO_BE_LOADED}"),
+        ({"cordoned.log.dirs": "/nowhere"}, "must be some of log.dirs, or * for all"),
+        (
+            {"group.share.assignment.interval.ms": "1000000"},
+            (
+                "must be between group.share.min.assignment.interval.ms and "
+                "group.share.max.assignment.interval.ms"
+            ),
+        ),
     ],
-)  # fmt: skip
-def test_steps_that_are_too_large(changes: dict[str, str], reason: str) -> None:
+)
+def test_changes_that_are_refused(changes: dict[str, str], refusal: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load({}).check_dynamic(changes, {})
-    assert caught.value.message == (
-        f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} "
-        "for configuration Invalid dynamic configuration"
-    )
+    key, value = next(iter(changes.items()))
+    assert str(caught.value) == f'{key} = "{value}": {refusal}'
+
+
+def test_a_listener_of_others_is_not_checked_as_ours() -> None:
+    BrokerConfig.load({}).check_dynamic({"listener.name.other.max.connections": "0"}, {})
+
+
+def test_what_only_older_kafka_knows_is_stored_and_means_nothing() -> None:
+    config = BrokerConfig.load({})
+    config.update_dynamic({"zookeeper.session.timeout.ms": "no number"}, {})
+    assert config.cluster_wide == {"zookeeper.session.timeout.ms": "no number"}
+    assert config.value("zookeeper.session.timeout.ms") == 18_000

@@ -1,7 +1,5 @@
 """Values of single keys: parsed, refused and written as Apache Kafka 4.3 does."""
 
-# ruff: noqa: E501  a sentence of Kafka's stays on its line
-
 from __future__ import annotations
 
 import pytest
@@ -31,59 +29,63 @@ def test_parsed(name: str, text: str, value: Value) -> None:
     assert topic_keys()[name].parse(text) == value
 
 
-THROTTLED = (
-    "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the "
-    "following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
-)
+WHOLE = "must be a whole number"
+LEVELS = "must be one of uncompressed, zstd, lz4, snappy, gzip, producer"
+THROTTLED = "must be a list of PARTITION:BROKER, or *"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "allowed"),
     [
-        ("cleanup.policy", "foo", "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete"),
-        ("cleanup.policy", "delete,", "Configuration 'cleanup.policy' values must not be empty."),
-        ("segment.bytes", "x", "Invalid value x for configuration segment.bytes: Not a number of type INT"),
-        ("segment.bytes", "1", "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576"),
-        ("segment.bytes", "", "Invalid value  for configuration segment.bytes: Not a number of type INT"),
-        ("segment.bytes", "2_000_000", "Invalid value 2_000_000 for configuration segment.bytes: Not a number of type INT"),
-        ("segment.bytes", "2147483648", "Invalid value 2147483648 for configuration segment.bytes: Not a number of type INT"),
-        ("preallocate", "yes", "Invalid value yes for configuration preallocate: Expected value to be either true or false"),
-        ("compression.type", "x", "Invalid value x for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
-        ("compression.gzip.level", "0", "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"),
-        ("compression.lz4.level", "55", "Invalid value 55 for configuration compression.lz4.level: Value must be no more than 17"),
-        ("min.cleanable.dirty.ratio", "2", "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"),
-        ("min.cleanable.dirty.ratio", "x", "Invalid value x for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE"),
-        ("retention.ms", "-2", "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
-        ("retention.ms", "1.5", "Invalid value 1.5 for configuration retention.ms: Not a number of type LONG"),
-        ("flush.ms", "99999999999999999999", "Invalid value 99999999999999999999 for configuration flush.ms: Not a number of type LONG"),
-        ("message.timestamp.type", "createtime", "Invalid value createtime for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"),
-        ("leader.replication.throttled.replicas", "x", f"Invalid value [x] for configuration leader.replication.throttled.replicas: {THROTTLED}"),
-        ("leader.replication.throttled.replicas", "*,0:1", f"Invalid value [*, 0:1] for configuration leader.replication.throttled.replicas: {THROTTLED}"),
+        ("cleanup.policy", "foo", "must be a list of compact, delete"),
+        ("cleanup.policy", "delete,", "must be a list of compact, delete"),
+        ("segment.bytes", "x", f"{WHOLE} (32 bits) of at least 1048576"),
+        ("segment.bytes", "1", f"{WHOLE} (32 bits) of at least 1048576"),
+        ("segment.bytes", "", f"{WHOLE} (32 bits) of at least 1048576"),
+        ("segment.bytes", "2_000_000", f"{WHOLE} (32 bits) of at least 1048576"),
+        ("segment.bytes", "2147483648", f"{WHOLE} (32 bits) of at least 1048576"),
+        ("preallocate", "yes", "must be true or false"),
+        ("compression.type", "x", LEVELS),
+        ("compression.gzip.level", "0", f"{WHOLE} (32 bits) from 1 to 9, or -1"),
+        ("compression.gzip.level", "10", f"{WHOLE} (32 bits) from 1 to 9, or -1"),
+        ("compression.lz4.level", "55", f"{WHOLE} (32 bits) from 1 to 17"),
+        ("min.cleanable.dirty.ratio", "2", "must be a number from 0 to 1"),
+        ("min.cleanable.dirty.ratio", "x", "must be a number from 0 to 1"),
+        ("retention.ms", "-2", f"{WHOLE} (64 bits) of at least -1"),
+        ("retention.ms", "1.5", f"{WHOLE} (64 bits) of at least -1"),
+        ("flush.ms", "99999999999999999999", f"{WHOLE} (64 bits) of at least 0"),
+        ("message.timestamp.type", "createtime", "must be one of CreateTime, LogAppendTime"),
+        ("leader.replication.throttled.replicas", "x", THROTTLED),
+        ("leader.replication.throttled.replicas", "*,0:1", THROTTLED),
     ],
-)  # fmt: skip
-def test_refused_for_a_topic(name: str, text: str, message: str) -> None:
+)
+def test_refused_for_a_topic(name: str, text: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as caught:
         topic_keys()[name].parse(text)
-    assert caught.value.message == message
+    assert str(caught.value) == f'{name} = "{text}": {allowed}'
+
+
+PROTOCOLS = "must be a list of consumer, classic, share, streams, at least one"
+POLICIES = "must be one of DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "allowed"),
     [
-        ("log.dirs", "", "Configuration 'log.dirs' must not be empty. Valid values include: any non-empty value"),
-        ("log.dirs", "a,,b", "Configuration 'log.dirs' values must not be empty."),
-        ("process.roles", "x", "Invalid value x for configuration process.roles: String must be one of: broker, controller"),
-        ("group.coordinator.rebalance.protocols", "", "Configuration 'group.coordinator.rebalance.protocols' must not be empty. Valid values include: [consumer, classic, share, streams]"),
-        ("group.consumer.migration.policy", "x", "Invalid value x for configuration group.consumer.migration.policy: String must be one of (case insensitive): DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL"),
-        ("offsets.topic.replication.factor", "70000", "Invalid value 70000 for configuration offsets.topic.replication.factor: Not a number of type SHORT"),
-        ("remote.log.metadata.manager.class.name", "", "Invalid value  for configuration remote.log.metadata.manager.class.name: String must be non-empty"),
-        ("ssl.client.auth", "NONE", "Invalid value NONE for configuration ssl.client.auth: String must be one of: required, requested, none"),
+        ("log.dirs", "", "must be a list of non-empty entries, at least one"),
+        ("log.dirs", "a,,b", "must be a list of non-empty entries, at least one"),
+        ("process.roles", "x", "must be a list of broker, controller, at least one"),
+        ("group.coordinator.rebalance.protocols", "", PROTOCOLS),
+        ("group.consumer.migration.policy", "x", POLICIES),
+        ("offsets.topic.replication.factor", "70000", f"{WHOLE} (16 bits) of at least 1"),
+        ("remote.log.metadata.manager.class.name", "", "must be text that is not empty"),
+        ("ssl.client.auth", "NONE", "must be one of required, requested, none"),
     ],
-)  # fmt: skip
-def test_refused_for_a_broker(name: str, text: str, message: str) -> None:
+)
+def test_refused_for_a_broker(name: str, text: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as caught:
         broker_keys()[name].parse(text)
-    assert caught.value.message == message
+    assert str(caught.value) == f'{name} = "{text}": {allowed}'
 
 
 def test_every_default_is_allowed() -> None:

@@ -63,6 +63,18 @@ ALLOWED = (
         r"|results\[4 \]\.configs\[min\.insync\.replicas\]",
         "KRaft writes a cluster-wide default of this key when a cluster is formatted",
     ),
+    Allowed(
+        r".*",
+        "KRaft's eligible leader replicas guard this key: it cannot be set for one broker, "
+        "nor deleted for all",
+        api="incremental_alter_configs",
+        about=r"'1?' min\.insync\.replicas.*",
+    ),
+    Allowed(
+        r".*",
+        "telemetry of clients is not collected: a subscription to it would be a false promise",
+        about="client metrics",
+    ),
     Allowed(r".*\.documentation", "keys are described where they have an effect here"),
     Allowed(
         rf"results\[4 .*\.configs\[({_OWN_SETTINGS})\].*",

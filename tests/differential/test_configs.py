@@ -6,6 +6,7 @@ from typing import Any
 
 from differential.peer import Peer
 from differential.scripts import differential, newest
+from drumlin.config.keys import broker_keys, topic_keys
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -220,7 +221,155 @@ def test_change_broker(peer: Peer) -> None:
             _change(peer, BROKER, name, change, validate_only=True)
 
 
-@differential("incremental_alter_configs", versions=[newest("incremental_alter_configs")])
+_NEWEST_CHANGE = [newest("incremental_alter_configs")]
+_SOME_VALUES = ("", "x", "1", "-1", "1000000", "compact")
+
+
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
+def test_change_every_key_of_a_broker(peer: Peer) -> None:
+    """Those of topics too: to a broker they are nothing."""
+    dynamic = {name for name, key in broker_keys().items() if key.is_dynamic}
+    for name in (_NODE, ""):
+        for key in sorted(broker_keys().keys() | topic_keys().keys()):
+            for value in _SOME_VALUES if key in dynamic else ("1",):
+                peer.note(f"{name!r} {key}={value}")
+                _change(peer, BROKER, name, (key, SET, value), validate_only=True)
+            peer.note(f"{name!r} {key}, deleted")
+            _change(peer, BROKER, name, (key, DELETE, None), validate_only=True)
+
+
+_STOCK = "org.apache.kafka.common"
+_CHANGES_OF_BROKERS: tuple[dict[str, str], ...] = (
+    {"metric.reporters": f"{_STOCK}.metrics.JmxReporter"},
+    {"metric.reporters": f"{_STOCK}.metrics.JmxReporter,x"},
+    {"principal.builder.class": f"{_STOCK}.security.authenticator.DefaultKafkaPrincipalBuilder"},
+    {"ssl.engine.factory.class": f"{_STOCK}.security.ssl.DefaultSslEngineFactory"},
+    {"log.local.retention.bytes": "100"},
+    {"log.local.retention.bytes": "100", "log.retention.bytes": "50"},
+    {"log.local.retention.bytes": "-1", "log.retention.bytes": "50"},
+    {"log.local.retention.ms": "100", "log.retention.ms": "50"},
+    {"log.local.retention.ms": "-1", "log.retention.ms": "-1"},
+    {"log.local.retention.ms": "-2", "log.retention.ms": "5"},
+    {"log.local.retention.ms": "100", "log.retention.ms": "-1"},
+    {"log.cleaner.min.compaction.lag.ms": "100", "log.cleaner.max.compaction.lag.ms": "50"},
+    {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "1048576"},
+    {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+    {"max.connections.per.ip.overrides": "127.0.0.1:-5"},
+    {"max.connections.per.ip.overrides": "127.0.0.1"},
+    {"cordoned.log.dirs": "*"},
+    {"cordoned.log.dirs": "*,x"},
+    {"LOG.CLEANUP.POLICY": "burn"},
+    {"": "1"},
+    {"log.cleanup.policy": "compact,compact"},
+    {"log.cleanup.policy": "compact, delete"},
+    {"log.cleanup.policy": "compact,"},
+)
+
+
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
+def test_change_several_keys_of_a_broker(peer: Peer) -> None:
+    for name in (_NODE, ""):
+        for changes in _CHANGES_OF_BROKERS:
+            peer.note(f"{name!r} {changes}")
+            given = ((key, SET, value) for key, value in changes.items())
+            _change(peer, BROKER, name, *given, validate_only=True)
+        for operation in (APPEND, SUBTRACT):
+            for key in ("log.cleanup.policy", "cleanup.policy", "log.retention.ms", "super.users"):
+                for value in ("compact", "delete", "burn", ""):
+                    peer.note(f"{name!r} {key} {operation} {value}")
+                    _change(peer, BROKER, name, (key, operation, value), validate_only=True)
+
+
+@differential("alter_configs", versions=[newest("alter_configs")])
+def test_alter_broker(peer: Peer) -> None:
+    # KRaft has set this for all brokers, and does not let go of it.
+    kept = {"": {"min.insync.replicas": "1"}, _NODE: {}}
+    for name in (_NODE, ""):
+        for changes in (
+            *_CHANGES_OF_BROKERS,
+            {"log.cleanup.policy": "burn"},
+            {"log.dirs": "/nowhere"},
+            {"ssl.keystore.location": "/nowhere"},
+            {"zookeeper.connect": "x"},
+            {"num.io.threads": "100"},
+        ):
+            peer.note(f"{name!r} {changes}")
+            given = kept[name] | changes
+            _alter(peer, BROKER, name, *given.items(), validate_only=True)
+
+
+_OF_A_LISTENER = (
+    ("num.io.threads", "x"),
+    ("num.io.threads", "100"),
+    ("log.dirs", "x"),
+    ("node.id", "7"),
+    ("ssl.keystore.type", "JKS"),
+    ("ssl.keystore.location", "/nowhere"),
+    ("ssl.engine.factory.class", "x"),
+    ("principal.builder.class", "x"),
+    ("sasl.jaas.config", "x"),
+    ("gssapi.sasl.jaas.config", "x"),
+    ("log.retention.ms", "x"),
+    ("log.retention.ms", "0"),
+    ("max.connections", "5"),
+    ("max.connections", "x"),
+    ("max.connections", "0"),
+    ("max.connection.creation.rate", "5"),
+    ("max.connection.creation.rate", "0"),
+    ("no.such.key", "1"),
+    ("zookeeper.connect", "x"),
+)
+
+
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
+def test_change_keys_of_a_listener(peer: Peer) -> None:
+    for name in (_NODE, ""):
+        for listener in ("plaintext", "PLAINTEXT", "nobodys", "", "a.b"):
+            for key, value in _OF_A_LISTENER:
+                peer.note(f"{name!r} {listener!r} {key}={value}")
+                full = f"listener.name.{listener}.{key}"
+                _change(peer, BROKER, name, (full, SET, value), validate_only=True)
+        for key in ("listener.name.", "listener.name.max.connections"):
+            peer.note(f"{name!r} {key}")
+            _change(peer, BROKER, name, (key, SET, "x"), validate_only=True)
+
+
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
+def test_odd_keys_of_a_broker_are_shown(peer: Peer) -> None:
+    """What is nobody's, or another release's, is taken and hidden; a listener's has a type."""
+    for_all = {
+        "listener.name.plaintext.max.connections": "50",
+        "zookeeper.connect": "nobody:1",
+        "log.message.format.version": "2.0",
+        "cleanup.policy": "compact",
+        "no.such.key": "1",
+    }
+    for_one = for_all | {
+        "listener.name.plaintext.ssl.keystore.type": "JKS",
+        "listener.name.plaintext.ssl.keystore.password": "secret",
+        "listener.name.nobodys.num.io.threads": "9",
+        "listener.name.nobodys.no.such.key": "9",
+    }
+    try:
+        for name, given in (("", for_all), (_NODE, for_one)):
+            changes = ((key, SET, value) for key, value in given.items())
+            _change(peer, BROKER, name, *changes)
+        peer.settle()
+        for name in ("", _NODE):
+            asked = {
+                "resource_type": BROKER,
+                "resource_name": name,
+                "configuration_keys": [*for_one],
+            }
+            version = newest("describe_configs")
+            peer.ask("describe_configs", version, resources=[asked], include_synonyms=True)
+    finally:
+        for name in ("", _NODE):
+            _change(peer, BROKER, name, *((key, DELETE, None) for key in for_one))
+        peer.settle()
+
+
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
 def test_broker_defaults_show_in_topics(peer: Peer) -> None:
     """What is set for a broker, and for all, is what topics without a value of theirs have."""
     topic = peer.topic()
@@ -248,3 +397,33 @@ def test_change_group(peer: Peer) -> None:
         peer.note(str(change))
         _change(peer, GROUP, group, change)
     _change(peer, GROUP, "", ("consumer.session.timeout.ms", SET, "50000"))
+    _change(peer, GROUP, group, ("consumer.session.timeout.ms", APPEND, "50000"))
+
+
+@differential("alter_configs")
+def test_alter_group(peer: Peer) -> None:
+    group = peer.unique("group")
+    _alter(peer, GROUP, group, ("consumer.session.timeout.ms", "50000"))
+    peer.settle()
+    asked = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
+    peer.ask("describe_configs", newest("describe_configs"), resources=[asked])
+    for key, value in (("consumer.session.timeout.ms", "1"), ("no.such.key", "1")):
+        peer.note(f"{key}={value}")
+        _alter(peer, GROUP, group, (key, value))
+    _alter(peer, GROUP, group)
+    _alter(peer, GROUP, "", ("consumer.session.timeout.ms", "50000"))
+
+
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
+def test_client_metrics(peer: Peer) -> None:
+    """Kafka takes subscriptions; where nobody collects, there is nothing to configure."""
+    name = peer.unique("subscription")
+    peer.note("client metrics")
+    version = newest("describe_configs")
+    asked = {"resource_type": CLIENT_METRICS, "resource_name": name, "configuration_keys": None}
+    peer.ask("describe_configs", version, resources=[asked])
+    _change(peer, CLIENT_METRICS, name, ("interval.ms", SET, "5000"), validate_only=True)
+    peer.note("what is wrong for Kafka too")
+    peer.ask("describe_configs", version, resources=[asked | {"resource_name": ""}])
+    for key, named in (("no.such.key", name), ("interval.ms", "")):
+        _change(peer, CLIENT_METRICS, named, (key, SET, "5000"), validate_only=True)

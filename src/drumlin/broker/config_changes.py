@@ -2,8 +2,8 @@
 sibling.
 
 A change is a function from what is stored to what to store (`metadata.store.Alteration`), so
-that it is decided, and checked as a whole, on the newest state. Sentences and codes are Kafka's,
-which refuses the same mistake with another code for a broker than for a topic.
+that it is decided, and checked as a whole, on the newest state. Codes are Kafka's, which refuses
+the same mistake with another code for a broker than for a topic.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from drumlin.config.consistency import check_for_one_broker, is_for_one_broker
 from drumlin.config.errors import ConfigError
 from drumlin.config.group import validate_group_overrides
-from drumlin.config.keys import PER_BROKER, Key, broker_keys, group_keys, topic_keys
+from drumlin.config.keys import (
+    PER_BROKER,
+    Key,
+    changeable_broker_key,
+    group_keys,
+    topic_keys,
+)
 from drumlin.config.topic import validate_overrides
 from drumlin.config.values import Refused, ValueType, format_value, parse
 from drumlin.metadata.image import Resource, ResourceType
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+NO_CLIENT_METRICS: Final = "this broker collects no metrics of clients: nothing to configure"
 
 
 class Operation(enum.IntEnum):
@@ -60,15 +69,17 @@ def check_changes(changes: Sequence[KeyChange]) -> None:
         KafkaError: INVALID_REQUEST.
     """
     counts = Counter(change.key for change in changes)
-    if any(count > 1 for count in counts.values()):
-        raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    repeated = [key for key, count in counts.items() if count > 1]
+    if repeated:
+        message = f"given more than once: {', '.join(repeated)}"
+        raise KafkaError(ErrorCode.invalid_request, message)
     nulls = [
         change.key
         for change in changes
         if change.value is None and change.operation is not Operation.DELETE
     ]
     if nulls:
-        message = f"Null value not supported for : {', '.join(nulls)}"
+        message = f"no value is given for {', '.join(nulls)}"
         raise KafkaError(ErrorCode.invalid_request, message)
 
 
@@ -84,18 +95,21 @@ def check_resource(broker: Broker, type_number: int, name: str) -> Resource:
         case ResourceType.BROKER:
             if not name:
                 return Resource(ResourceType.BROKER, "")
-            node_id = parse_node_id(name, "Node id")
+            node_id = parse_node_id(name)
             if node_id != broker.node_id:
-                message = f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+                message = f"this is broker {broker.node_id}, not {name}"
                 raise KafkaError(ErrorCode.invalid_request, message)
             return Resource(ResourceType.BROKER, str(node_id))
         case ResourceType.GROUP:
             return Resource(ResourceType.GROUP, name)
+        case _ if type_number == CLIENT_METRICS:
+            raise KafkaError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
         case _:
-            raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {type_number}")
+            message = f"no resources of type {type_number} are configured this way"
+            raise KafkaError(ErrorCode.invalid_request, message)
 
 
-def parse_node_id(name: str, what: str) -> int:
+def parse_node_id(name: str) -> int:
     """The number of a broker, as the name of a resource.
 
     Raises:
@@ -104,7 +118,7 @@ def parse_node_id(name: str, what: str) -> int:
     try:
         node_id = parse(ValueType.INT, name)
     except Refused:
-        message = f"{what} must be an integer, but it is: {name}"
+        message = f"brokers have numbers, {name!r} is none"
         raise KafkaError(ErrorCode.invalid_request, message) from None
     assert isinstance(node_id, int)
     return node_id
@@ -152,9 +166,11 @@ def _new_value(
     assert change.value is not None
     if change.operation is Operation.SET:
         return change.value
-    key = _KEYS[resource.type]().get(change.key)
+    key = _key(resource, change.key)
     if key is None or key.value_type is not ValueType.LIST:
-        raise _not_a_list(resource, change)
+        what = change.operation.name.lower()
+        message = f"{change.key} is not a list, so {what} means nothing for it"
+        raise KafkaError(ErrorCode.invalid_config, message)
     now = current.get(change.key)
     if now is None:
         now = _default(broker.config, resource, key)
@@ -167,20 +183,10 @@ def _new_value(
     return ",".join(entries)
 
 
-_KEYS: Final = {
-    ResourceType.TOPIC: topic_keys,
-    ResourceType.BROKER: broker_keys,
-    ResourceType.GROUP: group_keys,
-}
-
-
-def _not_a_list(resource: Resource, change: KeyChange) -> KafkaError:
+def _key(resource: Resource, name: str) -> Key | None:
     if resource.type is ResourceType.BROKER:
-        what = change.operation.name.lower()
-        message = f"Config value {what} is not allowed for config key: {change.key}"
-    else:
-        message = f"Can't {change.operation.name} to key {change.key} because its type is not LIST."
-    return KafkaError(ErrorCode.invalid_config, message)
+        return changeable_broker_key(name)
+    return (topic_keys() if resource.type is ResourceType.TOPIC else group_keys()).get(name)
 
 
 def _default(config: BrokerConfig, resource: Resource, key: Key) -> str:
@@ -193,7 +199,7 @@ def _default(config: BrokerConfig, resource: Resource, key: Key) -> str:
 
 def _check_topic_name(name: str) -> None:
     if not name:
-        message = "Default topic resources are not allowed."
+        message = "a topic must be named: there is no configuration for all topics"
         raise KafkaError(ErrorCode.invalid_request, message)
     check_topic_name(name)
 
@@ -206,11 +212,11 @@ def _check_wanted(
         _check_topic_name(resource.name)
         validate_overrides(wanted, broker.config.topic_defaults())
         if resource.name not in broker.metadata.image.topics:
-            message = f"The topic '{resource.name}' does not exist."
+            message = f"there is no topic {resource.name}"
             raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
     elif resource.type is ResourceType.GROUP:
         if not resource.name:
-            message = "Default group resources are not allowed."
+            message = "a group must be named: there is no configuration for all groups"
             raise KafkaError(ErrorCode.invalid_request, message)
         validate_group_overrides(wanted, broker.config)
     else:
@@ -221,24 +227,25 @@ def _check_broker(
     config: BrokerConfig, resource: Resource, wanted: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
     # Keys that nobody knows are stored like any other, as in Kafka: a plugin might read them.
-    keys = broker_keys()
-    known = [keys[name] for name in given if name in keys]
-    fixed = [key.name for key in known if not key.is_dynamic]
+    keys = {name: changeable_broker_key(name) for name in given}
+    fixed = [name for name, key in keys.items() if key is not None and not key.is_dynamic]
     if fixed:
-        message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+        message = f"cannot be changed while a broker runs: {', '.join(fixed)}"
         raise KafkaError(ErrorCode.invalid_request, message)
     if not resource.name:
-        per_broker = [key.name for key in known if key.update == PER_BROKER]
+        per_broker = [
+            name
+            for name, key in keys.items()
+            if is_for_one_broker(name) or (key is not None and key.update == PER_BROKER)
+        ]
         if per_broker:
-            message = (
-                "Cannot update these configs at default cluster level, broker id must be "
-                f"specified: [{', '.join(per_broker)}]"
-            )
+            message = f"can be set for one broker only, not for all: {', '.join(per_broker)}"
             raise KafkaError(ErrorCode.invalid_request, message)
     try:
         if resource.name:
+            check_for_one_broker(given)
             config.check_dynamic(config.cluster_wide, wanted)
         else:
             config.check_dynamic(wanted, config.per_broker)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.invalid_request, error.message) from None
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from None

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
+from drumlin.config.keys import (
+    Key,
+    broker_keys,
+    changeable_broker_key,
+    group_keys,
+    of_a_listener,
+    topic_keys,
+)
 from drumlin.config.synonyms import BROKER_SYNONYMS, SAME_THING
 from drumlin.config.topic import parse_overrides
 from drumlin.config.values import format_value
@@ -63,24 +70,26 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     listed = {key.name for key in keys.values() if key.origin == "kafka-4"}
     entries = []
     for name in sorted(listed | given.keys()):
-        key = keys.get(name)
-        value = given.get(name) if key is None else format_value(config.value(name))
-        entries.append(_broker_entry(config, name, key, value, tuple(Source)))
+        is_known = changeable_broker_key(name) is not None
+        value = format_value(config.value(name)) if is_known else given.get(name)
+        entries.append(_broker_entry(config, name, value, tuple(Source)))
     return entries
 
 
 def cluster_wide_entries(config: BrokerConfig) -> list[ConfigEntry]:
     """What was set for all brokers at run time."""
-    keys = broker_keys()
     return [
-        _broker_entry(config, name, keys.get(name), value, (Source.CLUSTER,))
+        _broker_entry(config, name, value, (Source.CLUSTER,))
         for name, value in sorted(config.cluster_wide.items())
     ]
 
 
 def _broker_entry(
-    config: BrokerConfig, name: str, key: Key | None, value: str | None, shown: tuple[Source, ...]
+    config: BrokerConfig, name: str, value: str | None, shown: tuple[Source, ...]
 ) -> ConfigEntry:
+    own = changeable_broker_key(name)
+    listeners = of_a_listener(name)
+    key = changeable_broker_key(listeners[1]) if listeners else own
     # What has no type might be a plugin's password.
     is_sensitive = key is None or key.is_sensitive
     synonyms = _synonyms(config, name, is_sensitive)
@@ -89,7 +98,8 @@ def _broker_entry(
         key,
         None if is_sensitive else value,
         tuple(each for each in synonyms if each.source in shown),
-        is_read_only=key is None or not key.is_dynamic,
+        # What is given for one listener is shown so by Kafka, although it may change.
+        is_read_only=own is None or not own.is_dynamic,
     )
 
 
@@ -180,6 +190,9 @@ def _layers(config: BrokerConfig) -> Iterable[tuple[Source, Mapping[str, str]]]:
 def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Synonym, ...]:
     """Every value that some layer has for the key or one like it, strongest first."""
     names = next((each for each in SAME_THING if name in each), (name,))
+    listeners = of_a_listener(name)
+    if listeners:
+        names = (name, listeners[1])
     found = [
         Synonym(each, None if is_sensitive else layer[each], source)
         for source, layer in _layers(config)
@@ -187,7 +200,7 @@ def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Syno
         if each in layer
     ]
     for each in names:
-        key = broker_keys().get(each)
+        key = changeable_broker_key(each)
         default = config.default_text(key) if key else None
         if key is not None and default is not None:
             shown = None if is_sensitive else format_value(key.parse(default))

@@ -43,19 +43,16 @@ def check(name: str, level: str | None) -> None:
     """Whether the logger can have that level; None stands for that of its parent.
 
     Raises:
-        KafkaError: with Kafka's sentence.
+        KafkaError: INVALID_CONFIG, INVALID_REQUEST.
     """
     if name != ROOT and name not in levels():
-        raise KafkaError(ErrorCode.invalid_config, f"Logger {name} does not exist!")
+        raise KafkaError(ErrorCode.invalid_config, f"there is no logger {name}")
     if level is None:
         if name == ROOT:
-            message = "Removing the log level of the root logger is not allowed"
+            message = "the root logger must have a level of its own"
             raise KafkaError(ErrorCode.invalid_request, message)
     elif level not in _LEVELS:
-        message = (
-            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(sorted(_LEVELS))}"
-        )
+        message = f"{level} is no level for logger {name}: levels are {', '.join(_LEVELS)}"
         raise KafkaError(ErrorCode.invalid_config, message)
 
 

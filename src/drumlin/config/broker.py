@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from drumlin.config.consistency import check_change, check_together
 from drumlin.config.errors import ConfigError
-from drumlin.config.keys import Key, broker_keys, known_broker_key, topic_keys
+from drumlin.config.keys import (
+    Key,
+    broker_keys,
+    changeable_broker_key,
+    known_broker_key,
+    topic_keys,
+)
 from drumlin.config.listeners import (
     Listener,
     advertised_listeners,
@@ -140,9 +146,9 @@ class BrokerConfig:
         Raises:
             ConfigError: a value is not allowed.
         """
-        given = {**self.static, **cluster_wide, **per_broker}
+        given = self._with_changes(cluster_wide, per_broker)
         values, _ = _resolve(given)
-        check_change(self._values, values, given)
+        check_change(self._values, values, given, self.listeners)
 
     def update_dynamic(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
@@ -152,9 +158,19 @@ class BrokerConfig:
         Raises:
             ConfigError: a value is not allowed; then nothing changes.
         """
-        resolved = _resolve({**self.static, **cluster_wide, **per_broker})
+        resolved = _resolve(self._with_changes(cluster_wide, per_broker))
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
         self._apply(resolved)
+
+    def _with_changes(
+        self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
+    ) -> dict[str, str]:
+        """What applies: of what Kafka 4 does not know, changes are stored but mean nothing."""
+        return self.static | {
+            name: text
+            for name, text in {**cluster_wide, **per_broker}.items()
+            if changeable_broker_key(name) is not None or name not in broker_keys()
+        }
 
     def _apply(self, resolved: tuple[dict[str, Any], dict[str, Any]]) -> None:
         self._values, derived = resolved
@@ -211,8 +227,8 @@ def _parse_overrides(text: str) -> dict[str, int]:
     overrides = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         host, colon, limit = entry.rpartition(":")
-        if not colon or not host or not limit.strip().isdigit():
+        if not colon or not host or not limit.strip().removeprefix("-").isdigit():
             name, allowed = "max.connections.per.ip.overrides", "must be a list of HOST:NUMBER"
-            raise ConfigError(name, text, allowed, allowed)
+            raise ConfigError(name, text, allowed)
         overrides[host.strip()] = int(limit)
     return overrides

@@ -1,28 +1,56 @@
 """What no single key can tell: values that contradict each other, or go too far in one step.
 
-Pure; the sentences are Kafka's, which clients see when they change a configuration.
+Pure. `check_together` holds for any configuration; `check_change` only where a running broker's
+is changed, and refuses what Kafka refuses then, also for keys that have no effect here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from drumlin.config.errors import ConfigError
+from drumlin.config.keys import changeable_broker_key, of_a_listener
+from drumlin.config.listeners import Listener
 from drumlin.config.synonyms import BROKER_SYNONYMS, topic_default
+from drumlin.config.values import ValueType
 
 _Values = Mapping[str, Any]
 _Given = Mapping[str, str]
 
 _MIB: Final = 1 << 20
-_CLEANER_THREADS: Final = "log.cleaner.threads"
 _THREADS: Final = (
     "background.threads",
+    "log.cleaner.threads",
     "num.io.threads",
     "num.network.threads",
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
-    _CLEANER_THREADS,
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+_LIMITS_OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
+#: What is kept on local disks, when there is a tier: topic keys of the part and of the whole.
+_LOCAL_RETENTION: Final = (
+    ("log.local.retention.ms", "retention.ms"),
+    ("log.local.retention.bytes", "retention.bytes"),
+)
+#: The only classes that there are: those of Kafka that stand for what is built in.
+_BUILT_IN: Final = {
+    "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+    "principal.builder.class": (
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    ),
+    "ssl.engine.factory.class": "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
+}
+#: A running broker takes these for one listener only.
+_KEYS_AND_CERTIFICATES: Final = re.compile(
+    r"ssl\.key\.password"
+    r"|ssl\.keystore\.(certificate\.chain|key|location|password|type)"
+    r"|ssl\.truststore\.(certificates|location|password|type)"
 )
 
 
@@ -44,75 +72,120 @@ def check_together(values: _Values, given: _Given) -> None:
     exceptions = values["max.connections.per.ip.overrides"].strip()
     if values["max.connections.per.ip"] == 0 and not exceptions:
         allowed = "can be 0 only where max.connections.per.ip.overrides lets somebody in"
-        message = (
-            "max.connections.per.ip can be set to zero only if "
-            "max.connections.per.ip.overrides property is set."
-        )
-        raise _refused("max.connections.per.ip", given, allowed, message)
+        raise _refused("max.connections.per.ip", given, allowed)
+    for kind in ("consumer", "share", "streams"):
+        name = f"group.{kind}.assignment.interval.ms"
+        least, greatest = (f"group.{kind}.{end}.assignment.interval.ms" for end in ("min", "max"))
+        if not values[least] <= values[name] <= values[greatest]:
+            raise _refused(name, given, f"must be between {least} and {greatest}")
+    _check_cordoned(values, given)
 
 
 def _check_log(values: _Values, given: _Given) -> None:
     if topic_default("retention.ms", values) == 0:
         name = next(name for name, _ in BROKER_SYNONYMS["retention.ms"] if values[name] == 0)
-        message = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
-        raise _refused(name, given, "must be -1 (for ever) or at least 1", message)
+        raise _refused(name, given, "must be -1 (for ever) or at least 1")
     for topic_key, least in (("segment.ms", 1), ("segment.jitter.ms", 0)):
         value = topic_default(topic_key, values)
         if isinstance(value, int) and value < least:
             name = BROKER_SYNONYMS[topic_key][0][0]
-            message = f"{name} must be greater than or equal to {least}"
-            raise _refused(name, given, f"must be at least {least}", message)
+            raise _refused(name, given, f"must be at least {least}")
     buffer_bytes = values["log.cleaner.dedupe.buffer.size"]
-    if buffer_bytes < values[_CLEANER_THREADS] * _MIB:
-        allowed = "must be at least 1MB per cleaner thread."
+    if buffer_bytes < values["log.cleaner.threads"] * _MIB:
+        allowed = "must be at least 1 MiB (1048576) for each of log.cleaner.threads"
         raise _refused("log.cleaner.dedupe.buffer.size", given, allowed)
 
 
-def check_change(before: _Values, after: _Values, given: _Given) -> None:
+def _check_cordoned(values: _Values, given: _Given) -> None:
+    cordoned = values["cordoned.log.dirs"]
+    directories = values["log.dirs"] or values["log.dir"]
+    if cordoned != ("*",) and not set(cordoned) <= set(directories):
+        raise _refused("cordoned.log.dirs", given, "must be some of log.dirs, or * for all")
+
+
+def check_change(
+    before: _Values, after: _Values, given: _Given, listeners: tuple[Listener, ...]
+) -> None:
     """Whether a running broker may go from one configuration to the other.
+
+    `given` has all that is given, at start and since; `listeners` are the broker's.
 
     Raises:
         ConfigError: it may not.
     """
     for name in _THREADS:
         _check_thread_count(name, before[name], after[name], given)
-    if after["max.connections"] == 0:
-        raise _invalid("max.connections", given, "must be at least 1", "Invalid max.connections 0")
+    for name in _LIMITS_OF_CONNECTIONS:
+        if after[name] == 0:
+            raise _refused(name, given, "must be at least 1")
+    for name, topic_key in _LOCAL_RETENTION:
+        local, whole = after[name], topic_default(topic_key, after)
+        is_new = (local, whole) != (before[name], topic_default(topic_key, before))
+        if is_new and not _is_part(local, whole):
+            whole_key = BROKER_SYNONYMS[topic_key][0][0]
+            raise _refused(name, given, f"must not be above {whole_key}, which is {whole}")
+    for name in _BUILT_IN:
+        if after[name] not in (None, before[name]):
+            _check_class(name, name, after[name], given)
+    _check_listeners_own(given, listeners)
+
+
+def check_for_one_broker(changed: _Given) -> None:
+    """Whether these may be changed for one broker as a whole.
+
+    Raises:
+        ConfigError: one is a listener's.
+    """
+    for name in changed:
+        if _KEYS_AND_CERTIFICATES.fullmatch(name):
+            # Without the value, which may be a secret.
+            allowed = f"can be changed only for a listener, as listener.name.NAME.{name}"
+            raise ConfigError(name, "...", allowed)
+
+
+def is_for_one_broker(name: str) -> bool:
+    """Whether a key of a listener can be given for one broker only; others are no listener's."""
+    parts = of_a_listener(name)
+    return parts is not None and parts[1] not in _LIMITS_OF_CONNECTIONS
 
 
 def _check_thread_count(name: str, before: int, after: int, given: _Given) -> None:
-    what = f"Dynamic thread count update validation failed for {name}={after}, value should"
-    is_cleaner = name == _CLEANER_THREADS
     if after == before:
         return
-    if after < max(before // 2, 1):
-        reason = f"be at least half the current value {before}"
-        message = f"{what} {reason}"
-        if is_cleaner:
-            message = (
-                "Log cleaner threads cannot be reduced to less than half the current value "
-                f"{before}"
-            )
-        raise _invalid(name, given, f"must {reason}", message)
-    if after > before * 2:
-        reason = f"not be greater than double the current value {before}"
-        message = f"{what} {reason}"
-        if is_cleaner:
-            message = (
-                "Log cleaner threads cannot be increased to more than double the current value "
-                f"{before}"
-            )
-        raise _invalid(name, given, f"must {reason}", message)
+    least, greatest = max(before // 2, 1), before * 2
+    if not least <= after <= greatest:
+        allowed = f"can go from {before} to between {least} and {greatest} in one step"
+        raise _refused(name, given, allowed)
 
 
-def _refused(name: str, given: _Given, allowed: str, message: str | None = None) -> ConfigError:
-    sentence = f"requirement failed: {message or f'{name} {allowed}'}"
-    return ConfigError(name, given.get(name), allowed, sentence)
+def _is_part(local: int, whole: Any) -> bool:
+    """Whether local retention is within the whole; -1 is without limit, -2 "the same"."""
+    return local == -2 or whole == -1 or 0 <= local <= whole
 
 
-def _invalid(name: str, given: _Given, allowed: str, message: str) -> ConfigError:
-    sentence = (
-        f"Invalid value org.apache.kafka.common.config.ConfigException: {message} "
-        "for configuration Invalid dynamic configuration"
-    )
-    return ConfigError(name, given.get(name), allowed, sentence)
+def _check_class(name: str, given_as: str, value: Any, given: _Given) -> None:
+    built_in = _BUILT_IN[name]
+    if any(each != built_in for each in (value if isinstance(value, tuple) else (value,))):
+        raise _refused(given_as, given, f"must be {built_in}: no other class can be loaded here")
+
+
+def _check_listeners_own(given: _Given, listeners: tuple[Listener, ...]) -> None:
+    """What is given for one listener: Kafka reads the keys that can be changed, and no others."""
+    names = {listener.name.lower() for listener in listeners}
+    for name, text in given.items():
+        parts = of_a_listener(name)
+        key = changeable_broker_key(parts[1]) if parts else None
+        if parts is None or key is None or not key.is_dynamic:
+            continue
+        try:
+            value = key.parse(text)
+        except ConfigError as error:
+            raise _refused(name, given, error.allowed) from None
+        if key.value_type is ValueType.CLASS:
+            _check_class(key.name, name, value, given)
+        if key.name in _LIMITS_OF_CONNECTIONS and value == 0 and parts[0] in names:
+            raise _refused(name, given, "must be at least 1")
+
+
+def _refused(name: str, given: _Given, allowed: str) -> ConfigError:
+    return ConfigError(name, given.get(name), allowed)

@@ -6,17 +6,16 @@ from __future__ import annotations
 class ConfigError(ValueError):
     """A key or a value that is refused.
 
-    The text is for the person who starts a broker: key, value, what is allowed. `message` is
-    the sentence that Apache Kafka answers to a client for the same mistake.
+    The text is for the person who starts a broker, and for clients that change a
+    configuration: key, value, what is allowed.
     """
 
-    def __init__(self, key: str, value: str | None, allowed: str, message: str) -> None:
+    def __init__(self, key: str, value: str | None, allowed: str) -> None:
         shown = "nothing" if value is None else f'"{value}"'
         super().__init__(f"{key} = {shown}: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
-        self.message = message
 
 
 class UnknownKey(ConfigError):
@@ -24,6 +23,4 @@ class UnknownKey(ConfigError):
 
     def __init__(self, key: str, value: str | None, similar: str | None) -> None:
         hint = f"; did you mean {similar}?" if similar else ""
-        super().__init__(
-            key, value, f"no such configuration key{hint}", f"Unknown config name: {key}"
-        )
+        super().__init__(key, value, f"no such configuration key{hint}")

@@ -49,17 +49,17 @@ def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig)
     """Check a group's own configuration, names and values, as a client asks for it.
 
     Raises:
-        KafkaError: INVALID_CONFIG, with Kafka's sentence.
+        KafkaError: INVALID_CONFIG.
     """
     keys = group_keys()
     for name in overrides:
         if name not in keys:
-            raise KafkaError(ErrorCode.invalid_config, f"Unknown group config name: {name}")
+            raise KafkaError(ErrorCode.invalid_config, f"groups have no key {name}")
     for name, text in overrides.items():
         try:
             value = keys[name].parse(text)
         except ConfigError as error:
-            raise KafkaError(ErrorCode.invalid_config, error.message) from None
+            raise KafkaError(ErrorCode.invalid_config, str(error)) from None
         if name in _LIMITS:
             assert isinstance(value, int)
             _check_limits(name, value, config)
@@ -71,8 +71,8 @@ def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
     assert isinstance(least, int)
     assert isinstance(greatest, int)
     if value < least:
-        message = f"{name} must be greater than or equal to {least_key}"
+        message = f"{name} = {value}: must be at least {least_key}, which is {least}"
         raise KafkaError(ErrorCode.invalid_config, message)
     if value > greatest:
-        message = f"{name} must be less than or equal to {greatest_key}"
+        message = f"{name} = {value}: must be at most {greatest_key}, which is {greatest}"
         raise KafkaError(ErrorCode.invalid_config, message)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,7 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
 
+_OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\.(.+)")
 #: What begins like this belongs to a listener or a plugin; Kafka takes any such key.
 FREE_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
 
@@ -67,20 +69,12 @@ class Key:
         Raises:
             ConfigError: it is not allowed.
         """
-        shown = text
         try:
             value = parse(self.value_type, text)
-            if self.value_type is not ValueType.PASSWORD:
-                shown = text if isinstance(value, str | bool | tuple) else str(value)
-            if self.rule is not None:
-                self.rule.check(self.name, value)
-        except Refused as refused:
-            if refused.whole_sentence:
-                message = refused.reason
-            else:
-                shown = refused.shown if refused.shown is not None else shown
-                message = f"Invalid value {shown} for configuration {self.name}: {refused.reason}"
-            raise ConfigError(self.name, text, self.allowed, message) from None
+        except Refused:
+            raise ConfigError(self.name, text, self.allowed) from None
+        if self.rule is not None and not self.rule.allows(value):
+            raise ConfigError(self.name, text, self.allowed)
         if isinstance(value, tuple):
             return tuple(dict.fromkeys(value))
         return value
@@ -147,6 +141,21 @@ def topic_keys() -> dict[str, Key]:
 @functools.cache
 def group_keys() -> dict[str, Key]:
     return _load("group_keys.tsv")
+
+
+def changeable_broker_key(name: str) -> Key | None:
+    """The broker key `name`, if Kafka 4 knows it: older ones are nothing to a running broker.
+
+    That is how Kafka treats them: a change of what it does not know is stored, and hidden.
+    """
+    key = broker_keys().get(name)
+    return None if key is None or key.origin in ("kafka-3", "plugin") else key
+
+
+def of_a_listener(name: str) -> tuple[str, str] | None:
+    """Listener and key, where `name` is a key for one listener."""
+    match = _OF_A_LISTENER.fullmatch(name)
+    return (match[1], match[2]) if match else None
 
 
 def known_broker_key(name: str, value: str | None) -> Key | None:

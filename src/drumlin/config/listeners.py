@@ -50,7 +50,7 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
     for entry in filter(None, (each.strip() for each in text.split(","))):
         name, colon, protocol = entry.rpartition(":")
         if not colon or protocol.upper() not in _PROTOCOLS:
-            raise ConfigError(key, text, f"must be a list of NAME:PROTOCOL with {_NAMES}", text)
+            raise ConfigError(key, text, f"must be a list of NAME:PROTOCOL with {_NAMES}")
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
 
@@ -108,12 +108,12 @@ def advertised_listeners(
     for each in advertised:
         if each.host == _META_ADDRESS:
             allowed = f"{_META_ADDRESS} is no address that a client can connect to; give a real one"
-            raise ConfigError(key, ",".join(entries or ()), allowed, allowed)
+            raise ConfigError(key, ",".join(entries or ()), allowed)
         if each.name not in names:
             allowed = f"{each.name} is not in listeners"
-            raise ConfigError(key, ",".join(entries or ()), allowed, allowed)
+            raise ConfigError(key, ",".join(entries or ()), allowed)
     return advertised
 
 
 def _refused(key: str, entries: tuple[str, ...], allowed: str) -> ConfigError:
-    return ConfigError(key, ",".join(entries), allowed, allowed)
+    return ConfigError(key, ",".join(entries), allowed)

@@ -33,7 +33,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(str(path), None, f"cannot be read: {reason}", str(error)) from None
+        raise ConfigError(str(path), None, f"cannot be read: {reason}") from None
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -75,6 +75,6 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, str]:
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(assignment, None, "must be written key=value", assignment)
+            raise ConfigError(assignment, None, "must be written key=value")
         properties[key.strip()] = value.strip()
     return properties

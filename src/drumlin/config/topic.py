@@ -103,31 +103,27 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     try:
         return {name: keys[name].parse(text) for name, text in overrides.items() if name in keys}
     except ConfigError as error:
-        raise KafkaError(ErrorCode.invalid_config, error.message) from None
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from None
 
 
 def validate_overrides(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> None:
     """Check a topic's own configuration, names and values, as a client asks for it.
 
     Raises:
-        KafkaError: INVALID_CONFIG, with Kafka's sentence.
+        KafkaError: INVALID_CONFIG.
     """
     for name in overrides:
         if name not in topic_keys():
-            message = f"Unknown topic config name: {name}"
+            message = f"topics have no key {name}"
             raise KafkaError(ErrorCode.invalid_config, message)
     parsed = parse_overrides(overrides)
     if parsed.get("remote.storage.enable"):
-        message = (
-            "Tiered Storage functionality is disabled in the broker. "
-            "Topic cannot be configured with remote log storage."
-        )
+        message = "remote.storage.enable: this broker has no tiered storage"
         raise KafkaError(ErrorCode.invalid_config, message)
     config = log_config(overrides, defaults)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         message = (
-            "conflict topic config setting min.compaction.lag.ms "
-            f"({config.min_compaction_lag_ms}) > max.compaction.lag.ms "
-            f"({config.max_compaction_lag_ms})"
+            f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) is above "
+            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
         )
         raise KafkaError(ErrorCode.invalid_config, message)

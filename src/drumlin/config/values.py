@@ -1,7 +1,6 @@
 """From the text of a configuration value to a Python value and back, by Kafka's rules.
 
-Pure. Which key has which type and limits stands in the tables that `keys.py` reads; the
-sentences of refusal are those that Apache Kafka gives, since clients see them.
+Pure. Which key has which type and limits stands in the tables that `keys.py` reads.
 """
 
 from __future__ import annotations
@@ -31,17 +30,7 @@ class ValueType(enum.Enum):
 
 
 class Refused(ValueError):
-    """A value that does not parse or is not allowed; says what is, in Kafka's words.
-
-    `whole_sentence` marks the few refusals that do not follow Kafka's usual frame
-    "Invalid value ... for configuration ...".
-    """
-
-    def __init__(self, reason: str, shown: str | None = None, whole_sentence: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.shown = shown
-        self.whole_sentence = whole_sentence
+    """A text that stands for no value of its type."""
 
 
 # Longer texts stand for no number of 64 bits, save with zeros in front that nobody writes.
@@ -75,7 +64,7 @@ def parse(value_type: ValueType, text: str) -> Value:
 def _parse_boolean(text: str) -> bool:
     folded = text.lower()
     if folded not in ("true", "false"):
-        raise Refused("Expected value to be either true or false")
+        raise Refused
     return folded == "true"
 
 
@@ -85,12 +74,12 @@ def _parse_whole_number(value_type: ValueType, text: str) -> int:
         limit = 1 << (_BITS[value_type] - 1)
         if -limit <= number < limit:
             return number
-    raise Refused(f"Not a number of type {value_type.name}")
+    raise Refused
 
 
 def _parse_double(text: str) -> float:
     if not _DECIMAL.fullmatch(text):
-        raise Refused("Not a number of type DOUBLE")
+        raise Refused
     return float(text)
 
 
@@ -121,10 +110,10 @@ def _format_double(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a parsed value must satisfy: `check` raises `Refused`, `allowed` says it to people."""
+    """What a parsed value must satisfy: `allows` tests it, `allowed` says it to people."""
 
     allowed: str
-    check: Callable[[str, Value], None]
+    allows: Callable[[Value], bool]
 
 
 def rule(notation: str, value_type: ValueType) -> Rule:
@@ -160,71 +149,44 @@ def _range_rule(notation: str) -> Rule:
     low = float(low_text) if "." in low_text else int(low_text)
     high = (float(high_text) if "." in high_text else int(high_text)) if high_text else None
 
-    def check(_: str, value: Value) -> None:
+    def allows(value: Value) -> bool:
         assert isinstance(value, int | float)
-        if extra:
-            if value != int(extra) and not low <= value <= (high or math.inf):
-                raise Refused(f"Value must be between {low} and {high} or equal to {extra}")
-        elif value < low:
-            raise Refused(f"Value must be at least {low}")
-        elif high is not None and value > high:
-            raise Refused(f"Value must be no more than {high}")
+        if extra and value == int(extra):
+            return True
+        # Not "low <= value": as in Kafka, what is not a number is within all limits.
+        return not (value < low or (high is not None and value > high))
 
     allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
-    return Rule(f"{allowed}, or {extra}" if extra else allowed, check)
+    return Rule(f"{allowed}, or {extra}" if extra else allowed, allows)
 
 
 def _choice_rule(choices: list[str], any_case: bool) -> Rule:
-    names = ", ".join(choices)
+    folded = [choice.upper() for choice in choices]
 
-    def check(_: str, value: Value) -> None:
-        if any_case:
-            if str(value).upper() not in (choice.upper() for choice in choices):
-                raise Refused(f"String must be one of (case insensitive): {names}")
-        elif value not in choices:
-            raise Refused(f"String must be one of: {names}")
+    def allows(value: Value) -> bool:
+        return str(value).upper() in folded if any_case else value in choices
 
-    return Rule(f"one of {names}", check)
+    return Rule(f"one of {', '.join(choices)}", allows)
 
 
 def _list_rule(choices: list[str], must_have_one: bool) -> Rule:
-    names = ", ".join(choices)
-    valid = f"[{names}]" if choices else "any non-empty value"
-
-    def check(key: str, value: Value) -> None:
+    def allows(value: Value) -> bool:
         assert isinstance(value, tuple)
-        if not value and must_have_one:
-            sentence = f"Configuration '{key}' must not be empty. Valid values include: {valid}"
-            raise Refused(sentence, whole_sentence=True)
-        if "" in value:
-            sentence = f"Configuration '{key}' values must not be empty."
-            raise Refused(sentence, whole_sentence=True)
-        for each in value:
-            if choices and each not in choices:
-                raise Refused(f"String must be one of: {names}", shown=each)
+        if must_have_one and not value:
+            return False
+        return all(each in choices if choices else each for each in value)
 
-    kind = f"of {names}" if choices else "of non-empty entries"
-    return Rule(f"{kind}, at least one" if must_have_one else kind, check)
+    kind = f"of {', '.join(choices)}" if choices else "of non-empty entries"
+    return Rule(f"{kind}, at least one" if must_have_one else kind, allows)
 
 
-def _check_not_empty(_: str, value: Value) -> None:
-    if not value:
-        raise Refused("String must be non-empty")
-
-
-_NOT_EMPTY: Final = Rule("not empty", _check_not_empty)
+_NOT_EMPTY: Final = Rule("that is not empty", bool)
 _REPLICA: Final = re.compile(r"\d+:\d+")
 
 
-def _check_replicas(key: str, value: Value) -> None:
+def _names_replicas(value: Value) -> bool:
     assert isinstance(value, tuple)
-    if value == ("*",) or all(_REPLICA.fullmatch(each) for each in value):
-        return
-    raise Refused(
-        f"{key} must be the literal '*' or a list of replicas in the following format: "
-        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
-        shown=f"[{', '.join(value)}]",
-    )
+    return value == ("*",) or all(_REPLICA.fullmatch(each) for each in value)
 
 
-_REPLICAS: Final = Rule("* or PARTITION:BROKER,...", _check_replicas)
+_REPLICAS: Final = Rule("of PARTITION:BROKER, or *", _names_replicas)

@@ -2,8 +2,8 @@
 and groups.
 
 A broker without a name stands for what was set for all brokers. A resource of a type that does
-not exist makes every resource of the request INVALID_REQUEST, as in Apache Kafka; client metrics
-(type 16) are not known here.
+not exist makes every resource of the request INVALID_REQUEST, as in Apache Kafka. Client metrics
+(type 16) are refused: there is nobody who would collect them.
 
 Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 """
@@ -15,7 +15,12 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 from drumlin.broker import loggers
-from drumlin.broker.config_changes import BROKER_LOGGER, parse_node_id
+from drumlin.broker.config_changes import (
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    NO_CLIENT_METRICS,
+    parse_node_id,
+)
 from drumlin.broker.config_entries import (
     ConfigEntry,
     Source,
@@ -30,19 +35,15 @@ from drumlin.metadata.names import check_topic_name
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
-_CLIENT_METRICS: Final = 16
-_TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, _CLIENT_METRICS})
+_TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
 #: A small request could ask for gigabytes, by naming the broker again and again.
 _ENTRIES_MAX: Final = 200_000
-_MALFORMED: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the "
-    "message was sent to an incompatible broker. See the broker logs for more details."
-)
+_UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if any(each.resource_type not in _TYPES for each in request.resources):
-        refusal = KafkaError(ErrorCode.invalid_request, _MALFORMED)
+        refusal = KafkaError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
         results = tuple(_result(shape, each, (), refusal) for each in request.resources)
     else:
         results = tuple([each async for each in _describe_all(context, request, shape)])
@@ -54,7 +55,9 @@ async def _describe_all(context: RequestContext, request: Any, shape: Shape) -> 
     for resource in request.resources:
         try:
             if room <= 0:
-                message = "Excessively large number of configs per request."
+                message = (
+                    f"a request can show some {_ENTRIES_MAX} keys; ask for the rest in another"
+                )
                 raise KafkaError(ErrorCode.policy_violation, message)
             entries = _entries(context, resource.resource_type, resource.resource_name)
         except KafkaError as error:
@@ -79,31 +82,30 @@ def _entries(context: RequestContext, type_number: int, name: str) -> list[Confi
         case ResourceType.BROKER:
             if not name:
                 return cluster_wide_entries(config)
-            _check_broker(context, name, " or empty string")
+            _check_broker(context, name)
             return broker_entries(config)
         case ResourceType.GROUP:
             if not name:
-                raise KafkaError(ErrorCode.invalid_request, "Group name must not be empty")
+                raise KafkaError(ErrorCode.invalid_request, "a group must be named")
             return group_entries(config, image.configs(Resource(ResourceType.GROUP, name)))
         case _ if type_number == BROKER_LOGGER:
             if not name:
-                raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
-            _check_broker(context, name, "")
+                raise KafkaError(
+                    ErrorCode.invalid_request, "the broker must be named by its number"
+                )
+            _check_broker(context, name)
             return [
                 ConfigEntry(logger, level, Source.LOGGER, documentation="")
                 for logger, level in loggers.levels().items()
             ]
         case _:
-            message = "Unsupported resource type: CLIENT_METRICS"
-            raise KafkaError(ErrorCode.invalid_request, message)
+            raise KafkaError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
 
 
-def _check_broker(context: RequestContext, name: str, alternative: str) -> None:
+def _check_broker(context: RequestContext, name: str) -> None:
     expected = context.broker.node_id
-    if parse_node_id(name, "Broker id") != expected:
-        message = f"Unexpected broker id, expected {expected}{alternative} but received {name}"
-        if alternative:
-            message = message.replace(" but", ", but")
+    if parse_node_id(name) != expected:
+        message = f"this is broker {expected}, not {name}"
         raise KafkaError(ErrorCode.invalid_request, message)
 
 

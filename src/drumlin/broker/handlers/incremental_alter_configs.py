@@ -7,8 +7,6 @@ may change at run time has its effect at once.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,46 +20,26 @@ from drumlin.broker.config_changes import (
     increment,
     parse_node_id,
 )
+from drumlin.broker.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    named = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    responses = await asyncio.gather(
-        *(_answer(context, request, shape, each, named) for each in request.resources)
-    )
-    return shape("IncrementalAlterConfigsResponse", throttle_time=ZERO, responses=tuple(responses))
+    broker = context.broker
 
-
-async def _answer(
-    context: RequestContext,
-    request: Any,
-    shape: Shape,
-    wanted: Any,
-    named: Counter[tuple[int, str]],
-) -> Any:
-    error: KafkaError | None = None
-    try:
-        if named[wanted.resource_type, wanted.resource_name] > 1:
-            message = "Each resource must appear at most once."
-            raise KafkaError(ErrorCode.invalid_request, message)
+    async def alter(wanted: Any) -> None:
         changes = [_change(each) for each in wanted.configs]
         check_changes(changes)
         if wanted.resource_type == BROKER_LOGGER:
-            _alter_loggers(context, wanted.resource_name, changes, request.validate_only)
-        else:
-            await _alter(context, wanted, changes, request.validate_only)
-    except KafkaError as refusal:
-        error = refusal
-    return shape(
-        "AlterConfigsResourceResponse",
-        error_code=error.code if error else ErrorCode.none,
-        error_message=error.message if error else None,
-        resource_type=wanted.resource_type,
-        resource_name=wanted.resource_name,
-    )
+            _alter_loggers(broker.node_id, wanted.resource_name, changes, request.validate_only)
+            return
+        resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
+        alteration = increment(broker, resource, changes)
+        await alter_or_check(broker, resource, alteration, request.validate_only)
+
+    return await answer_each(request, shape, "IncrementalAlterConfigsResponse", alter)
 
 
 def _change(config: Any) -> KeyChange:
@@ -72,29 +50,15 @@ def _change(config: Any) -> KeyChange:
     return KeyChange(operation, config.name, config.value)
 
 
-async def _alter(
-    context: RequestContext, wanted: Any, changes: Sequence[KeyChange], validate_only: bool
-) -> None:
-    broker = context.broker
-    resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
-    alteration = increment(broker, resource, changes)
-    if validate_only:
-        alteration(broker.metadata.image.configs(resource))
-    else:
-        await broker.metadata.alter_configs(resource, alteration)
-
-
 def _alter_loggers(
-    context: RequestContext, name: str, changes: Sequence[KeyChange], validate_only: bool
+    own_id: int, name: str, changes: Sequence[KeyChange], validate_only: bool
 ) -> None:
-    node_id = parse_node_id(name, "Node id")
-    if node_id != context.broker.node_id:
-        message = f"Unexpected node id. Expected {context.broker.node_id}, but received {node_id}"
-        raise KafkaError(ErrorCode.invalid_request, message)
+    if parse_node_id(name) != own_id:
+        raise KafkaError(ErrorCode.invalid_request, f"this is broker {own_id}, not {name}")
     for change in changes:
         if change.operation in (Operation.APPEND, Operation.SUBTRACT):
-            what = change.operation.name
-            message = f"{what} operation is not allowed for the BROKER_LOGGER resource"
+            what = change.operation.name.lower()
+            message = f"the level of a logger is not a list, so {what} means nothing for it"
             raise KafkaError(ErrorCode.invalid_request, message)
         loggers.check(change.key, None if change.operation is Operation.DELETE else change.value)
     if not validate_only:
