@@ -30,6 +30,7 @@ class AppendRules:
     is_compacted: bool = False
     #: What the kernel `inspect` is given; None where every batch is changed by its broker.
     limits: Any = field(init=False, repr=False, compare=False, default=None)
+    limits_address: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         keeps_codec = self.compression_type in ("producer", "uncompressed")
@@ -40,6 +41,7 @@ class AppendRules:
             limits[AFTER_MAX_MS] = self.timestamp_after_max_ms
             limits[KEYS_REQUIRED] = self.is_compacted
             object.__setattr__(self, "limits", limits)
+            object.__setattr__(self, "limits_address", ctypes.addressof(limits))
 
     @property
     def decompressed_bytes_max(self) -> int:

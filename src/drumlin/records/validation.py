@@ -14,12 +14,14 @@ Pure and thread-safe. Base offset and leader epoch are assigned later, by the pa
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from drumlin.records.append_rules import AppendRules
 from drumlin.records.batch import (
     CONTROL_MASK,
+    CRC_START,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -66,9 +68,11 @@ _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _MAGIC_POSITION: Final = 16
 _ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 
+_address_of: Final = ctypes.addressof
+_first_byte: Final = ctypes.c_char.from_buffer
 
-@dataclass(frozen=True, slots=True)
-class PreparedBatch:
+
+class PreparedBatch(NamedTuple):
     """One batch, valid and as it goes into the log, save for base offset and leader epoch."""
 
     buffer: memoryview
@@ -157,13 +161,15 @@ def _let_pass(
 ) -> PreparedBatch | None:
     """The batch as it is, if one look by a kernel finds nothing to say against it."""
     kernels = kernels_if_ready()
-    if kernels is None or rules.limits is None or len(buffer) <= HEADER_SIZE:
+    size = len(buffer)
+    if kernels is None or not rules.limits_address or size <= HEADER_SIZE:
         return None
-    address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-    if not kernels.inspect(address, len(buffer), ctypes.addressof(rules.limits), now_ms):
+    address = _address_of(_first_byte(buffer))
+    if not kernels.inspect(address, size, rules.limits_address, now_ms):
         return None
-    header = parse_header(buffer)
-    return PreparedBatch(memoryview(buffer), header) if crc_matches(buffer, 0, header) else None
+    header = parse_header(buffer)  # the kernel saw that the batch is all of the buffer
+    view = memoryview(buffer)
+    return PreparedBatch(view, header) if crc32c(view[CRC_START:]) == header.crc else None
 
 
 def _invalid(reason: str) -> InvalidBatch:

@@ -78,6 +78,7 @@ class PartitionLog:
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self.name = f"{topic}-{partition}"
         self.topic_id = topic_id
         self.log_directory = log_directory
         self.path = path
@@ -96,10 +97,6 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"<log {self.name} {self.log_start_offset}..{self.log_end_offset}>"
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
     @property
     def directory(self) -> Path:

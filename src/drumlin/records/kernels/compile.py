@@ -8,7 +8,6 @@ for this very processor. `loading.py` runs this; numba stays in the child.
 from __future__ import annotations
 
 import fcntl
-import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
 from drumlin.records.kernels.code.inspect import inspect
 from drumlin.records.kernels.code.murmur2 import murmur2
+from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import SIGNATURES
 
@@ -30,15 +30,14 @@ _KERNELS: Final[dict[str, Any]] = {
     "decode": decode,
     "encode": encode,
     "murmur2": murmur2,
+    "scan": scan,
 }
 # All that machine code may ask of its surroundings: the C library has it, whoever loads it.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
-_NICENESS: Final = 10
 
 
 def main() -> None:
     path = Path(sys.argv[1])
-    os.nice(_NICENESS)  # clients are being served meanwhile
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if cache.read(path) is None:  # nobody else was faster
