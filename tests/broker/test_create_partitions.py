@@ -40,13 +40,13 @@ def test_a_topic_grows(ask: Ask, create: Create) -> None:
 @pytest.mark.parametrize(
     ("count", "assignments", "code", "message"),
     [
-        (3, None, "invalid_partitions", "Topic already has 3 partition(s)."),
+        (3, None, "invalid_partitions", "NAME has 3 partitions already"),
         *(
             (
                 count,
                 None,
                 "invalid_partitions",
-                f"The topic NAME currently has 3 partition(s); {count} would not be an increase.",
+                f"NAME has 3 partitions, and cannot go back to {count}",
             )
             for count in (2, 0, -1)
         ),
@@ -54,31 +54,31 @@ def test_a_topic_grows(ask: Ask, create: Create) -> None:
             4,
             [[1], [1]],
             "invalid_replica_assignment",
-            "Attempted to add 1 additional partition(s), but only 2 assignment(s) were specified.",
+            "1 new partitions, but replicas are assigned for 2",
         ),
         (
             5,
             [],
             "invalid_replica_assignment",
-            "Attempted to add 2 additional partition(s), but only 0 assignment(s) were specified.",
+            "2 new partitions, but replicas are assigned for 0",
         ),
         (
             4,
             [[7]],
             "invalid_replica_assignment",
-            "The manual partition assignment includes broker 7, but no such broker is registered.",
+            "there is no broker 7",
         ),
         (
             4,
             [[]],
             "invalid_replica_assignment",
-            "The manual partition assignment includes an empty replica list.",
+            "a partition is assigned no replicas",
         ),
         (
             4,
             [[1, 1]],
             "invalid_replica_assignment",
-            "The manual partition assignment includes the broker 1 more than once.",
+            "broker 1 is assigned more than one replica of a partition",
         ),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_name_given_twice(ask: Ask, create: Create) -> None:
     topics = [{"name": each, "count": 2, "assignments": None} for each in (twice, twice, once)]
     answer = ask("create_partitions", 3, topics=topics, timeout=10_000, validate_only=False)
     assert [tuple(each.values()) for each in answer["results"]] == [
-        (twice, "invalid_request", "Duplicate topic name."),
+        (twice, "invalid_request", "named more than once in one request"),
         (once, "none", None),
     ]
 

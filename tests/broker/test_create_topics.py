@@ -1,6 +1,6 @@
-"""CreateTopics: codes and sentences are what Apache Kafka 4.3 answered to the same."""
+"""CreateTopics: codes are those of Apache Kafka 4.3."""
 
-# ruff: noqa: E501  a sentence of Kafka's stays on its line
+
 
 from __future__ import annotations
 
@@ -43,77 +43,77 @@ def create_one(ask: Ask, topic: dict[str, Any], version: int = 7, **fields: Any)
         (
             {"partitions": 0},
             "invalid_partitions",
-            "Number of partitions was set to an invalid non-positive value.",
+            "the number of partitions must be at least 1, or -1 for the default",
         ),
         (
             {"partitions": -2},
             "invalid_partitions",
-            "Number of partitions was set to an invalid non-positive value.",
+            "the number of partitions must be at least 1, or -1 for the default",
         ),
         (
             {"replicas": 0},
             "invalid_replication_factor",
-            "Replication factor must be larger than 0, or -1 to use the default value.",
+            "the replication factor must be at least 1, or -1 for the default",
         ),
         (
             {"replicas": -2},
             "invalid_replication_factor",
-            "Replication factor must be larger than 0, or -1 to use the default value.",
+            "the replication factor must be at least 1, or -1 for the default",
         ),
         (
             {"replicas": 3},
             "invalid_replication_factor",
-            "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+            "3 replicas need as many brokers; there are 1",
         ),
         (
             {"partitions": 10_001},
             "policy_violation",
-            "Excessively large number of partitions per request.",
+            "a request can create 10000 partitions at most",
         ),
         (
             {"partitions": 2, "replicas": -1, "assignments": {0: [1], 1: [1]}},
             "invalid_request",
-            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            "where replicas are assigned, the number of partitions must be -1",
         ),
         (
             {"partitions": -1, "assignments": {0: [1]}},
             "invalid_request",
-            "A manual partition assignment was specified, but replication factor was not set to -1.",
+            "where replicas are assigned, the replication factor must be -1",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": {0: [1], 2: [1]}},
             "invalid_replica_assignment",
-            "partitions should be a consecutive 0-based integer sequence",
+            "the assigned partitions must be numbered from 0 without a gap",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": {-1: [1]}},
             "invalid_replica_assignment",
-            "partitions should be a consecutive 0-based integer sequence",
+            "the assigned partitions must be numbered from 0 without a gap",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": [(0, [1]), (0, [1])]},
             "invalid_replica_assignment",
-            "Found multiple manual partition assignments for partition 0",
+            "partition 0 is assigned replicas more than once",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": {0: []}},
             "invalid_replica_assignment",
-            "The manual partition assignment includes an empty replica list.",
+            "a partition is assigned no replicas",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": {0: [7]}},
             "invalid_replica_assignment",
-            "The manual partition assignment includes broker 7, but no such broker is registered.",
+            "there is no broker 7",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": {0: [-1]}},
             "invalid_replica_assignment",
-            "The manual partition assignment includes broker -1, but no such broker is registered.",
+            "there is no broker -1",
         ),
         (
             {"partitions": -1, "replicas": -1, "assignments": {0: [1, 1]}},
             "invalid_replica_assignment",
-            "The manual partition assignment includes the broker 1 more than once.",
+            "broker 1 is assigned more than one replica of a partition",
         ),
         (
             {"configs": [("segment.bytes", "x")]},
@@ -135,7 +135,7 @@ def create_one(ask: Ask, topic: dict[str, Any], version: int = 7, **fields: Any)
         (
             {"configs": [("a", None), ("segment.bytes", None)]},
             "invalid_config",
-            "Null value not supported for topic configs: a,segment.bytes",
+            "no value is given for a, segment.bytes",
         ),
         (
             {"configs": [("compression.type", "")]},
@@ -227,11 +227,14 @@ def test_what_exists_or_collides(ask: Ask, topic_name: TopicName) -> None:
     for validate_only in (False, True):
         result = create_one(ask, wish(name), validate_only=validate_only)
         assert result["error_code"] == "topic_already_exists"
-        assert result["error_message"] == f"Topic '{name}' already exists."
+        assert result["error_message"] == f"there is a topic {name} already"
     other = name.replace(".", "_")
     result = create_one(ask, wish(other))
     assert result["error_code"] == "invalid_topic_exception"
-    assert result["error_message"] == f"Topic '{other}' collides with existing topic: {name}"
+    assert (
+        result["error_message"]
+        == f"{other} and the existing topic {name} would be the same in metrics"
+    )
 
 
 def test_names_within_one_request_may_collide(ask: Ask, topic_name: TopicName) -> None:
@@ -248,7 +251,7 @@ def test_a_name_given_twice(ask: Ask, topic_name: TopicName) -> None:
         (once, "none"),
         (twice, "invalid_request"),
     ]
-    assert results[1]["error_message"] == "Duplicate topic name."
+    assert results[1]["error_message"] == "named more than once in one request"
     assert create_one(ask, wish(twice))["error_code"] == "none"
 
 
@@ -263,7 +266,7 @@ def test_no_time_at_all(ask: Ask, topic_name: TopicName, timeout_ms: int) -> Non
 def test_the_metadata_log_of_kraft_is_nobodys_topic(ask: Ask) -> None:
     result = create_one(ask, wish("__cluster_metadata"), validate_only=True)
     assert result["error_code"] == "invalid_request"
-    assert result["error_message"] == "Creation of internal topic __cluster_metadata is prohibited."
+    assert result["error_message"] == "__cluster_metadata cannot be created by a client"
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -12,7 +12,7 @@ from broker.conftest import Ask
 from rig.drumlin_server import DrumlinServer
 
 Create = Callable[..., str]
-UNKNOWN = "This server does not host this topic-partition."
+UNKNOWN = "there is no topic of this name"
 
 
 def topic_id(ask: Ask, name: str) -> uuid.UUID:
@@ -53,7 +53,7 @@ def test_what_does_not_exist(ask: Ask) -> None:
         ("nowhere", None, "unknown_topic_or_partition", UNKNOWN),
         ("", None, "unknown_topic_or_partition", UNKNOWN),
         ("a b", None, "unknown_topic_or_partition", UNKNOWN),
-        (None, unknown, "unknown_topic_id", "This server does not host this topic ID."),
+        (None, unknown, "unknown_topic_id", "no topic has this id"),
     }
 
 
@@ -61,20 +61,18 @@ def test_named_in_wrong_ways(ask: Ask, create: Create) -> None:
     name, other = create("t"), create("other")
     its_id, other_id = topic_id(ask, name), topic_id(ask, other)
     invalid = "invalid_request"
-    assert delete(ask, (None, None)) == {
-        (None, None, invalid, "Neither topic name nor id were specified.")
-    }
+    assert delete(ask, (None, None)) == {(None, None, invalid, "a topic without name and id")}
     assert delete(ask, (name, its_id)) == {
-        (name, its_id, invalid, "You may not specify both topic name and topic id.")
+        (name, its_id, invalid, "a topic with both name and id; give one of them")
     }
     assert delete(ask, (name, None), (name, None)) == {
-        (name, None, invalid, "Duplicate topic name.")
+        (name, None, invalid, "named more than once in one request")
     }
     assert delete(ask, (None, its_id), (None, its_id)) == {
-        (None, its_id, invalid, "Duplicate topic id.")
+        (None, its_id, invalid, "named more than once in one request")
     }
     assert delete(ask, (name, None), (None, its_id), (other, None)) == {
-        (name, its_id, invalid, "The provided topic name maps to an ID that was already supplied."),
+        (name, its_id, invalid, "the topic of this name is named by its id too"),
         (other, other_id, "none", None),
     }
     assert topic_id(ask, name) == its_id

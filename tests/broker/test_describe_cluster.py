@@ -35,13 +35,10 @@ def test_the_cluster(
         (
             2,
             "mismatched_endpoint_type",
-            (
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
-                "type CONTROLLER"
-            ),
+            "this endpoint is a broker's, and a controller's is asked for",
         ),
-        (3, "unsupported_endpoint_type", "Unsupported endpoint type 3"),
-        (0, "unsupported_endpoint_type", "Unsupported endpoint type 0"),
+        (3, "unsupported_endpoint_type", "no endpoints have type 3"),
+        (0, "unsupported_endpoint_type", "no endpoints have type 0"),
     ],
 )
 def test_other_endpoints(ask: Ask, endpoint_type: int, code: str, message: str) -> None:

@@ -595,7 +595,7 @@ def test_groups_that_are_not_there(version: int) -> None:
         missing = ErrorCode.group_id_not_found if version >= 6 else NONE
         assert none.error_code is missing
         if version >= 6:
-            assert none.error_message == "Group none not found."
+            assert none.error_message == "there is no group none"
         if version >= 3:
             assert simple.authorized_operations == 3400
             unknown = -(2**31) if version >= 6 else 3400

@@ -116,7 +116,7 @@ def test_of_concurrent_creations_one_wins(tmp_path: Path) -> None:
         errors = [each for each in results if isinstance(each, KafkaError)]
         assert len(errors) == 4
         assert {error.code for error in errors} == {ErrorCode.topic_already_exists}
-        assert errors[0].message == "Topic 'events' already exists."
+        assert errors[0].message == "there is a topic events already"
 
     with_store(tmp_path, scenario)
 
@@ -147,7 +147,7 @@ def test_a_cancelled_caller_leaves_image_and_file_alike(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         caller.cancel()
         await asyncio.gather(caller, return_exceptions=True)
-        with pytest.raises(KafkaError, match="already exists"):
+        with pytest.raises(KafkaError, match="there is a topic events already"):
             await store.create_topic("events", [ONE_REPLICA], {})
         assert "events" in store.image.topics
 

@@ -78,7 +78,7 @@ def check_partition_total(broker: Broker, wishes: Iterable[TopicWish]) -> None:
         KafkaError: POLICY_VIOLATION.
     """
     if sum(wish.count(broker.config) for wish in wishes) > PARTITIONS_PER_REQUEST_MAX:
-        message = "Excessively large number of partitions per request."
+        message = f"a request can create {PARTITIONS_PER_REQUEST_MAX} partitions at most"
         raise KafkaError(ErrorCode.policy_violation, message)
 
 
@@ -86,15 +86,15 @@ def plan_topic(broker: Broker, wish: TopicWish) -> TopicPlan:
     """Check a wish and fill in what it leaves open.
 
     Raises:
-        KafkaError: whatever is wrong with it, in Kafka's order and words.
+        KafkaError: whatever is wrong with it, in Kafka's order.
     """
     if wish.name == CLUSTER_METADATA:
-        message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+        message = f"{CLUSTER_METADATA} cannot be created by a client"
         raise KafkaError(ErrorCode.invalid_request, message)
     check_topic_name(wish.name)
     image = broker.metadata.image
     if wish.name in image.topics:
-        message = f"Topic '{wish.name}' already exists."
+        message = f"there is a topic {wish.name} already"
         raise KafkaError(ErrorCode.topic_already_exists, message)
     check_no_collision(wish.name, image.colliding_names(wish.name))
     configs = _check_configs(broker, wish)
@@ -104,7 +104,7 @@ def plan_topic(broker: Broker, wish: TopicWish) -> TopicPlan:
 def _check_configs(broker: Broker, wish: TopicWish) -> dict[str, str]:
     nulls = [name for name, value in wish.configs if value is None]
     if nulls:
-        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        message = f"no value is given for {', '.join(nulls)}"
         raise KafkaError(ErrorCode.invalid_config, message)
     configs = {name: value for name, value in wish.configs if value is not None}
     validate_overrides(configs, broker.config.topic_defaults())
@@ -115,22 +115,17 @@ def _assign(broker: Broker, wish: TopicWish) -> tuple[Replicas, ...]:
     brokers = broker.metadata.image.brokers.keys()
     if wish.assignments:
         if wish.replication_factor != DEFAULT:
-            message = (
-                "A manual partition assignment was specified, but replication factor was not "
-                "set to -1."
-            )
+            message = "where replicas are assigned, the replication factor must be -1"
             raise KafkaError(ErrorCode.invalid_request, message)
         if wish.partition_count != DEFAULT:
-            message = (
-                "A manual partition assignment was specified, but numPartitions was not set to -1."
-            )
+            message = "where replicas are assigned, the number of partitions must be -1"
             raise KafkaError(ErrorCode.invalid_request, message)
         return check_assignments(wish.assignments, brokers)
     if wish.replication_factor < DEFAULT or wish.replication_factor == 0:
-        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        message = "the replication factor must be at least 1, or -1 for the default"
         raise KafkaError(ErrorCode.invalid_replication_factor, message)
     if wish.partition_count < DEFAULT or wish.partition_count == 0:
-        message = "Number of partitions was set to an invalid non-positive value."
+        message = "the number of partitions must be at least 1, or -1 for the default"
         raise KafkaError(ErrorCode.invalid_partitions, message)
     replication_factor = wish.replication_factor
     if replication_factor == DEFAULT:
@@ -163,23 +158,17 @@ def plan_partitions(
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     existing = len(topic.partitions)
     if count == existing:
-        message = f"Topic already has {existing} partition(s)."
+        message = f"{name} has {existing} partitions already"
         raise KafkaError(ErrorCode.invalid_partitions, message)
     if count < existing:
-        message = (
-            f"The topic {name} currently has {existing} partition(s); "
-            f"{count} would not be an increase."
-        )
+        message = f"{name} has {existing} partitions, and cannot go back to {count}"
         raise KafkaError(ErrorCode.invalid_partitions, message)
     added = count - existing
     if assignments is not None and len(assignments) != added:
-        message = (
-            f"Attempted to add {added} additional partition(s), "
-            f"but only {len(assignments)} assignment(s) were specified."
-        )
+        message = f"{added} new partitions, but replicas are assigned for {len(assignments)}"
         raise KafkaError(ErrorCode.invalid_replica_assignment, message)
     if added > PARTITIONS_PER_REQUEST_MAX:
-        message = "Excessively large number of partitions per request."
+        message = f"a request can create {PARTITIONS_PER_REQUEST_MAX} partitions at most"
         raise KafkaError(ErrorCode.policy_violation, message)
     replica_count = len(topic.partitions[0].replicas)
     brokers = image.brokers.keys()

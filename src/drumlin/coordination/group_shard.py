@@ -79,7 +79,7 @@ class GroupShard:
         """
         group = self.groups.get(group_id)
         if group is None:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+            raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {group_id}")
         return group
 
     def create(self, group_id: str) -> Group:

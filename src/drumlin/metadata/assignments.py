@@ -21,10 +21,7 @@ def spread_replicas(
     if replication_factor > len(ordered):
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
-            f"Unable to replicate the partition {replication_factor} time(s): The target "
-            f"replication factor of {replication_factor} cannot be reached because only "
-            f"{len(ordered)} broker(s) are registered or some brokers have all their log "
-            "directories cordoned.",
+            f"{replication_factor} replicas need as many brokers; there are {len(ordered)}",
         )
     return tuple(
         tuple(
@@ -44,24 +41,18 @@ def check_replicas(
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
     """
     if not replicas:
-        raise _invalid("The manual partition assignment includes an empty replica list.")
+        raise _invalid("a partition is assigned no replicas")
     seen = set()
     for each in sorted(replicas):
         if each in seen:
-            raise _invalid(
-                f"The manual partition assignment includes the broker {each} more than once."
-            )
+            raise _invalid(f"broker {each} is assigned more than one replica of a partition")
         seen.add(each)
         if each not in broker_ids:
-            raise _invalid(
-                f"The manual partition assignment includes broker {each}, "
-                "but no such broker is registered."
-            )
+            raise _invalid(f"there is no broker {each}")
     if replica_count is not None and len(replicas) != replica_count:
         raise _invalid(
-            f"The manual partition assignment includes a partition with {len(replicas)} "
-            "replica(s), but this is not consistent with previous partitions, which have "
-            f"{replica_count} replica(s)."
+            f"a partition is assigned {len(replicas)} replicas, "
+            f"and those before it have {replica_count}"
         )
     return tuple(replicas)
 
@@ -78,12 +69,12 @@ def check_assignments(
     replica_count = None
     for index, replicas in assignments:
         if index in by_index:
-            message = f"Found multiple manual partition assignments for partition {index}"
+            message = f"partition {index} is assigned replicas more than once"
             raise _invalid(message)
         by_index[index] = check_replicas(replicas, broker_ids, replica_count)
         replica_count = len(replicas)
     if by_index.keys() != set(range(len(by_index))):
-        raise _invalid("partitions should be a consecutive 0-based integer sequence")
+        raise _invalid("the assigned partitions must be numbered from 0 without a gap")
     return tuple(by_index[index] for index in range(len(by_index)))
 
 

@@ -23,22 +23,19 @@ def check_topic_name(name: str) -> None:
     """Refuse what cannot be a topic's name: it is a folder's name and part of metric names.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, with Kafka's sentence.
+        KafkaError: INVALID_TOPIC_EXCEPTION.
     """
     reason = None
     if not name:
-        reason = "the empty string is not allowed"
+        reason = "a topic needs a name"
     elif name in (".", ".."):
-        reason = f"'{name}' is not allowed"
+        reason = f"{name!r} is no name for a topic"
     elif len(name) > NAME_LENGTH_MAX:
-        reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+        reason = f"{name!r} is longer than {NAME_LENGTH_MAX} characters"
     elif not _LEGAL.fullmatch(name):
-        reason = (
-            f"'{name}' contains one or more characters other than "
-            "ASCII alphanumerics, '.', '_' and '-'"
-        )
+        reason = f"{name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
     if reason is not None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
+        raise KafkaError(ErrorCode.invalid_topic_exception, reason)
 
 
 def collision_key(name: str) -> str:
@@ -54,5 +51,5 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
     """
     for other in existing:
         if other != name:
-            message = f"Topic '{name}' collides with existing topic: {other}"
+            message = f"{name} and the existing topic {other} would be the same in metrics"
             raise KafkaError(ErrorCode.invalid_topic_exception, message)

@@ -171,7 +171,7 @@ class SqliteMetadata:
     ) -> TopicState:
         async with self._lock(Resource(ResourceType.TOPIC, name)):
             if name in self.image.topics:
-                message = f"Topic '{name}' already exists."
+                message = f"there is a topic {name} already"
                 raise KafkaError(ErrorCode.topic_already_exists, message)
             partitions = _partitions(0, assignment, first_leader_epoch)
             topic = TopicState(name, topic_id or uuid.uuid4(), partitions)
@@ -201,7 +201,7 @@ class SqliteMetadata:
             if topic is None:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition)
             if len(topic.partitions) != first_index:
-                message = f"Topic already has {len(topic.partitions)} partition(s)."
+                message = f"{name} has {len(topic.partitions)} partitions already"
                 raise KafkaError(ErrorCode.invalid_partitions, message)
             added = _partitions(first_index, assignment)
             await self._commit(database.put_partitions(topic.topic_id, added))
@@ -247,7 +247,7 @@ class SqliteMetadata:
     def _topic_with_id(self, topic_id: UUID) -> TopicState:
         topic = self.image.topics_by_id.get(topic_id)
         if topic is None:
-            message = "This server does not host this topic ID."
+            message = "no topic has this id"
             raise KafkaError(ErrorCode.unknown_topic_id, message)
         return topic
 

@@ -1,11 +1,15 @@
-"""A refused batch, and why, in the words that Kafka's clients know."""
+"""A refused batch, and why. Clients go by the code; the words are for whoever reads their logs."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from drumlin.records.append_rules import AppendRules
 from drumlin.records.batch import NO_TIMESTAMP, BatchHeader, Buffer
 from drumlin.records.survey import Glance, glance
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+_SHOWN: Final = 3
 
 
 class InvalidBatch(KafkaError):
@@ -50,7 +54,7 @@ def reject_records(
             errors.append((index, bad_timestamp))
     if has_bad_timestamp:
         code = ErrorCode.invalid_timestamp
-        message = "One or more records have been rejected due to invalid timestamp"
+        message = "there are records whose timestamps are not allowed here"
     else:
         code = ErrorCode.invalid_record
         message = _summary(errors)
@@ -58,7 +62,7 @@ def reject_records(
 
 
 def _keyless(log_name: str) -> str:
-    return f"Compacted topic cannot accept message without key in topic partition {log_name}"
+    return f"{log_name} is compacted, so each record needs a key"
 
 
 def _bad_timestamp(
@@ -71,24 +75,18 @@ def _bad_timestamp(
         if earliest <= timestamp <= latest:
             return None
         return (
-            f"Timestamp {timestamp} of message with offset {record.offset_delta} is out of "
-            f"range. The timestamp should be within [{earliest}, {latest}]"
+            f"record {record.offset_delta} has timestamp {timestamp}, "
+            f"which is not between {earliest} and {latest}"
         )
     if not header.is_log_append_time:
         return None
     return (
-        f"Invalid timestamp type in message DefaultRecord(offset={record.offset_delta}, "
-        f"timestamp={timestamp}, key={max(record.key_length, 0)} bytes, "
-        f"value={max(record.value_length, 0)} bytes). "
-        "Producer should not set timestamp type to LogAppendTime."
+        f"record {record.offset_delta} with timestamp {timestamp} claims to have the time of its "
+        "append, which a producer cannot know"
     )
 
 
 def _summary(errors: list[tuple[int, str]]) -> str:
-    shown = ", ".join(
-        f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:3]
-    )
-    return (
-        f"One or more records have been rejected due to {len(errors)} record errors in total, "
-        f"and only showing the first three errors at most: [{shown}]"
-    )
+    shown = "; ".join(f"{index}: {text}" for index, text in errors[:_SHOWN])
+    rest = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+    return f"bad records, by their place in the batch: {shown}{rest}"

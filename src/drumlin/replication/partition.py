@@ -147,8 +147,8 @@ class Partition:
         if self.in_sync_replicas < needed:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"The size of the current ISR {self.in_sync_replicas} is insufficient to satisfy "
-                f"the min.isr requirement of {needed} for partition {self.topic}-{self.index}.",
+                f"{self.topic}-{self.index} has {self.in_sync_replicas} in-sync replicas, "
+                f"and min.insync.replicas asks for {needed}",
             )
 
     def delete_records_before(self, offset: int) -> int:

@@ -20,7 +20,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     named = Counter(topic.name for topic in request.topics)
     duplicates = [name for name, count in named.items() if count > 1]
     single = [topic for topic in request.topics if named[topic.name] == 1]
-    refusal = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+    refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
     results = [_result(shape, name, refusal) for name in duplicates]
     results += await asyncio.gather(*(_grow(context, request, shape, topic) for topic in single))
     return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))

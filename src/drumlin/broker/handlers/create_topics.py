@@ -47,7 +47,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
                 for wish, plan in zip(wishes, plans, strict=True)
             )
         )
-        refusal = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+        refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
         results += [_failed(shape, name, refusal) for name in duplicates]
     return shape("CreateTopicsResponse", throttle_time=ZERO, topics=tuple(results))
 

@@ -18,7 +18,7 @@ from drumlin.metadata.image import ClusterImage
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
-_UNKNOWN_NAME = "This server does not host this topic-partition."
+_UNKNOWN_NAME = "there is no topic of this name"
 
 
 class _Target(NamedTuple):
@@ -43,8 +43,8 @@ def _refusal(context: RequestContext, request: Any) -> KafkaError | None:
     """Why nothing at all is deleted."""
     if not context.broker.config.delete_topic_enable:
         if context.version < 3:
-            return KafkaError(ErrorCode.invalid_request, "Topic deletion is disabled.")
-        return KafkaError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
+            return KafkaError(ErrorCode.invalid_request, "delete.topic.enable is false")
+        return KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
     if request.timeout <= ZERO:
         return KafkaError(ErrorCode.request_timed_out)
     return None
@@ -63,29 +63,29 @@ def _targets(image: ClusterImage, named: list[tuple[str | None, UUID | None]]) -
     by_id = Counter(topic_id for name, topic_id in named if name is None and topic_id is not None)
     for name, topic_id in named:
         if name is None and topic_id is None:
-            message = "Neither topic name nor id were specified."
+            message = "a topic without name and id"
             refused.append(_Target(name, topic_id, _invalid(message)))
         elif name is not None and topic_id is not None:
-            message = "You may not specify both topic name and topic id."
+            message = "a topic with both name and id; give one of them"
             refused.append(_Target(name, topic_id, _invalid(message)))
     targets: list[_Target] = []
     taken_by_name = set()
     for name, count in by_name.items():
         topic = image.topics.get(name)
         if count > 1:
-            refused.append(_Target(name, None, _invalid("Duplicate topic name.")))
+            refused.append(_Target(name, None, _invalid("named more than once in one request")))
         elif topic is None:
             error = KafkaError(ErrorCode.unknown_topic_or_partition, _UNKNOWN_NAME)
             refused.append(_Target(name, None, error))
         elif topic.topic_id in by_id:
-            message = "The provided topic name maps to an ID that was already supplied."
+            message = "the topic of this name is named by its id too"
             refused.append(_Target(name, topic.topic_id, _invalid(message)))
             taken_by_name.add(topic.topic_id)
         else:
             targets.append(_Target(name, topic.topic_id))
     for topic_id, count in by_id.items():
         if count > 1:
-            refused.append(_Target(None, topic_id, _invalid("Duplicate topic id.")))
+            refused.append(_Target(None, topic_id, _invalid("named more than once in one request")))
         elif topic_id not in taken_by_name:
             targets.append(_Target(image.topic_name(topic_id), topic_id))
     return refused + targets

@@ -24,13 +24,10 @@ _CONTROLLERS: Final = 2
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
-        message = (
-            "The request was sent to an endpoint of type BROKER, "
-            "but we wanted an endpoint of type CONTROLLER"
-        )
+        message = "this endpoint is a broker's, and a controller's is asked for"
         return _refuse(shape, ErrorCode.mismatched_endpoint_type, message)
     if wanted != _BROKERS:
-        message = f"Unsupported endpoint type {wanted}"
+        message = f"no endpoints have type {wanted}"
         return _refuse(shape, ErrorCode.unsupported_endpoint_type, message)
     image = context.broker.metadata.image
     return shape(

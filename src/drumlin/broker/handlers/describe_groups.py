@@ -43,7 +43,7 @@ def _describe(context: RequestContext, group_id: str, operations: int, shape: Sh
             group_id,
             GroupState.DEAD.value,
             error_code=error.code,
-            error_message=f"Group {group_id} not found.",
+            error_message=f"there is no group {group_id}",
         )
     is_stable = group.state is GroupState.STABLE
     return _described(
