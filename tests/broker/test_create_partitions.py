@@ -1,4 +1,4 @@
-"""CreatePartitions: codes and sentences are what Apache Kafka 4.3 answered to the same."""
+"""CreatePartitions: codes are those of Apache Kafka 4.3."""
 
 from __future__ import annotations
 

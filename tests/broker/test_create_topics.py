@@ -1,7 +1,5 @@
 """CreateTopics: codes are those of Apache Kafka 4.3."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Callable

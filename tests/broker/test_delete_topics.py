@@ -1,4 +1,4 @@
-"""DeleteTopics: codes and sentences are what Apache Kafka 4.3 answered to the same."""
+"""DeleteTopics: codes are those of Apache Kafka 4.3."""
 
 from __future__ import annotations
 

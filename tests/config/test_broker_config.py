@@ -1,6 +1,6 @@
 """The broker's configuration: where values come from, what is refused, what may change."""
 
-# ruff: noqa: E501  a sentence of Kafka's stays on its line
+# ruff: noqa: E501  a case stays on its line
 
 from __future__ import annotations
 

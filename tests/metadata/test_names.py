@@ -1,4 +1,4 @@
-"""Topic names, with the sentences that Apache Kafka 4.3 answered."""
+"""Topic names: which are refused."""
 
 from __future__ import annotations
 
