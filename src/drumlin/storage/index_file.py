@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from drumlin.records.batch import Buffer
@@ -96,12 +96,19 @@ class IndexFile:
 
     def append_entry(self, entry: Entry) -> None:
         """Write one entry behind the others; after an error there is none."""
+        self._append(self.LAYOUT.pack(*entry), entry)
+
+    def append_entries(self, entries: Sequence[Entry]) -> None:
+        """Write some entries at once; after an error there are none."""
+        if entries:
+            self._append(b"".join(self.LAYOUT.pack(*entry) for entry in entries), entries[-1])
+
+    def _append(self, packed: bytes, last_entry: Entry) -> None:
         self.load()
         with self.file as descriptor:
-            position = self.count * self.LAYOUT.size
-            self._files.write_at(descriptor, self.LAYOUT.pack(*entry), position)
-        self._last_entry = entry
-        self.count += 1
+            self._files.write_at(descriptor, packed, self.count * self.LAYOUT.size)
+        self._last_entry = last_entry
+        self.count += len(packed) // self.LAYOUT.size
         self._is_synced = False
 
     def cut_while(self, is_gone: Callable[[Entry], bool]) -> None:

@@ -13,7 +13,8 @@ from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
-from drumlin.storage.recovery import LoadRequest, UnsupportedFormat, load_log
+from drumlin.storage.recovery import LoadRequest, load_log
+from drumlin.storage.segment_recovery import UnsupportedFormat
 
 #: A KRaft broker keeps its metadata in a log of its own beside the partitions: not ours to touch.
 _KRAFT_METADATA: Final = "__cluster_metadata"

@@ -24,9 +24,10 @@ from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, st
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_names import deleted_directory_name, directory_name
-from drumlin.storage.recovery import UnsupportedFormat, reload_log
+from drumlin.storage.recovery import reload_log
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
+from drumlin.storage.segment_recovery import UnsupportedFormat
 from drumlin.wire.errors import KafkaError
 
 __all__ = ["LogDirectories", "UnusableLogDirectory"]

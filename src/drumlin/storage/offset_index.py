@@ -7,6 +7,7 @@ position where that batch starts. About one batch in every `index.interval.bytes
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from drumlin.storage.files import ReadAt
 from drumlin.storage.index_file import Entry, IndexFile
@@ -21,6 +22,10 @@ class OffsetIndex(IndexFile):
 
     def append(self, last_offset: int, position: int) -> None:
         self.append_entry((last_offset - self.base_offset, position))
+
+    def append_all(self, entries: Iterable[tuple[int, int]]) -> None:
+        """`append` for each."""
+        self.append_entries([(last - self.base_offset, position) for last, position in entries])
 
     def lookup(self, offset: int, read: ReadAt | None = None) -> int:
         """A position at or before the batch that holds `offset`."""

@@ -8,12 +8,11 @@ built from it, and the tail from the first broken batch on is cut off.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import HEADER_SIZE, MAGIC, compute_crc, parse_header
 from drumlin.storage import leader_epochs, partition_metadata
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
@@ -21,18 +20,16 @@ from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_replay import (
     OFFSET_MAX,
-    follow_batch,
     follow_segment,
     load_latest_snapshot,
 )
-from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, BatchPlace, Segment
+from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment
 from drumlin.storage.segment_list import SegmentList
+from drumlin.storage.segment_recovery import recover_segment
 from drumlin.storage.truncation import settle
 
 _logger = logging.getLogger(__name__)
 
-_STEP_BYTES: Final = 1024 * 1024
-_OLD_MAGICS: Final = (0, 1)
 _NO_TOPIC_ID: Final = UUID(int=0)
 
 
@@ -46,10 +43,6 @@ class LoadRequest(NamedTuple):
     recovery_point: int
     log_start_offset: int
     was_clean: bool
-
-
-class UnsupportedFormat(Exception):
-    """Record batches of before Kafka 0.11: left as they are."""
 
 
 def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> PartitionLog:
@@ -193,7 +186,7 @@ def replay(log: PartitionLog, recover_from: int) -> None:
     for number, segment in enumerate(segments):
         if segment.base_offset < recover_from:
             follow_segment(log.producer_state, segment)
-        elif not _recover_segment(log, segment, _end_offset_max(segments, number)):
+        elif not recover_segment(log, segment, _end_offset_max(segments, number)):
             behind = segments[number + 1 :]
             log.segments.replace(behind, ())
             for lost in behind:
@@ -207,66 +200,3 @@ def _end_offset_max(segments: Sequence[Segment], number: int) -> int:
     if number + 1 < len(segments):
         return segments[number + 1].base_offset
     return segments[number].base_offset + RELATIVE_OFFSET_MAX + 1
-
-
-def _recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) -> bool:
-    """Read all batches, index them anew, cut behind the last sound one.
-
-    Returns:
-        Whether the whole file was sound.
-    """
-    state, interval = log.producer_state, log.config.index_interval_bytes
-    segment.start_indexes_anew()
-    segment.transaction_index.clear()
-    end, end_offset, epoch = 0, segment.base_offset, log.leader_epochs.latest_epoch
-    for place, size in sound_batches(segment, end_offset_max):
-        header = place.header
-        segment.index_batch(place, size, interval)
-        if header.leader_epoch > epoch:
-            epoch = header.leader_epoch
-            log.leader_epochs.assign(epoch, header.base_offset)
-        if header.producer_id >= 0:
-            follow_batch(state, segment, place, writes_index=True)
-        end, end_offset = place.position + size, header.end_offset
-    state.end_offset = max(state.end_offset, end_offset)
-    if end == segment.size:
-        return True
-    _logger.warning(
-        "%s: the last %d bytes, behind offset %d, are no sound batches and are cut off",
-        segment.log_file.path,
-        segment.size - end,
-        end_offset,
-    )
-    segment.truncate_to_position(end)
-    return False
-
-
-def sound_batches(segment: Segment, end_offset: int) -> Iterator[tuple[BatchPlace, int]]:
-    """Batches and their sizes, up to the first that is not where and what it should be.
-
-    Cut off, garbled, out of order, or reaching to `end_offset`.
-    """
-    read, end = segment.reader(), segment.size
-    position, offset = 0, segment.base_offset
-    chunk, start = memoryview(b""), 0  # the batch at `position` begins at `start` in the chunk
-    while end - position >= HEADER_SIZE:
-        if len(chunk) - start < HEADER_SIZE:
-            chunk, start = read(position, _STEP_BYTES), 0
-        header = parse_header(chunk, start)
-        size, last_offset = header.size, header.last_offset
-        if header.magic in _OLD_MAGICS and position == 0:
-            raise UnsupportedFormat(f"{segment.log_file.path} has batches of before Kafka 0.11")
-        if (
-            header.magic != MAGIC
-            or not HEADER_SIZE <= size <= end - position
-            or not offset <= header.base_offset <= last_offset < end_offset
-        ):
-            return
-        if len(chunk) - start < size:
-            chunk, start = read(position, max(_STEP_BYTES, size)), 0
-        if compute_crc(chunk, start, size) != header.crc:
-            return
-        yield BatchPlace(position, header), size
-        position += size
-        start += size
-        offset = last_offset + 1

@@ -9,8 +9,8 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.storage.batch_walk import find_batch, walk_headers
@@ -21,6 +21,9 @@ from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import LogFile, OpenFiles
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from drumlin.records.scan import IndexEntry
 
 LOG_SUFFIX: Final = ".log"
 DELETED_SUFFIX: Final = ".deleted"
@@ -39,6 +42,13 @@ class TimestampAndOffset(NamedTuple):
 class BatchPlace(NamedTuple):
     position: int
     header: BatchHeader
+
+
+class IndexProgress(NamedTuple):
+    """Where indexing stands: the largest timestamp so far, and what follows the last entry."""
+
+    largest_timestamp: TimestampAndOffset
+    unindexed_bytes: int
 
 
 _NO_TIMESTAMP_YET: Final = TimestampAndOffset(NO_TIMESTAMP, -1)
@@ -146,6 +156,22 @@ class Segment:
         if self._bytes_since_index_entry > index_interval_bytes:
             self._index(header.last_offset, position, largest)
         self._bytes_since_index_entry += size
+
+    @property
+    def index_progress(self) -> IndexProgress:
+        """How far `index_batch` and `take_over_index` have come."""
+        return IndexProgress(
+            self._largest_timestamp or _NO_TIMESTAMP_YET, self._bytes_since_index_entry
+        )
+
+    def take_over_index(self, entries: Sequence[IndexEntry], progress: IndexProgress) -> None:
+        """Index batches that are in the file already, as found by someone else."""
+        if entries:
+            self.offset_index.append_all((each.last_offset, each.position) for each in entries)
+            self.time_index.append_all(
+                (each.largest_timestamp, each.largest_timestamp_offset) for each in entries
+            )
+        self._largest_timestamp, self._bytes_since_index_entry = progress
 
     def _index(self, last_offset: int, position: int, largest: TimestampAndOffset) -> None:
         self.offset_index.append(last_offset, position)
@@ -283,12 +309,12 @@ class Segment:
         with self.log_file as descriptor:
             return self._files.read_at(descriptor, place.header.size, place.position)
 
-    def reader(self) -> Callable[[int, int], memoryview]:
+    def reader(self) -> Callable[[int, int], bytes]:
         """Reads at a position, up to a length: for scans through the whole file."""
 
-        def read(position: int, length: int) -> memoryview:
+        def read(position: int, length: int) -> bytes:
             with self.log_file as descriptor:
-                return memoryview(self._files.read_at(descriptor, length, position))
+                return self._files.read_at(descriptor, length, position)
 
         return read
 

@@ -7,6 +7,7 @@ relative to the segment's base offset. Nothing at or before that offset is young
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from drumlin.records.batch import NO_TIMESTAMP
 from drumlin.storage.index_file import Entry, IndexFile
@@ -24,6 +25,17 @@ class TimeIndex(IndexFile):
         last = self.last_entry
         if timestamp > (last[0] if last else NO_TIMESTAMP):
             self.append_entry((timestamp, offset - self.base_offset))
+
+    def append_all(self, entries: Iterable[tuple[int, int]]) -> None:
+        """`append` for each."""
+        last = self.last_entry
+        timestamp = last[0] if last else NO_TIMESTAMP
+        new: list[Entry] = []
+        for each, offset in entries:
+            if each > timestamp:
+                timestamp = each
+                new.append((each, offset - self.base_offset))
+        self.append_entries(new)
 
     @property
     def last(self) -> tuple[int, int]:

@@ -63,6 +63,31 @@ KEYS_REQUIRED: Final = 3
 FACTS: Final = 4
 LIMITS_WIDTH: Final = 8
 
+# The state of `scan`: where it is, what it must not pass, and what it has found on its way.
+SCAN_POSITION: Final = 0
+SCAN_OFFSET: Final = 1  # the next batch begins there, or later
+SCAN_END_OFFSET: Final = 2
+SCAN_LEADER_EPOCH: Final = 3
+SCAN_LARGEST_TIMESTAMP: Final = 4
+SCAN_LARGEST_OFFSET: Final = 5
+SCAN_UNINDEXED: Final = 6  # bytes since the last index entry
+SCAN_INTERVAL: Final = 7
+SCAN_ENTRY_COUNT: Final = 8
+SCAN_PRODUCER_COUNT: Final = 9
+SCAN_STATE_WIDTH: Final = 10
+
+#: An index entry of `scan`: last offset, position, largest timestamp so far and its offset.
+SCAN_ENTRY_WIDTH: Final = 4
+SCAN_ENTRIES_MAX: Final = 1024
+#: A producer of `scan`: its id, how many batches were seen, positions of the last ones in a ring.
+SCAN_BATCHES_REMEMBERED: Final = 5
+SCAN_PRODUCER_WIDTH: Final = 2 + SCAN_BATCHES_REMEMBERED
+SCAN_PRODUCERS_MAX: Final = 64
+#: The CRC of larger batches is computed faster by a library.
+SCAN_SIZE_MAX: Final = 16 * 1024
+SCAN_CRC_TABLE_WIDTH: Final = 256
+SCAN_CRC_TABLE_ROWS: Final = 8
+
 # Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
 SIGNATURES: Final = {
     "survey": "piiil",
@@ -70,4 +95,5 @@ SIGNATURES: Final = {
     "decode": "pilill",
     "encode": "lliipil",
     "murmur2": "lii",
+    "scan": "pillll",
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper, int64s_at
+from drumlin.records.kernels.code.dialect import bytes_at, helper, int64s_at
+from drumlin.records.kernels.code.integers import read_integer
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import (
     AFTER_MAX_MS,
@@ -21,16 +22,6 @@ _INT64_MAX = (1 << 63) - 1
 _survey = helper(survey)
 
 
-@helper
-def _integer(data: Pointer, position: int, size: int) -> int:
-    """A big-endian integer with a sign."""
-    first = data[position]
-    value: int = first - 256 if first > 127 else first + 0
-    for index in range(position + 1, position + size):
-        value = (value << 8) | data[index]
-    return value
-
-
 def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
     """1 if the bytes at `address` are one batch that needs no change and breaks no rule.
 
@@ -42,27 +33,27 @@ def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
     if size <= _HEADER_SIZE or size > limits[MAX_BYTES]:
         return 0
     if (
-        _integer(data, 0, 8) != 0
-        or _integer(data, 8, 4) != size - _LOG_OVERHEAD
+        read_integer(data, 0, 8) != 0
+        or read_integer(data, 8, 4) != size - _LOG_OVERHEAD
         or data[16] != _MAGIC
-        or _integer(data, 21, 2) & ~_TRANSACTIONAL
+        or read_integer(data, 21, 2) & ~_TRANSACTIONAL
     ):
         return 0
-    count = _integer(data, 57, 4)
-    if count < 1 or count != _integer(data, 23, 4) + 1:
+    count = read_integer(data, 57, 4)
+    if count < 1 or count != read_integer(data, 23, 4) + 1:
         return 0
-    if _integer(data, 43, 8) >= 0 and _integer(data, 53, 4) < 0:
+    if read_integer(data, 43, 8) >= 0 and read_integer(data, 53, 4) < 0:
         return 0
     facts = int64s_at(limits_address + 8 * FACTS)
     facts[0], facts[1] = _INT64_MAX, -1
     body_size = size - _HEADER_SIZE
-    base_timestamp = _integer(data, 27, 8)
+    base_timestamp = read_integer(data, 27, 8)
     body = bytes_at(address + _HEADER_SIZE)
     if _survey(body, body_size, count, base_timestamp, facts) != body_size:
         return 0
     is_in_time = (
         facts[0] >= 0
-        and facts[1] == _integer(data, 35, 8)
+        and facts[1] == read_integer(data, 35, 8)
         and now_ms - facts[0] <= limits[BEFORE_MAX_MS]
         and facts[1] - now_ms <= limits[AFTER_MAX_MS]
     )

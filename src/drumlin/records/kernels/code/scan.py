@@ -1,0 +1,136 @@
+"""The kernel that goes from batch to batch through a log: recovery's ordinary case."""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.dialect import Pointer, helper
+from drumlin.records.kernels.code.integers import read_integer
+from drumlin.records.kernels.layout import (
+    SCAN_BATCHES_REMEMBERED,
+    SCAN_CRC_TABLE_WIDTH,
+    SCAN_END_OFFSET,
+    SCAN_ENTRIES_MAX,
+    SCAN_ENTRY_COUNT,
+    SCAN_ENTRY_WIDTH,
+    SCAN_INTERVAL,
+    SCAN_LARGEST_OFFSET,
+    SCAN_LARGEST_TIMESTAMP,
+    SCAN_LEADER_EPOCH,
+    SCAN_OFFSET,
+    SCAN_POSITION,
+    SCAN_PRODUCER_COUNT,
+    SCAN_PRODUCER_WIDTH,
+    SCAN_PRODUCERS_MAX,
+    SCAN_SIZE_MAX,
+    SCAN_UNINDEXED,
+)
+
+_HEADER_SIZE = 61
+_LOG_OVERHEAD = 12
+_CRC_START = 21
+_MAGIC = 2
+_TRANSACTIONAL_OR_CONTROL = 0x30
+
+
+@helper
+def _crc32c(data: Pointer, position: int, end: int, table: Pointer) -> int:
+    """Eight bytes at a time; `table` has a row for each of the eight."""
+    row = SCAN_CRC_TABLE_WIDTH
+    crc = 0xFFFFFFFF
+    while position + 8 <= end:
+        low = crc ^ (
+            data[position]
+            | (data[position + 1] << 8)
+            | (data[position + 2] << 16)
+            | (data[position + 3] << 24)
+        )
+        crc = (
+            table[7 * row + (low & 0xFF)]
+            ^ table[6 * row + ((low >> 8) & 0xFF)]
+            ^ table[5 * row + ((low >> 16) & 0xFF)]
+            ^ table[4 * row + ((low >> 24) & 0xFF)]
+            ^ table[3 * row + data[position + 4]]
+            ^ table[2 * row + data[position + 5]]
+            ^ table[row + data[position + 6]]
+            ^ table[data[position + 7]]
+        )
+        position += 8
+    while position < end:
+        crc = table[(crc ^ data[position]) & 0xFF] ^ (crc >> 8)
+        position += 1
+    return crc ^ 0xFFFFFFFF
+
+
+@helper
+def _note_producer(producers: Pointer, state: Pointer, producer_id: int, position: int) -> int:
+    """Remember a batch among the last ones of its producer; 0 if there is no room."""
+    count = state[SCAN_PRODUCER_COUNT]
+    row = 0
+    while row < count and producers[row * SCAN_PRODUCER_WIDTH] != producer_id:
+        row += 1
+    if row == SCAN_PRODUCERS_MAX:
+        return 0
+    start = row * SCAN_PRODUCER_WIDTH
+    if row == count:
+        producers[start] = producer_id
+        producers[start + 1] = 0
+        state[SCAN_PRODUCER_COUNT] = count + 1
+    seen = producers[start + 1]
+    producers[start + 2 + seen % SCAN_BATCHES_REMEMBERED] = position
+    producers[start + 1] = seen + 1
+    return 1
+
+
+def scan(
+    data: Pointer, size: int, state: Pointer, entries: Pointer, producers: Pointer, table: Pointer
+) -> int:
+    """Pass over batches from `state[SCAN_POSITION]` on that are whole, sound and ordinary.
+
+    What a writer's index would have of them goes into `entries`, the last batches of each
+    producer into `producers`; `state` says where the batch begins that is left to the caller.
+    """
+    position: int = state[SCAN_POSITION]
+    offset: int = state[SCAN_OFFSET]
+    while size - position >= _HEADER_SIZE:
+        base_offset = read_integer(data, position, 8)
+        batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
+        delta = read_integer(data, position + 23, 4)
+        if (
+            data[position + 16] != _MAGIC
+            or batch_size < _HEADER_SIZE
+            or batch_size > SCAN_SIZE_MAX
+            or batch_size > size - position
+            or base_offset < offset
+            or base_offset >= state[SCAN_END_OFFSET]
+            or delta < 0
+            or delta >= state[SCAN_END_OFFSET] - base_offset
+            or read_integer(data, position + 12, 4) > state[SCAN_LEADER_EPOCH]
+            or state[SCAN_ENTRY_COUNT] == SCAN_ENTRIES_MAX
+        ):
+            break
+        producer_id = read_integer(data, position + 43, 8)
+        if producer_id >= 0 and data[position + 22] & _TRANSACTIONAL_OR_CONTROL:
+            break
+        crc = read_integer(data, position + 17, 4) & 0xFFFFFFFF
+        if _crc32c(data, position + _CRC_START, position + batch_size, table) != crc:
+            break
+        if producer_id >= 0 and _note_producer(producers, state, producer_id, position) == 0:
+            break
+        last_offset = base_offset + delta
+        max_timestamp = read_integer(data, position + 35, 8)
+        if max_timestamp > state[SCAN_LARGEST_TIMESTAMP]:
+            state[SCAN_LARGEST_TIMESTAMP] = max_timestamp
+            state[SCAN_LARGEST_OFFSET] = last_offset
+        if state[SCAN_UNINDEXED] > state[SCAN_INTERVAL]:
+            entry = state[SCAN_ENTRY_COUNT] * SCAN_ENTRY_WIDTH
+            entries[entry] = last_offset
+            entries[entry + 1] = position
+            entries[entry + 2] = state[SCAN_LARGEST_TIMESTAMP]
+            entries[entry + 3] = state[SCAN_LARGEST_OFFSET]
+            state[SCAN_ENTRY_COUNT] += 1
+            state[SCAN_UNINDEXED] = 0
+        state[SCAN_UNINDEXED] += batch_size
+        position += batch_size
+        offset = last_offset + 1
+    state[SCAN_POSITION] = position
+    state[SCAN_OFFSET] = offset
+    return 0

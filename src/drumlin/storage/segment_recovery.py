@@ -1,0 +1,159 @@
+"""Reading a segment again, batch by batch with its CRC: the main work of a recovery.
+
+Indexes, leader epochs and producer state are built from what is sound. A kernel passes over the
+ordinary batches; the others, and all of them until the kernels are loaded, are looked at here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from drumlin.records.batch import HEADER_SIZE, MAGIC, compute_crc, parse_header
+from drumlin.records.kernels import kernels_for
+from drumlin.records.scan import Scan
+from drumlin.storage.producer_replay import follow_batch
+from drumlin.storage.segment import BatchPlace, IndexProgress, Segment, TimestampAndOffset
+
+if TYPE_CHECKING:
+    from drumlin.storage.partition_log import PartitionLog
+    from drumlin.storage.producer_state import ProducerState
+
+_logger = logging.getLogger(__name__)
+
+_STEP_BYTES: Final = 1024 * 1024
+_OLD_MAGICS: Final = (0, 1)
+
+
+class UnsupportedFormat(Exception):
+    """Record batches of before Kafka 0.11: left as they are."""
+
+
+def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) -> bool:
+    """Read all batches below `end_offset_max`, index them anew, cut behind the last sound one.
+
+    Returns:
+        Whether the whole file was sound.
+
+    Raises:
+        UnsupportedFormat: its batches are of an old format.
+    """
+    state, interval = log.producer_state, log.config.index_interval_bytes
+    segment.start_indexes_anew()
+    segment.transaction_index.clear()
+    batches = SoundBatches(segment, end_offset_max)
+    scan: Scan | None = None
+    while True:
+        kernels = kernels_for(1)
+        if kernels is not None:
+            if scan is None:
+                scan = Scan(kernels, end_offset_max, interval)
+            if batches.pass_ordinary(scan, log.leader_epochs.latest_epoch, segment.index_progress):
+                _take_over(segment, scan, batches.chunk_position)
+                _follow_producers(state, scan)
+        place = batches.next()
+        if place is None:
+            break
+        header = place.header
+        segment.index_batch(place, header.size, interval)
+        if header.leader_epoch > log.leader_epochs.latest_epoch:
+            log.leader_epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            follow_batch(state, segment, place, writes_index=True)
+    state.end_offset = max(state.end_offset, batches.offset)
+    if batches.position == segment.size:
+        return True
+    _logger.warning(
+        "%s: the last %d bytes, behind offset %d, are no sound batches and are cut off",
+        segment.log_file.path,
+        segment.size - batches.position,
+        batches.offset,
+    )
+    segment.truncate_to_position(batches.position)
+    return False
+
+
+def _take_over(segment: Segment, scan: Scan, chunk_position: int) -> None:
+    """Index what was passed over."""
+    entries = scan.entries(chunk_position)
+    largest = TimestampAndOffset(*scan.largest_timestamp)
+    segment.take_over_index(entries, IndexProgress(largest, scan.unindexed_bytes))
+
+
+def _follow_producers(state: ProducerState, scan: Scan) -> None:
+    known, end_offset = state.end_offset, state.end_offset
+    for header in scan.producers_batches():
+        if header.last_offset >= known:
+            state.update(header, header.base_offset, header.max_timestamp)
+            end_offset = max(end_offset, header.end_offset)
+    state.end_offset = end_offset
+
+
+class SoundBatches:
+    """Batches of a segment, up to the first that is not where and what it should be.
+
+    Cut off, garbled, out of order, or reaching to `end_offset`.
+    """
+
+    def __init__(self, segment: Segment, end_offset: int) -> None:
+        self.position = 0  # behind all batches so far
+        self.offset = segment.base_offset
+        self.chunk_position = 0
+        self._chunk = b""
+        self._path = segment.log_file.path
+        self._read = segment.reader()
+        self._end = segment.size
+        self._end_offset = end_offset
+
+    def _need(self, size: int) -> int:
+        """Where in the chunk the next batch begins, with `size` bytes of it there."""
+        start = self.position - self.chunk_position
+        if len(self._chunk) - start >= size:
+            return start
+        self._chunk = self._read(self.position, max(_STEP_BYTES, size))
+        self.chunk_position = self.position
+        return 0
+
+    def next(self) -> BatchPlace | None:
+        """The next batch, or None where they end.
+
+        Raises:
+            UnsupportedFormat: the first one is of an old format.
+        """
+        left = self._end - self.position
+        if left < HEADER_SIZE:
+            return None
+        start = self._need(HEADER_SIZE)
+        header = parse_header(self._chunk, start)
+        size, last_offset = header.size, header.last_offset
+        if header.magic in _OLD_MAGICS and self.position == 0:
+            raise UnsupportedFormat(f"{self._path} has batches of before Kafka 0.11")
+        if (
+            header.magic != MAGIC
+            or not HEADER_SIZE <= size <= left
+            or not self.offset <= header.base_offset <= last_offset < self._end_offset
+        ):
+            return None
+        start = self._need(size)
+        if compute_crc(self._chunk, start, size) != header.crc:
+            return None
+        place = BatchPlace(self.position, header)
+        self.position += size
+        self.offset = last_offset + 1
+        return place
+
+    def pass_ordinary(self, scan: Scan, leader_epoch: int, progress: IndexProgress) -> bool:
+        """Let a kernel pass over the ordinary batches that come next in the chunk, if any do."""
+        if self._end - self.position < HEADER_SIZE:
+            return False
+        start = self._need(HEADER_SIZE)
+        passed, self.offset = scan.scan(
+            self._chunk,
+            start,
+            self.offset,
+            leader_epoch,
+            progress.largest_timestamp,
+            progress.unindexed_bytes,
+        )
+        self.position = self.chunk_position + passed
+        return passed > start
