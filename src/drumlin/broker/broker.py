@@ -78,7 +78,7 @@ class Broker:
             create_offsets_topic=self._create_offsets_topic,
         )
         self.hosting = Hosting(config, metadata, logs, self.partitions, self.groups, self.blocking)
-        self.listeners = list(bound.values())
+        self.listeners = list(dict.fromkeys(bound.values()))
         self.server = Server(Router(self), _limits(config), bound)
         self._cycles = Cycles()
 

@@ -40,24 +40,55 @@ def bind_all(config: BrokerConfig) -> BoundSockets:
     """
     bound: BoundSockets = {}
     for listener in config.listeners:
-        try:
-            sock = _bind(listener, config.socket_receive_buffer_bytes)
-        except (OSError, UnicodeError, OverflowError) as error:
-            close_all(bound)
-            raise cannot_listen(listener, error) from error
-        bound[sock] = Listener(listener.name, listener.host, int(sock.getsockname()[1]))
+        port = listener.port
+        for family, host in families(listener.host):
+            try:
+                sock = _bind(family, host, port, config.socket_receive_buffer_bytes)
+            except (OSError, UnicodeError, OverflowError) as error:
+                close_all(bound)
+                raise cannot_listen(listener, error) from error
+            port = int(sock.getsockname()[1])  # the same for IPv4 and IPv6, where any would do
+            bound[sock] = Listener(listener.name, listener.host, port)
     return bound
 
 
-def _bind(listener: Listener, receive_buffer_bytes: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+def families(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """With which protocols to listen on `host`, and on what address of each.
+
+    As in Apache Kafka, no host means every interface with IPv4 and, where there is that, IPv6;
+    and so does the "any" of IPv6. Two sockets, as a client of IPv4 has another address on a
+    socket for both, which would change what limits and logs know it by.
+    """
+    if host not in ("", "::"):
+        return [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
+    found = [(socket.AF_INET, "")]
+    if _has_ipv6():
+        found.append((socket.AF_INET6, "::"))
+    return found
+
+
+def _has_ipv6() -> bool:
+    """Whether this machine has it switched on: the library alone does not tell."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def _bind(
+    family: socket.AddressFamily, host: str, port: int, receive_buffer_bytes: int
+) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         if receive_buffer_bytes > 0:
             # Set before listening, or the window scale is already decided.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        sock.bind((listener.host, listener.port))
+        sock.bind((host, port))
         sock.setblocking(False)
     except BaseException:
         sock.close()
