@@ -19,6 +19,14 @@ def _base_offset(segment: Segment) -> int:
     return segment.base_offset
 
 
+def _number_of(segments: Sequence[Segment], offset: int) -> int:
+    """Which segment holds `offset`: most readers are in the last one."""
+    last = len(segments) - 1
+    if offset >= segments[last].base_offset:
+        return last
+    return max(0, bisect_right(segments, offset, 0, last, key=_base_offset) - 1)
+
+
 class SegmentList:
     """At least one segment; the last one is active, the others are sealed."""
 
@@ -49,8 +57,7 @@ class SegmentList:
     def from_offset(self, offset: int) -> tuple[Segment, ...]:
         """The segment that holds `offset`, and all behind it."""
         segments = self._segments
-        number = bisect_right(segments, offset, key=_base_offset) - 1
-        return segments[max(0, number) :]
+        return segments[_number_of(segments, offset) :]
 
     def read(
         self,
@@ -61,11 +68,13 @@ class SegmentList:
         read: ReadAt,
     ) -> FileSlice | None:
         """Batches from `start_offset` on, of the first segment that has any below `end_offset`."""
-        segments = self.from_offset(start_offset)
-        for segment, following in zip(segments, (*segments[1:], None), strict=True):
+        segments = self._segments
+        count = len(segments)
+        for number in range(_number_of(segments, start_offset), count):
+            segment = segments[number]
             if segment.base_offset >= end_offset:
                 return None
-            if following is not None and following.base_offset <= end_offset:
+            if number + 1 < count and segments[number + 1].base_offset <= end_offset:
                 end = segment.size
             else:
                 end = segment.end_position(end_offset, read)
