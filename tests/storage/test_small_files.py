@@ -127,6 +127,9 @@ def test_meta_properties_of_kafka() -> None:
     content = b"#\n#Sat Nov 21 01:12:58 UTC 2026\nnode.id=1\ndirectory.id=8-ZX\nversion=1\n"
     assert decode_meta_properties(content) == (None, 1, "8-ZX")
     assert decode_meta_properties(b"broker.id=3\ncluster.id=a\\=b\n") == ("a=b", 3, None)
+    for version in (b"7", b"-1", b"x", b""):
+        with pytest.raises(ValueError, match="version"):
+            decode_meta_properties(b"node.id=1\ncluster.id=a\nversion=" + version)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from drumlin.storage.partition_metadata import encode_uuid
 
 FILE_NAME: Final = "meta.properties"
 _VERSION: Final = "1"
+_READABLE_VERSIONS: Final = ("0", _VERSION)
 
 
 class MetaProperties(NamedTuple):
@@ -45,13 +46,16 @@ def decode_meta_properties(content: bytes) -> MetaProperties:
     """What is in the file, whoever wrote it.
 
     Raises:
-        ValueError: a number is none.
+        ValueError: a number is none, or the file is of a version that nobody knows yet.
     """
     fields: dict[str, str] = {}
     for line in content.decode().splitlines():
         key, separator, value = line.partition("=")
         if separator and not line.startswith(("#", "!")):
             fields[key.strip()] = value.strip().replace("\\", "")
+    version = fields.get("version", _VERSION)
+    if version not in _READABLE_VERSIONS:
+        raise ValueError(f"its version is {version!r}, and only 0 and 1 are known")
     node_id = fields.get("node.id", fields.get("broker.id"))
     return MetaProperties(
         cluster_id=fields.get("cluster.id"),
