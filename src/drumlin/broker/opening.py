@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.config.listeners import Listener
 from drumlin.config.topic import LogConfig, log_config
-from drumlin.metadata.database import UnreadableMetadata
+from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from drumlin.storage.meta_properties import read_meta_properties
 from drumlin.wire.errors import KafkaError
 
@@ -113,7 +114,7 @@ def open_data(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDi
         StartFailed: they cannot be used.
     """
     paths = [Path(path) for path in config.log_dirs]
-    metadata = _open_metadata(paths[0])
+    metadata = _open_metadata(paths)
     take_over_stored_configs(config, metadata.image)
 
     def config_for(topic: str) -> LogConfig:
@@ -133,12 +134,44 @@ def open_data(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDi
     return metadata, logs
 
 
-def _open_metadata(directory: Path) -> SqliteMetadata:
+def _open_metadata(paths: list[Path]) -> SqliteMetadata:
+    first = paths[0]
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        known = read_meta_properties(str(directory), Files())
-        return SqliteMetadata.open(directory, None if known is None else known.cluster_id)
+        first.mkdir(parents=True, exist_ok=True)
+        cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
+        return SqliteMetadata.open(first, cluster_id)
     except OSError as error:
-        raise StartFailed(f"cannot use {directory}: {error.strerror}") from error
-    except (ValueError, UnreadableMetadata) as error:
-        raise StartFailed(f"cannot use {directory}: {error}") from error
+        raise StartFailed(f"cannot use {first}: {error.strerror}") from error
+    except UnreadableMetadata as error:
+        raise StartFailed(f"cannot use {first}: {error}") from error
+
+
+def _known_cluster_id(paths: list[Path], *, is_new: bool) -> str | None:
+    """The cluster that the log dirs belong to; None if none of them says.
+
+    One that cannot be read may stay away. But a store that is new must not choose an id, nor
+    take over logs, without having seen all there is.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        try:
+            if is_new and (path / FILE_NAME).exists():
+                raise StartFailed(
+                    f"the metadata lies in {path}, not in {paths[0]}: it must be the first log dir"
+                )
+            known = read_meta_properties(str(path), Files())
+        except OSError as error:
+            if is_new:
+                raise StartFailed(
+                    f"there is no metadata in {paths[0]}, and to begin anew all log dirs are "
+                    f"needed, but {path} can't be used: {error.strerror}"
+                ) from error
+            continue
+        except ValueError as error:
+            raise StartFailed(f"{path}/{META_PROPERTIES} can't be read: {error}") from error
+        if known is not None and known.cluster_id is not None:
+            found.setdefault(known.cluster_id, path)
+    if len(found) > 1:
+        whose = ", ".join(f"{path} belongs to cluster {each}" for each, path in found.items())
+        raise StartFailed(f"the log dirs are not of one cluster: {whose}")
+    return next(iter(found), None)
