@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from cli.conftest import Run
+from cli.conftest import Result, Run
 from rig.drumlin_server import DrumlinServer
 
 Produce = Callable[..., int]
@@ -49,6 +49,42 @@ def test_a_topic_from_creation_to_deletion(run: Run, cluster: DrumlinServer) -> 
     assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
     assert run("topics", "delete", "life", "--yes").code == 0
     assert "life" not in run("topics", "list").out
+
+
+def test_one_refusal_keeps_no_other_from_being_done(run: Run, cluster: DrumlinServer) -> None:
+    created = run("topics", "create", "one", "no/slash", "two", "no space")
+    assert (created.code, created.out) == (1, "one: created\ntwo: created\n")
+    assert [line.split(":")[1] for line in created.err.splitlines()] == [
+        " topic 'no/slash'",
+        " topic 'no space'",
+    ]
+    deleted = run("topics", "delete", "one", "nowhere", "two", "--yes", "--json")
+    assert deleted.code == 1
+    assert deleted.json == [{"topic": name, "deleted": True} for name in ("one", "two")]
+    assert deleted.err.count("\n") == 1
+    gone = run("groups", "delete", "nobody", "no-one", "--yes")
+    assert (gone.code, gone.out, gone.err.count("\n")) == (1, "", 2)
+
+
+@pytest.mark.parametrize("broker", ["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
+def test_levels_of_a_brokers_loggers(run: Run, broker: str, request: pytest.FixtureRequest) -> None:
+    address: str = request.getfixturevalue(f"{broker}_address")
+
+    def configs(*arguments: str) -> Result:
+        return run("configs", *arguments, "--bootstrap", address)
+
+    def level_of(logger: str) -> str:
+        listed = configs("describe", "broker-logger", "1", "--json").json
+        return next(str(each["value"]) for each in listed if each["key"] == logger)
+
+    before = level_of("root")
+    changed = configs("alter", "broker-logger", "1", "--set", "root=ERROR")
+    assert (changed.code, changed.out) == (0, "broker-logger 1: changed root\n")
+    assert level_of("root") == "ERROR"
+    assert configs("alter", "broker-logger", "1", "--set", f"root={before}").code == 0
+    assert level_of("root") == before
+    assert configs("alter", "broker-logger", "1", "--set", "root=NOISY").code == 1
+    assert configs("describe", "broker-logger", "default").code == 2
 
 
 def test_refusals_are_one_line(run: Run, topic: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -18,6 +18,7 @@ from drumlin.cli import consume as consuming
 from drumlin.cli import produce as producing
 from drumlin.cli.dump import command as dump
 from drumlin.cli.options import AsJson
+from drumlin.cli.outcomes import sentence
 from drumlin.client.errors import ClientError
 from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import KafkaError
@@ -58,16 +59,31 @@ def server(context: typer.Context) -> None:
     raise typer.Exit(server_command.main(context.args))
 
 
+@app.callback()
+def drumlin(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True)
+    ] = False,
+) -> None:
+    """Drumlin: a commit log that speaks the Kafka protocol."""
+    if show_version:
+        print(_version())
+        raise typer.Exit
+
+
 @app.command()
 def version(as_json: AsJson = False) -> None:
     """Print the version."""
+    if as_json:
+        output.show_json({"version": _version()})
+    else:
+        print(_version())
+
+
+def _version() -> str:
     from importlib.metadata import version as version_of
 
-    number = version_of("drumlin")
-    if as_json:
-        output.show_json({"version": number})
-    else:
-        print(number)
+    return version_of("drumlin")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -90,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
         output.note(f"drumlin: {error}")
         return error.exit_code
     except KafkaError as error:
-        output.note(f"drumlin: {_sentence(error)}")
+        output.note(f"drumlin: {sentence(error)}")
         return 1
     except (ClientError, PeerError, OSError, ValueError) as error:
         output.note(f"drumlin: {error}")
@@ -109,8 +125,3 @@ def _report_usage(error: Exception) -> int:
     if message:
         output.note(f"{command}: {message.rstrip('.')} (see {command} --help)")
     return _EXIT_USAGE
-
-
-def _sentence(error: KafkaError) -> str:
-    reason = error.code.name.replace("_", " ")
-    return f"{error.message.rstrip('.')} ({reason})" if error.message else reason

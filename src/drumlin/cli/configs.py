@@ -1,4 +1,4 @@
-"""`drumlin configs`: what topics, brokers and groups are configured with, and changes to it."""
+"""`drumlin configs`: what topics, brokers, loggers and groups are configured with, and changes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ class Kind(enum.StrEnum):
 
     TOPIC = "topic"
     BROKER = "broker"
+    BROKER_LOGGER = "broker-logger"
     GROUP = "group"
 
 
-_RESOURCE_TYPES: Final = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.GROUP: 32}
+_RESOURCE_TYPES: Final = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.BROKER_LOGGER: 8, Kind.GROUP: 32}
 
 app = typer.Typer(no_args_is_help=True, help="Show and change configurations.")
 
@@ -49,7 +50,9 @@ KindArgument = Annotated[Kind, typer.Argument(help="What is configured.")]
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Its name; a broker's id, or 'default' for all brokers of the cluster."
+        metavar="NAME",
+        help="Its name; for a broker and its loggers the broker's id, or 'default' for what holds "
+        "for all brokers of the cluster.",
     ),
 ]
 
@@ -59,6 +62,7 @@ Name = Annotated[
         "drumlin configs describe topic flights",
         "drumlin configs describe topic flights --all",
         "drumlin configs describe broker 1 --json",
+        "drumlin configs describe broker-logger 1",
     )
 )
 def describe(
@@ -115,6 +119,7 @@ def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
         "drumlin configs alter topic flights --append cleanup.policy=compact",
         "drumlin configs alter topic flights --unset retention.ms",
         "drumlin configs alter broker default --set log.cleaner.threads=2",
+        "drumlin configs alter broker-logger 1 --set root=DEBUG",
     )
 )
 def alter(
@@ -191,8 +196,8 @@ def _resource_name(kind: Kind, name: str) -> str:
 
 
 def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, build: Any) -> Any:
-    """A broker answers for itself; anyone answers for the rest."""
-    if kind is Kind.BROKER and name:
+    """A broker answers for itself and its loggers; anyone answers for the rest."""
+    if kind is Kind.BROKER_LOGGER or (kind is Kind.BROKER and name):
         if not name.isdigit():
             raise typer.BadParameter(f"{name!r} is no broker id")
         return cluster.ask_broker(int(name), api_name, build)

@@ -13,6 +13,7 @@ from drumlin.cli.cluster import Cluster, check, connect
 from drumlin.cli.completion import complete_group
 from drumlin.cli.group_offsets import committed
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
+from drumlin.cli.outcomes import for_each
 from drumlin.client import offsets
 from drumlin.client.offsets import TopicPartition
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -178,15 +179,17 @@ def delete(
     """Delete groups, which must have no members, with their offsets."""
     confirm(f"Delete {', '.join(groups)} with their offsets?", yes)
     with connect(bootstrap) as cluster:
-        for group in groups:
+
+        def delete_one(group: str) -> bool:
             response = cluster.ask_coordinator(
                 group,
                 "delete_groups",
-                lambda shape, group=group: shape("DeleteGroupsRequest", groups_names=(group,)),  # type: ignore[misc]
+                lambda shape: shape("DeleteGroupsRequest", groups_names=(group,)),
             )
             check(response.results[0].error_code, f"group {group!r}")
-    rows = [{"group": group, "deleted": True} for group in groups]
-    output.show_changes(rows, [f"{group}: deleted" for group in groups], as_json)
+            return True
+
+        for_each("group", groups, delete_one, done="deleted", as_json=as_json)
 
 
 @app.command(

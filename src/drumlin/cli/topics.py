@@ -21,6 +21,7 @@ from drumlin.cli.options import (
     examples,
     parse_assignments,
 )
+from drumlin.cli.outcomes import for_each
 from drumlin.client import admin, offsets
 from drumlin.client.admin import TopicDescription
 from drumlin.client.offsets import TopicPartition
@@ -205,21 +206,19 @@ def create(
 ) -> None:
     """Create topics."""
     configs = parse_assignments(config or [])
-    rows = []
     with connect(bootstrap) as cluster:
-        for topic in topics:
+
+        def create_one(topic: str) -> bool:
             wanted = admin.NewTopic(topic, partitions, replication_factor, configs)
-            is_new = True
             try:
                 cluster.run(admin.create_topic(cluster.connections, wanted))
             except KafkaError as error:
-                if error.code is not ErrorCode.topic_already_exists or not if_not_exists:
-                    raise
-                is_new = False
-            rows.append({"topic": topic, "created": is_new})
-    output.show_changes(
-        rows, [f"{r['topic']}: {'created' if r['created'] else 'exists'}" for r in rows], as_json
-    )
+                if error.code is ErrorCode.topic_already_exists and if_not_exists:
+                    return False
+                raise
+            return True
+
+        for_each("topic", topics, create_one, done="created", otherwise="exists", as_json=as_json)
 
 
 @app.command(epilog=examples("drumlin topics delete flights", "drumlin topics delete a b --yes"))
@@ -232,10 +231,12 @@ def delete(
     """Delete topics with all their records."""
     confirm(f"Delete {', '.join(topics)} with all records?", yes)
     with connect(bootstrap) as cluster:
-        for topic in topics:
+
+        def delete_one(topic: str) -> bool:
             cluster.run(admin.delete_topic(cluster.connections, topic))
-    rows = [{"topic": topic, "deleted": True} for topic in topics]
-    output.show_changes(rows, [f"{topic}: deleted" for topic in topics], as_json)
+            return True
+
+        for_each("topic", topics, delete_one, done="deleted", as_json=as_json)
 
 
 @app.command("add-partitions", epilog=examples("drumlin topics add-partitions flights 8"))

@@ -1,0 +1,53 @@
+"""Commands that do one thing to several names: each is tried, and each is told of.
+
+Owns what an error of a broker reads like. Prints; asks no broker itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from drumlin.cli import output
+from drumlin.wire.errors import KafkaError
+
+
+def for_each(
+    kind: str,
+    names: Sequence[str],
+    act: Callable[[str], bool],
+    *,
+    done: str,
+    as_json: bool,
+    otherwise: str = "unchanged",
+) -> None:
+    """Do something to every name, and say what became of it.
+
+    `act` says whether it did something; `done` and `otherwise` are the words for yes and no.
+    What a broker refuses is told, and does not keep the others from being done.
+
+    Raises:
+        output.Failure: the broker refused at least one.
+    """
+    rows: list[dict[str, object]] = []
+    refusals = []
+    for name in names:
+        try:
+            is_done = act(name)
+        except KafkaError as error:
+            refusals.append(sentence(error))
+            continue
+        rows.append({kind: name, done: is_done})
+        if not as_json:
+            print(f"{name}: {done if is_done else otherwise}", flush=True)
+    if as_json and rows:
+        output.show_json(rows)
+    for refusal in refusals[:-1]:
+        output.note(f"drumlin: {refusal}")
+    if refusals:
+        raise output.Failure(refusals[-1])
+
+
+def sentence(error: KafkaError) -> str:
+    """A broker's error in one line."""
+    reason = error.code.name.replace("_", " ")
+    return f"{error.message.rstrip('.')} ({reason})" if error.message else reason
