@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from crash.conftest import MakeServer
 from crash.requests import create_topic, fetch, produce, read_all
 from drumlin.wire.errors import ErrorCode
 from rig.batches import batch
+from rig.small_disk import NotPermitted
+from rig.small_disk import small_disk as mounted_disk
 from rig.waiting import wait_until
 
 _MIB = 1 << 20
@@ -22,13 +23,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A tmpfs of 24 MiB, where mounting is permitted."""
     mounted = tmp_path / "disk"
     mounted.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(mounted)]
     try:
-        subprocess.run(mount, check=True, capture_output=True, timeout=10)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"cannot mount a tmpfs: {error}")
-    yield mounted
-    subprocess.run(["umount", "-l", str(mounted)], check=True, timeout=10)
+        with mounted_disk(mounted, size_mib=24):
+            yield mounted
+    except NotPermitted as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("only_directory", [True, False])

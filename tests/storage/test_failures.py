@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.small_disk import NotPermitted, remove_leftovers, small_disk
 from storage.doors import NEEDING_ROOM, FailingFiles
 from storage.samples import (
     NOW_MS,
@@ -28,6 +30,17 @@ from storage.samples import (
     reopened,
     revive,
 )
+
+_HOLD_A_DISK = """
+import sys
+from pathlib import Path
+from rig.small_disk import small_disk
+path = Path(sys.argv[1])
+path.mkdir()
+with small_disk(path, 1):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -129,29 +142,66 @@ def test_room_can_be_made_on_a_full_disk(files: FailingFiles, logs: LogDirectori
     assert not list(log.directory.glob("*.deleted"))
 
 
-def test_a_small_disk_for_real(tmp_path: Path) -> None:
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=2m", "drumlin-test", str(tmp_path)]
-    if subprocess.run(mounting, capture_output=True, check=False).returncode:
-        pytest.skip("this user may not mount")
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
     try:
-        config = LogConfig(segment_bytes=300_000, retention_bytes=500_000, file_delete_delay_ms=0)
-        logs = open_logs(tmp_path, config=config)
-        log = create(logs, config)
-        with pytest.raises(KafkaError) as refused:
-            for _ in range(1000):
-                append(log, value=bytes(10_000))
-        assert refused.value.code is ErrorCode.kafka_storage_error
-        end_offset = log.log_end_offset
-        assert offsets(read_all(log)) == list(range(end_offset))
-        logs.delete_old_segments()
-        logs.remove_doomed()
-        assert revive(logs, logs.directories[0])
-        assert append(log, value=bytes(10_000)).base_offset == end_offset
-        logs, log = reopened(logs, tmp_path, config)
-        assert log.log_end_offset == end_offset + 1
-        logs.close()
+        with small_disk(path, size_mib=2):
+            yield path
+    except NotPermitted as error:
+        pytest.skip(str(error))
+
+
+def test_a_small_disk_for_real(disk: Path) -> None:
+    config = LogConfig(segment_bytes=300_000, retention_bytes=500_000, file_delete_delay_ms=0)
+    logs = open_logs(disk, config=config)
+    log = create(logs, config)
+    with pytest.raises(KafkaError) as refused:
+        for _ in range(1000):
+            append(log, value=bytes(10_000))
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    end_offset = log.log_end_offset
+    assert offsets(read_all(log)) == list(range(end_offset))
+    logs.delete_old_segments()
+    logs.remove_doomed()
+    assert revive(logs, logs.directories[0])
+    assert append(log, value=bytes(10_000)).base_offset == end_offset
+    logs, log = reopened(logs, disk, config)
+    assert log.log_end_offset == end_offset + 1
+    logs.close()
+
+
+def test_disks_of_runs_that_were_killed_are_removed_and_no_others(
+    disk: Path, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "killed one", tmp_path / "running"]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", _HOLD_A_DISK, str(path)],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for path in paths
+    ]
+    try:
+        for path, run in zip(paths, runs, strict=True):
+            assert run.stdout is not None
+            assert run.stdout.readline() == "held\n"
+            assert path.is_mount()
+        runs[0].kill()
+        runs[0].wait()
+        remove_leftovers()
+        assert [path.is_mount() for path in (*paths, disk)] == [False, True, True]
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+        for run in runs:
+            run.kill()
+            run.wait()
+        remove_leftovers()
+    assert not paths[1].is_mount()
 
 
 def test_an_abort_that_is_not_written_aborts_nothing(
