@@ -1,1 +1,43 @@
-"""Shared by all tests; helpers that need no fixture live in `rig`."""
+"""Shared by all tests: a broker of each kind. Helpers that need no fixture live in `rig`.
+
+`DRUMLIN_TEST_KAFKA=host:port` names a Kafka that runs already, which spares starting one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.drumlin_server import DrumlinServer
+
+
+@pytest.fixture(scope="session")
+def drumlin_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Drumlin's own server."""
+    server = DrumlinServer(tmp_path_factory.mktemp("drumlin"))
+    try:
+        server.start()
+        yield server.address
+    finally:
+        server.close()
+    server.check_output()
+
+
+@pytest.fixture(scope="session")
+def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Apache Kafka, where it can be had."""
+    running = os.environ.get("DRUMLIN_TEST_KAFKA")
+    if running:
+        yield running
+        return
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
+    try:
+        kafka.start()
+        yield f"127.0.0.1:{kafka.port}"
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        kafka.close()

@@ -1,11 +1,7 @@
-"""A broker for the client's tests: Drumlin's own server and, where it can be had, Apache Kafka.
-
-`DRUMLIN_TEST_KAFKA=host:port` names a Kafka that runs already, which spares starting one.
-"""
+"""The client's tests run against Drumlin's own server and, where it can be had, Apache Kafka."""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -13,35 +9,6 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from rig.apache_kafka import ApacheKafka, Unavailable
-from rig.drumlin_server import DrumlinServer
-
-
-@pytest.fixture(scope="session")
-def drumlin_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = DrumlinServer(tmp_path_factory.mktemp("drumlin"))
-    try:
-        server.start()
-        yield server.address
-    finally:
-        server.close()
-    server.check_output()
-
-
-@pytest.fixture(scope="session")
-def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    running = os.environ.get("DRUMLIN_TEST_KAFKA")
-    if running:
-        yield running
-        return
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
-    try:
-        kafka.start()
-        yield f"127.0.0.1:{kafka.port}"
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        kafka.close()
 
 
 @pytest.fixture(scope="session", params=["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])

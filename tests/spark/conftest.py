@@ -10,8 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
-from rig.apache_kafka import ApacheKafka, Unavailable
-from rig.drumlin_server import DrumlinServer
 from spark.topics import Topic
 
 
@@ -33,27 +31,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Drumlin broker."""
-    server = DrumlinServer(tmp_path_factory.mktemp("drumlin"))
-    try:
-        server.start()
-        yield server.address
-    finally:
-        server.close()
-
-
-@pytest.fixture(scope="session")
-def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An Apache Kafka, for what only it can do yet."""
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
-    try:
-        kafka.start()
-        yield f"127.0.0.1:{kafka.port}"
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        kafka.close()
+def address(drumlin_address: str) -> str:
+    """A Drumlin broker; `kafka_address` is for what only Apache Kafka can do yet."""
+    return drumlin_address
 
 
 @pytest.fixture
