@@ -17,7 +17,7 @@ from drumlin.spark.offsets import TopicPartition
 
 #: How many bytes a task reads where the user asks for nothing else: at least what makes the cost
 #: of a task small, at most what is still a small piece of work to repeat.
-TASK_BYTES_MIN: Final = 32 << 20
+TASK_BYTES_MIN: Final = 64 << 20
 TASK_BYTES_MAX: Final = 128 << 20
 
 #: Enough tasks to keep the cores of most machines busy to the end.

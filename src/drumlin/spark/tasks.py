@@ -28,7 +28,6 @@ def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.
     """
     from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
 
-    _spare_garbage_collection()
     task = _Task(options, offset_range)
     while not task.is_done:
         try:
@@ -38,6 +37,7 @@ def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.
             # Retention moves the start of a log; in all other cases nothing more will come.
             start = error.log_start_offset if isinstance(error, OffsetOutOfRange) else None
             task.skip_to(start)
+    _spare_garbage_collection()
 
 
 @functools.cache
@@ -45,10 +45,9 @@ def _spare_garbage_collection() -> None:
     """Take all that is loaded by now out of garbage collection, once in a worker process.
 
     Spark collects garbage after every task. Going through Arrow, PySpark and the protocol's
-    schemas each time would cost tens of milliseconds, more than reading a small range.
+    schemas each time would cost tens of milliseconds, more than reading a small range. At the
+    end of its first task a process has loaded them all, and is connected.
     """
-    from drumlin.spark import columns  # noqa: F401 - loads what a task needs
-
     gc.collect()
     gc.freeze()
 
