@@ -1,0 +1,99 @@
+"""What of a log can be cleaned now, and how dirty it is. Pure: facts in, an answer out.
+
+    tail: cleaned before    head: dirty, cleanable      not cleanable
+    [log start ........ first dirty)[first dirty ...... first uncleanable)[......... log end)
+
+Not cleanable are the active segment, everything from the last stable offset on, and what was
+written less than `min.compaction.lag.ms` ago; and, as segments are cleaned whole, whatever
+shares a segment with any of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+_FOR_EVER: Final = 2**63 - 1
+
+
+class SegmentFacts(NamedTuple):
+    """What the decision needs to know of one segment."""
+
+    base_offset: int
+    size: int
+    #: When its youngest record was written, as far as one can tell: the later of the largest
+    #: timestamp and the time of the last append. A timestamp alone is the producer's word.
+    written_ms: int
+    #: The timestamp of its first batch, -1 for none: how long its oldest record has waited.
+    first_timestamp_ms: int
+
+
+class LogFacts(NamedTuple):
+    """One compacted log at one moment. The last segment is the active one."""
+
+    log_start_offset: int
+    last_stable_offset: int
+    #: Where the last cleaning ended; None if there was none.
+    checkpoint_offset: int | None
+    segments: Sequence[SegmentFacts]
+
+
+class Cleanable(NamedTuple):
+    """See the picture above; the sizes are those of whole segments."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    #: For how long the oldest dirty record has waited longer than `max.compaction.lag.ms`.
+    overdue_ms: int
+    #: The checkpoint did not fit the log (it was truncated, or is another one): begin anew.
+    is_checkpoint_invalid: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The dirty part of what could be cleaned, by bytes; 0 for nothing at all."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+
+def cleanable(
+    facts: LogFacts,
+    now_ms: int,
+    *,
+    min_compaction_lag_ms: int = 0,
+    max_compaction_lag_ms: int = _FOR_EVER,
+) -> Cleanable:
+    """Where head and tail of a log are, and how much is in them."""
+    segments = facts.segments
+    sealed, active = segments[:-1], segments[-1]
+    first_dirty, is_invalid = _first_dirty_offset(facts, active.base_offset)
+    first_uncleanable = active.base_offset
+    clean = dirty = 0
+    waiting_since = _FOR_EVER
+    for segment, following in zip(sealed, segments[1:], strict=True):
+        if following.base_offset <= first_dirty:
+            clean += segment.size
+            continue
+        is_young = min_compaction_lag_ms > 0 and (
+            segment.written_ms > now_ms - min_compaction_lag_ms
+        )
+        if is_young or following.base_offset > facts.last_stable_offset:
+            first_uncleanable = max(first_dirty, segment.base_offset)
+            break
+        dirty += segment.size
+        if segment.first_timestamp_ms >= 0:
+            waiting_since = min(waiting_since, segment.first_timestamp_ms)
+    lag_ms = max(max_compaction_lag_ms, min_compaction_lag_ms)
+    overdue_ms = max(0, now_ms - lag_ms - waiting_since) if dirty else 0
+    return Cleanable(first_dirty, first_uncleanable, clean, dirty, overdue_ms, is_invalid)
+
+
+def _first_dirty_offset(facts: LogFacts, active_base_offset: int) -> tuple[int, bool]:
+    start = max(facts.log_start_offset, facts.segments[0].base_offset)
+    checkpoint = facts.checkpoint_offset
+    if checkpoint is None:
+        return start, False
+    if checkpoint > active_base_offset:
+        return start, True
+    return max(start, checkpoint), False

@@ -1,0 +1,53 @@
+"""What one cleaning did, in numbers. Kept by the pool, told by metrics and the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class CleaningStatistics:
+    """Filled by the cleaner as it goes; one thread at a time."""
+
+    topic: str
+    partition: int
+    started_ms: int
+    ended_ms: int = 0
+    first_dirty_offset: int = 0
+    #: Exclusive: where the next cleaning begins.
+    round_end_offset: int = 0
+    map_capacity: int = 0
+    map_count: int = 0
+    map_bytes_read: int = 0
+    map_seconds: float = 0.0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
+    without_key: int = 0
+    aborted: int = 0
+    markers_removed: int = 0
+    tombstones_kept: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    rewrite_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.map_seconds + self.rewrite_seconds
+
+    @property
+    def bytes_freed(self) -> int:
+        return self.bytes_read - self.bytes_written
+
+    @property
+    def map_utilisation(self) -> float:
+        """How full the offset map was; near 1, and the next cleaning has to go on."""
+        return self.map_count / self.map_capacity if self.map_capacity else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes of the log that were dealt with per second, as Kafka's cleaner counts them."""
+        return self.bytes_read / self.seconds if self.seconds else 0.0

@@ -1,0 +1,34 @@
+"""One limit of bytes per second for all cleaner threads together. Thread-safe."""
+
+from __future__ import annotations
+
+import threading
+
+from drumlin.clock import Clock
+
+#: Time that has gone unused is not saved up for longer than this: no bursts after a pause.
+_SAVED_S = 0.3
+
+
+class Throttle:
+    """Whoever reads or writes says so, and waits until that was allowed."""
+
+    def __init__(self, bytes_per_second: float, clock: Clock, stopping: threading.Event) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._stopping = stopping
+        self._lock = threading.Lock()
+        self._paid_until = clock.monotonic()
+
+    def spend(self, size: int) -> None:
+        """Account for bytes that were moved; returns once they are within the limit.
+
+        A pool that stops does not wait.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            start = max(self._paid_until, now - _SAVED_S)
+            self._paid_until = start + size / self.bytes_per_second
+            wait_s = self._paid_until - now
+        if wait_s > 0:
+            self._stopping.wait(wait_s)
