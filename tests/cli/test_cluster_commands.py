@@ -101,12 +101,24 @@ def test_refusals_are_one_line(run: Run, topic: str) -> None:
         ["consume", topic, "--from", "7"],
         ["consume", topic, "--from", "some day"],
         ["consume", topic, "--format", "{nonsense}"],
+        ["consume", topic, "--partition", "9"],
+        ["consume", topic, "-o", "/nowhere/records.parquet"],
+        ["consume", topic, "-o", "/nowhere/records.arrow"],
+        ["consume", "nowhere"],
+        ["produce", "no/slash"],
         ["produce", topic, "nowhere.txt"],
     ):
         result = run(*arguments)
         assert result.code in (1, 2), arguments
         assert result.err.count("\n") == 1, result.err
         assert "unexpected" not in result.err
+        assert "Errno" not in result.err
+    assert run("consume", "nowhere").err == (
+        "drumlin: topic 'nowhere' (unknown topic or partition)\n"
+    )
+    assert run("consume", topic, "--partition", "9").err == (
+        f"drumlin: topic '{topic}' has no partition 9, only 0 to 1\n"
+    )
 
 
 def test_lines_come_back_as_they_went_in(run: Run, topic: str, produce: Produce) -> None:

@@ -69,6 +69,7 @@ def test_server_has_help_without_loading_what_paints_it() -> None:
 
 def test_version(run: Run) -> None:
     assert run("version").out.strip() == run("version", "--json").json["version"]
+    assert run("--version").out == run("version").out
 
 
 @pytest.mark.parametrize(

@@ -80,11 +80,13 @@ def refusal(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nowhere.properties"], "nowhere.properties"),
+        (["nowhere.properties"], "nowhere.properties: cannot be read: No such file or directory"),
         (["--set", "num.partitions"], "key=value"),
         (["--set", "num.partitions=none"], "num.partitions"),
         (["--set", "num.partitons=1"], "did you mean num.partitions"),
-        (["--listen", "127.0.0.1"], "listeners"),
+        (["--listen", "127.0.0.1"], "must be HOST:PORT"),
+        (["--listen", "127.0.0.1:99999"], "must be HOST:PORT"),
+        (["--listen", "not a host:1"], "listeners"),
     ],
 )
 def test_a_wrong_configuration(tmp_path: Path, arguments: list[str], complaint: str) -> None:

@@ -19,7 +19,7 @@ from drumlin.cli import produce as producing
 from drumlin.cli.dump import command as dump
 from drumlin.cli.options import AsJson
 from drumlin.cli.outcomes import sentence
-from drumlin.client.errors import ClientError
+from drumlin.client.errors import ClientError, RequestRefused
 from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import KafkaError
 
@@ -59,16 +59,20 @@ def server(context: typer.Context) -> None:
     raise typer.Exit(server_command.main(context.args))
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(_version())
+        raise typer.Exit
+
+
 @app.callback()
 def drumlin(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True)
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
     """Drumlin: a commit log that speaks the Kafka protocol."""
-    if show_version:
-        print(_version())
-        raise typer.Exit
 
 
 @app.command()
@@ -109,7 +113,11 @@ def main(arguments: Sequence[str]) -> int:
         output.note(f"drumlin: {sentence(error)}")
         return 1
     except (ClientError, PeerError, OSError, ValueError) as error:
-        output.note(f"drumlin: {error}")
+        cause = error.__cause__
+        if isinstance(error, RequestRefused) and isinstance(cause, KafkaError):
+            output.note(f"drumlin: {sentence(cause)}")
+        else:
+            output.note(f"drumlin: {error}")
         return 1
     except Exception as error:
         if os.environ.get("DRUMLIN_TRACEBACK"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -107,7 +107,7 @@ def consume(
     }
     with ExitStack() as stack:
         client = stack.enter_context(connect(bootstrap))
-        partitions = partition or client.partitions(topic)
+        partitions = _existing(client, topic, partition)
         starts = first.in_partitions(client, topic, partitions)
         member = None
         if group is not None:
@@ -131,6 +131,16 @@ def consume(
                     member.commit(reading.offsets)
     if to_file:
         _report(to_file, reading.records, as_json)
+
+
+def _existing(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
+    """The partitions to read: those wanted, else all."""
+    existing = client.partitions(topic)
+    first, last = min(existing), max(existing)
+    for each in set(wanted or ()) - set(existing):
+        shown = f"{first} to {last}" if last > first else str(first)
+        raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
+    return wanted or existing
 
 
 class _Group:

@@ -169,7 +169,8 @@ def _produce_lines(
             try:
                 record = lines.parse(line.rstrip(b"\r\n"))
             except (ValueError, KeyError, TypeError) as error:
-                raise output.Failure(f"{file}, line {number}: {error}") from None
+                where = "standard input" if file == _STDIN else file
+                raise output.Failure(f"{where}, line {number}: {error}") from None
             writer.send(**record, partition=partition)
             pending_bytes += len(line)
             if number % _PROGRESS_EVERY == 0:

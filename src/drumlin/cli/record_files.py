@@ -26,6 +26,10 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch]
     """A function that appends batches to a new file, which is complete after the block."""
     if path.suffix not in WRITABLE:
         raise output.Failure(f"{path}: its name must end in {' or '.join(sorted(WRITABLE))}")
+    try:
+        path.open("wb").close()
+    except OSError as error:  # Arrow's own words for this are long
+        raise output.Failure(f"{path}: {error.strerror}") from None
     if path.suffix in PARQUET:
         with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as parquet:
             yield parquet.write_batch

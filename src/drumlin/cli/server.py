@@ -20,6 +20,7 @@ from drumlin.config.sources import (
 )
 
 _EXIT_CONFIGURATION: Final = 1
+_PORT_MAX: Final = 65535
 # Of the command line itself; the environment's other DRUMLIN_ variables are configuration.
 _OUR_VARIABLES: Final = frozenset({"DRUMLIN_BOOTSTRAP", "DRUMLIN_TRACEBACK"})
 _EPILOG: Final = """\
@@ -59,6 +60,9 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
         properties.pop("log.dir", None)
         properties["log.dirs"] = str(Path(options.data).absolute())
     if options.listen:
+        _, colon, port = options.listen.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > _PORT_MAX:
+            raise ConfigError("--listen", options.listen, "must be HOST:PORT, as 127.0.0.1:9092")
         properties["listeners"] = f"PLAINTEXT://{options.listen}"
     return properties | read_assignments(options.set)
 

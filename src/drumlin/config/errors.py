@@ -11,8 +11,8 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, key: str, value: str | None, allowed: str) -> None:
-        shown = "nothing" if value is None else f'"{value}"'
-        super().__init__(f"{key} = {shown}: {allowed}")
+        shown = key if value is None else f'{key} = "{value}"'
+        super().__init__(f"{shown}: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
