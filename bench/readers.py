@@ -12,6 +12,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
 
 Read = Callable[[], int]  # reads everything; the number of records
 
@@ -61,7 +65,9 @@ def confluent(address: str, topic: str) -> Read:
     return read
 
 
-def _spark(address: str, topic: str, source: str, jars: str) -> Read:
+def _spark(
+    address: str, topic: str, source: str, jars: str = "", register: type[DataSource] | None = None
+) -> Read:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("bench")
@@ -76,6 +82,8 @@ def _spark(address: str, topic: str, source: str, jars: str) -> Read:
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if register is not None:
+        session.dataSource.register(register)
 
     def read() -> int:
         frame = (
@@ -95,7 +103,7 @@ def _spark(address: str, topic: str, source: str, jars: str) -> Read:
 
 def spark_drumlin(address: str, topic: str) -> Read:
     """`spark.read.format("drumlin")`."""
-    return _spark(address, topic, "drumlin", "")
+    return _spark(address, topic, "drumlin")
 
 
 def spark_kafka(address: str, topic: str) -> Read:
@@ -103,11 +111,19 @@ def spark_kafka(address: str, topic: str) -> Read:
     return _spark(address, topic, "kafka", os.environ["SPARK_KAFKA_JARS"])
 
 
+def spark_prebuilt(address: str, topic: str) -> Read:
+    """Batches that lie ready; the topic is "RECORDSxBYTES". See `prebuilt`."""
+    from bench.prebuilt import PrebuiltSource
+
+    return _spark(address, topic, "prebuilt", register=PrebuiltSource)
+
+
 READERS = {
     "drumlin": drumlin_columns,
     "confluent": confluent,
     "spark-drumlin": spark_drumlin,
     "spark-kafka": spark_kafka,
+    "spark-prebuilt": spark_prebuilt,
 }
 
 

@@ -1,0 +1,77 @@
+"""A Spark source that has its Arrow batches ready: what Spark itself takes, and nothing else.
+
+It hands over batches of the shape and size of Drumlin's source, in as many tasks, but fetches
+and decodes nothing. No source in Python can be read faster with the same query.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from drumlin.client.reader import FETCH_BYTES
+from drumlin.spark.columns import ARROW_SCHEMA
+from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.planning import OffsetRange, SplitRule, split_ranges
+from drumlin.spark.source import spark_schema
+
+_TOPIC = "prebuilt"
+
+
+class PrebuiltSource(DataSource):
+    """`format("prebuilt")`; the option `subscribe` is "RECORDSxBYTES"."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _TOPIC
+
+    def schema(self) -> StructType:
+        return spark_schema(include_headers=False)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        records, record_bytes = map(int, self.options["subscribe"].split("x"))
+        return _Reader(records, record_bytes)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, records: int, record_bytes: int) -> None:
+        self._records = records
+        self._record_bytes = record_bytes
+
+    def partitions(self) -> Sequence[InputPartition]:
+        everything = OffsetRange(_TOPIC, 0, 0, self._records)
+        density = {TopicPartition(_TOPIC, 0): float(self._record_bytes)}
+        return [InputPartition(each) for each in split_ranges([everything], SplitRule(), density)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batch = _batch(self._record_bytes)
+        wanted = partition.value.size
+        for start in range(0, wanted, batch.num_rows):
+            yield batch.slice(0, min(batch.num_rows, wanted - start))
+
+
+@functools.cache
+def _batch(record_bytes: int) -> pa.RecordBatch:
+    """As many records as one fetch brings; built once in a worker process."""
+    rows = FETCH_BYTES // record_bytes
+    zeros = np.zeros(rows, np.int32)
+    numbers = np.arange(rows, dtype=np.int64)
+    timestamp = ARROW_SCHEMA.field("timestamp").type
+    columns = [
+        pa.nulls(rows, pa.binary()),
+        pa.array([b"v" * record_bytes] * rows, pa.binary()),
+        pa.array([_TOPIC] * rows, pa.string()),
+        pa.array(zeros),
+        pa.array(numbers),
+        pa.array(numbers).cast(timestamp),
+        pa.array(zeros),
+    ]
+    gc.collect()
+    gc.freeze()  # as Drumlin's source: Spark collects garbage after every task
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
