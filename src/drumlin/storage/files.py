@@ -70,6 +70,16 @@ class Files:
             data += rest
         return data
 
+    def read_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from the file; how many bytes, fewer only at the end of the file."""
+        count = 0
+        while count < len(buffer):
+            step = os.preadv(descriptor, (buffer[count:],), position + count)
+            if step == 0:
+                break
+            count += step
+        return count
+
     def read_resident_at(self, descriptor: int, length: int, position: int) -> bytes | bytearray:
         """Like `read_at`, from memory only.
 
