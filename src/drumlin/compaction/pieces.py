@@ -1,0 +1,82 @@
+"""A segment's file in pieces of megabytes, read into one buffer that is used again and again.
+
+Every piece is accounted for by the throttle, and is an occasion to stop.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from drumlin.compaction.errors import CleaningFailed, CleaningStopped
+from drumlin.compaction.throttle import Throttle
+from drumlin.storage.files import Files
+from drumlin.storage.segment import Segment
+
+_PIECE_BYTES: Final = 4 << 20
+
+
+class Piece:
+    """Bytes of a file from `position` on; whoever takes it says how many it has `used`."""
+
+    __slots__ = ("position", "used", "view")
+
+    def __init__(self, view: memoryview, position: int) -> None:
+        self.view = view
+        self.position = position
+        self.used = 0
+
+
+class PieceReader:
+    """One cleaner's buffer, and how it is filled."""
+
+    def __init__(self, files: Files, throttle: Throttle, stopping: threading.Event) -> None:
+        self._files = files
+        self._throttle = throttle
+        self._stopping = stopping
+        self._buffer = mmap.mmap(-1, _PIECE_BYTES)
+
+    def pieces(self, segment: Segment) -> Iterator[Piece]:
+        """Pieces of a sealed segment, each from where the one before was used up to.
+
+        Of a piece at least one batch must be used; if that is not whole in it, the piece comes
+        again with more.
+
+        Raises:
+            CleaningFailed: the file ends within a batch.
+            CleaningStopped: told so.
+            OSError: it cannot be read.
+        """
+        position, end = 0, segment.size
+        with segment.log_file as descriptor:
+            while position < end:
+                if self._stopping.is_set() or segment.is_deleted:
+                    raise CleaningStopped(segment.log_file.path)
+                size = min(len(self._buffer), end - position)
+                piece = Piece(memoryview(self._buffer)[:size], position)
+                count = self._files.read_into(descriptor, piece.view, position)
+                if count < size:
+                    raise CleaningFailed(
+                        f"{segment.log_file.path} ends at {position + count}, not at {end}"
+                    )
+                self._throttle.spend(size)
+                yield piece
+                piece.view.release()
+                if piece.used:
+                    position += piece.used
+                elif size == end - position:
+                    raise CleaningFailed(
+                        f"{segment.log_file.path}, position {position}: the last batch is cut off"
+                    )
+                else:
+                    self._grow()
+
+    def _grow(self) -> None:
+        size = 2 * len(self._buffer)
+        self._buffer.close()
+        self._buffer = mmap.mmap(-1, size)
+
+    def close(self) -> None:
+        self._buffer.close()

@@ -1,0 +1,21 @@
+"""What `log.cleaner.*` says, as the cleaner takes it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CleanerSettings(NamedTuple):
+    """Named like Kafka's keys behind `log.cleaner.`; the defaults are Kafka's."""
+
+    threads: int = 1
+    dedupe_buffer_size: int = 128 << 20
+    io_buffer_load_factor: float = 0.9
+    io_buffer_size: int = 512 << 10
+    io_max_bytes_per_second: float = 1.7976931348623157e308
+    backoff_ms: int = 15_000
+
+    @property
+    def map_bytes(self) -> int:
+        """Memory for the offset map of one thread."""
+        return self.dedupe_buffer_size // max(1, self.threads)
