@@ -60,6 +60,9 @@ class Files:
     def modified_ms(self, descriptor: int) -> int:
         return os.fstat(descriptor).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, descriptor: int, modified_ms: int) -> None:
+        os.utime(descriptor, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def read_at(self, descriptor: int, length: int, position: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
         data = os.pread(descriptor, length, position)

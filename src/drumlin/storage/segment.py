@@ -117,6 +117,23 @@ class Segment:
         segment._largest_timestamp = _NO_TIMESTAMP_YET
         return segment
 
+    @classmethod
+    def sealed(
+        cls,
+        directory: str,
+        base_offset: int,
+        open_files: OpenFiles,
+        *,
+        created_ms: int,
+        size: int,
+        largest_timestamp: TimestampAndOffset,
+    ) -> Segment:
+        """A segment whose files, all of them on the device, somebody else has written."""
+        segment = cls(directory, base_offset, open_files, created_ms)
+        segment.size = size
+        segment._largest_timestamp = largest_timestamp
+        return segment
+
     # -- appending ---------------------------------------------------------------------
 
     def append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from drumlin.storage.open_files import OpenFiles
@@ -23,6 +24,10 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
+    return b"".join(_LAYOUT.pack(_VERSION, *each) for each in transactions)
 
 
 class TransactionIndex:
@@ -54,9 +59,8 @@ class TransactionIndex:
         if not entries:
             self._files.create(self.file.path)
         with self.file as descriptor:
-            self._files.write_at(
-                descriptor, _LAYOUT.pack(_VERSION, *transaction), len(entries) * _LAYOUT.size
-            )
+            packed = encode_transactions([transaction])
+            self._files.write_at(descriptor, packed, len(entries) * _LAYOUT.size)
         self._entries = (*entries, transaction)
         self.is_synced = False
 

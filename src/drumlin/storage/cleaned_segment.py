@@ -1,0 +1,273 @@
+"""Writing a segment that is to take the place of others, beside the log: `.cleaned` files.
+
+Owns that the files are complete and on the device before anybody may see them. The log knows
+nothing of them until they are exchanged (`segment_swap.py`); a crash before that removes them.
+Runs in the cleaner's thread. All methods raise `OSError`; then `abandon` is all that is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from drumlin.records.batch import NO_TIMESTAMP, Buffer
+from drumlin.storage.files import Files
+from drumlin.storage.leftovers import CLEANED_SUFFIX
+from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.open_files import OpenFiles
+from drumlin.storage.segment import (
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    IndexProgress,
+    Segment,
+    TimestampAndOffset,
+    file_prefix,
+)
+from drumlin.storage.time_index import TimeIndex
+from drumlin.storage.transaction_index import (
+    AbortedTransaction,
+    TransactionIndex,
+    encode_transactions,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from drumlin.records.scan import IndexEntry
+
+_logger = logging.getLogger(__name__)
+
+#: Positions are signed 32-bit numbers in the offset index.
+SIZE_MAX: Final = 2**31 - 1
+_SET_ASIDE_BYTES: Final = 8 * 1024 * 1024
+_SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
+
+
+class CleanedSegmentWriter:
+    """One new segment, written from its first batch to its last.
+
+    Batches come in the order of their offsets, in one of three ways, which may alternate: with a
+    table of them (`append`), with index entries that somebody else has worked out
+    (`append_indexed`), or one by one (`append_batch`).
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        open_files: OpenFiles,
+        *,
+        index_interval_bytes: int,
+        created_ms: int,
+    ) -> None:
+        """Create the files in the partition folder `directory`; after an error there are none."""
+        self.base_offset = base_offset
+        self.size = 0
+        self.last_offset = -1  #: of the last batch; -1 while there is none
+        #: The largest timestamp so far, the last offset of the first batch that has it, and the
+        #: bytes since the last index entry. Whoever works out index entries goes on from here.
+        self.progress = IndexProgress(TimestampAndOffset(NO_TIMESTAMP, -1), 0)
+        self._directory = directory
+        self._open_files = open_files
+        self._files = open_files.files
+        self._interval_bytes = index_interval_bytes
+        self._created_ms = created_ms
+        self._prefix = f"{directory}/{file_prefix(base_offset)}"
+        self._aborted: list[AbortedTransaction] = []
+        self._last_time = NO_TIMESTAMP
+        self._set_aside_up_to = 0
+        self._outputs: list[_Output] = []
+        try:
+            self._log = self._create(LOG_SUFFIX)
+            self._offset_index = self._create(OffsetIndex.SUFFIX)
+            self._time_index = self._create(TimeIndex.SUFFIX)
+        except OSError:
+            self.abandon()
+            raise
+
+    def _create(self, suffix: str) -> _Output:
+        output = _Output(self._prefix + suffix + CLEANED_SUFFIX, self._files)
+        self._outputs.append(output)
+        output.create()
+        return output
+
+    @property
+    def largest_timestamp(self) -> TimestampAndOffset:
+        """(-1, -1) while there is none."""
+        return self.progress.largest_timestamp
+
+    def fits(self, size: int, last_offset: int) -> bool:
+        """Whether `size` more bytes, of batches up to `last_offset`, can be told in this segment."""
+        return (
+            self.size + size <= SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+        )
+
+    # -- appending ---------------------------------------------------------------------
+
+    def append(self, data: Buffer, rows: NDArray[np.int64]) -> None:
+        """Write batches as they are and index them as `Segment.append` would have.
+
+        Args:
+            rows: int64, one row for each batch of `data`, which they fill without gaps: position
+                in `data`, size, base offset, last offset, largest timestamp.
+        """
+        from drumlin.storage.row_index import LAST_OFFSET, index_rows
+
+        if not len(rows):
+            return
+        found = index_rows(
+            rows,
+            self.base_offset,
+            self.size,
+            self._interval_bytes,
+            self.progress,
+            self._last_time,
+        )
+        self._write(data, int(rows[-1, LAST_OFFSET]))
+        self._offset_index.append(found.offset_entries)
+        self._time_index.append(found.time_entries)
+        self._last_time, self.progress = found.last_time, found.progress
+
+    def append_indexed(
+        self,
+        data: Buffer,
+        last_offset: int,
+        entries: Sequence[IndexEntry],
+        progress: IndexProgress,
+    ) -> None:
+        """Write batches as they are, up to `last_offset`, with the entries that came due.
+
+        Args:
+            entries: positions count from the beginning of the file.
+            progress: where indexing stands behind them.
+        """
+        self._write(data, last_offset)
+        self._index(entries)
+        self.progress = progress
+
+    def append_batch(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch as it is and index it."""
+        position = self.size
+        largest, unindexed_bytes = self.progress
+        if max_timestamp > largest.timestamp:
+            largest = TimestampAndOffset(max_timestamp, last_offset)
+        self._write(data, last_offset)
+        if unindexed_bytes > self._interval_bytes:
+            self._index([(last_offset, position, *largest)])
+            unindexed_bytes = 0
+        self.progress = IndexProgress(largest, unindexed_bytes + len(data))
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """What readers of this segment must skip, in the order of their markers."""
+        self._aborted += transactions
+
+    def _write(self, data: Buffer, last_offset: int) -> None:
+        if not self.fits(len(data), last_offset):
+            raise ValueError(f"{self._log.path} can't take batches up to {last_offset}")
+        end = self.size + len(data)
+        if end > self._set_aside_up_to:
+            self._set_aside_up_to = end + _SET_ASIDE_BYTES
+            with contextlib.suppress(OSError):  # the write itself will tell
+                self._log.set_aside(self._set_aside_up_to - self.size)
+        self._log.append(data)
+        self.size, self.last_offset = end, last_offset
+
+    def _index(self, entries: Sequence[tuple[int, int, int, int]]) -> None:
+        if not entries:
+            return
+        base_offset, last_time = self.base_offset, self._last_time
+        positions: list[int] = []
+        times: list[bytes] = []
+        for last_offset, position, timestamp, offset in entries:
+            positions += (last_offset - base_offset, position)
+            if timestamp > last_time:
+                last_time = timestamp
+                times.append(TimeIndex.LAYOUT.pack(timestamp, offset - base_offset))
+        self._offset_index.append(struct.pack(f">{len(positions)}i", *positions))
+        self._time_index.append(b"".join(times))
+        self._last_time = last_time
+
+    # -- the end -----------------------------------------------------------------------
+
+    def finish(self, modified_ms: int) -> Segment:
+        """Complete the indexes and have all files on the device, still as `.cleaned`.
+
+        Args:
+            modified_ms: the last-modified time that the log file gets: that of the newest
+                segment that it takes the place of.
+
+        Returns:
+            The segment as it will be once the files have their names. Not to be read before.
+        """
+        largest = self.largest_timestamp
+        if largest.timestamp > self._last_time:
+            self._time_index.append(
+                TimeIndex.LAYOUT.pack(largest.timestamp, largest.offset - self.base_offset)
+            )
+        if self._aborted:
+            self._create(TransactionIndex.SUFFIX).append(encode_transactions(self._aborted))
+        if self._set_aside_up_to > self.size:
+            self._log.cut()
+        self._files.set_modified_ms(self._log.descriptor, modified_ms)
+        for output in self._outputs:
+            self._files.sync(output.descriptor)
+            output.close()
+        return Segment.sealed(
+            self._directory,
+            self.base_offset,
+            self._open_files,
+            created_ms=self._created_ms,
+            size=self.size,
+            largest_timestamp=largest,
+        )
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Which files there are: `.log` and those of its indexes."""
+        return _SUFFIXES if self._aborted else _SUFFIXES[:-1]
+
+    def abandon(self) -> None:
+        """Remove what there is of it. What can't be removed goes with the next start."""
+        for output in self._outputs:
+            try:
+                output.close()
+                self._files.remove(output.path)
+            except OSError as error:
+                _logger.warning("%s could not be removed: %s", output.path, error)
+
+
+class _Output:
+    """A file that only grows, open until it is closed."""
+
+    __slots__ = ("_files", "_size", "descriptor", "path")
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self.descriptor = -1
+        self._files = files
+        self._size = 0
+
+    def create(self) -> None:
+        self._files.create(self.path)
+        self.descriptor = self._files.open(self.path)
+
+    def append(self, data: Buffer) -> None:
+        if len(data):
+            self._files.write_at(self.descriptor, data, self._size)
+            self._size += len(data)
+
+    def set_aside(self, length: int) -> None:
+        self._files.set_aside(self.descriptor, self._size, length)
+
+    def cut(self) -> None:
+        """Give back the blocks behind the end."""
+        self._files.truncate(self.descriptor, self._size)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            descriptor, self.descriptor = self.descriptor, -1
+            self._files.close(descriptor)
