@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from drumlin.spark.offsets import TopicPartition, from_json, parse_offsets, to_json
 from drumlin.spark.planning import (
-    TASK_BYTES_MAX,
-    TASK_BYTES_MIN,
+    TASK_BYTES,
     OffsetRange,
     SplitRule,
     limit_rows,
@@ -46,14 +45,8 @@ def test_small_ranges_stay_whole_and_empty_ones_go() -> None:
 
 def test_a_large_range_is_split_by_its_bytes() -> None:
     each = OffsetRange("a", 0, 0, 1000)
-    tasks = split_ranges([each], SplitRule(), {A0: 3 * TASK_BYTES_MIN / 1000})
+    tasks = split_ranges([each], SplitRule(), {A0: 3 * TASK_BYTES / 1000})
     assert [task.size for task in tasks] == [333, 333, 334]
-
-
-def test_tasks_grow_with_the_query_up_to_a_limit() -> None:
-    each = OffsetRange("a", 0, 0, 100_000)
-    for total_bytes, count in [(64 * 2 * TASK_BYTES_MIN, 64), (1000 * TASK_BYTES_MAX, 1000)]:
-        assert len(split_ranges([each], SplitRule(), {A0: total_bytes / 100_000})) == count
 
 
 @derandomised

@@ -15,13 +15,9 @@ from typing import Final
 
 from drumlin.spark.offsets import TopicPartition
 
-#: How many bytes a task reads where the user asks for nothing else: at least what makes the cost
-#: of a task small, at most what is still a small piece of work to repeat.
-TASK_BYTES_MIN: Final = 64 << 20
-TASK_BYTES_MAX: Final = 128 << 20
-
-#: Enough tasks to keep the cores of most machines busy to the end.
-_GOOD_TASK_COUNT: Final = 64
+#: How many bytes a task reads where the user asks for nothing else, as when Spark reads files. To
+#: start a task takes as long as to read a few megabytes, and it is a small piece to repeat.
+TASK_BYTES: Final = 128 << 20
 
 #: Bytes per offset where the broker does not tell.
 _USUAL_DENSITY: Final = 128.0
@@ -91,16 +87,11 @@ def split_ranges(
 def _split_by_bytes(
     ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float]
 ) -> list[OffsetRange]:
-    sizes = [
-        each.size * bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
-        for each in ranges
-    ]
-    task_bytes = min(max(sum(sizes) / _GOOD_TASK_COUNT, TASK_BYTES_MIN), TASK_BYTES_MAX)
-    return [
-        piece
-        for each, size in zip(ranges, sizes, strict=True)
-        for piece in each.split(max(1, math.ceil(size / task_bytes)))
-    ]
+    pieces = []
+    for each in ranges:
+        density = bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
+        pieces += each.split(max(1, math.ceil(each.size * density / TASK_BYTES)))
+    return pieces
 
 
 def _split_into_about(ranges: Sequence[OffsetRange], task_count: int) -> list[OffsetRange]:
