@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 from drumlin.storage.files import Files
@@ -64,6 +64,33 @@ class Checkpoint:
         with self._lock:
             if offsets != self._current():
                 self._replace(dict(offsets))
+
+    def get(self, key: tuple[str, int]) -> int | None:
+        """One partition's offset; None if it is not known."""
+        with self._lock:
+            return self._current().get(key)
+
+    def set(self, key: tuple[str, int], offset: int) -> None:
+        """Note one partition's offset, durably."""
+        with self._lock:
+            offsets = self._current()
+            if offsets.get(key) != offset:
+                self._replace({**offsets, key: offset})
+
+    def raise_to(self, key: tuple[str, int], offset: int) -> None:
+        """Note, durably, that all below `offset` is as it should be."""
+        with self._lock:
+            offsets = self._current()
+            if offsets.get(key, 0) < offset:
+                self._replace({**offsets, key: offset})
+
+    def keep(self, keys: Container[tuple[str, int]]) -> None:
+        """Forget all partitions but these."""
+        with self._lock:
+            offsets = self._current()
+            kept = {key: offset for key, offset in offsets.items() if key in keys}
+            if len(kept) < len(offsets):
+                self._replace(kept)
 
     def lower(self, key: tuple[str, int], offset: int) -> None:
         """Make sure that nothing above `offset` is believed of this partition."""

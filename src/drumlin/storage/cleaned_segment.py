@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.records.batch import NO_TIMESTAMP, Buffer
 from drumlin.storage.files import Files
-from drumlin.storage.leftovers import CLEANED_SUFFIX
 from drumlin.storage.offset_index import OffsetIndex
-from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.segment import (
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
@@ -26,6 +24,7 @@ from drumlin.storage.segment import (
     TimestampAndOffset,
     file_prefix,
 )
+from drumlin.storage.swap_plan import CLEANED_SUFFIX
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import (
     AbortedTransaction,
@@ -38,13 +37,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from drumlin.records.scan import IndexEntry
+    from drumlin.storage.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 
 #: Positions are signed 32-bit numbers in the offset index.
 SIZE_MAX: Final = 2**31 - 1
 _SET_ASIDE_BYTES: Final = 8 * 1024 * 1024
-_SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
 
 
 class CleanedSegmentWriter:
@@ -55,28 +54,22 @@ class CleanedSegmentWriter:
     (`append_indexed`), or one by one (`append_batch`).
     """
 
-    def __init__(
-        self,
-        directory: str,
-        base_offset: int,
-        open_files: OpenFiles,
-        *,
-        index_interval_bytes: int,
-        created_ms: int,
-    ) -> None:
-        """Create the files in the partition folder `directory`; after an error there are none."""
+    def __init__(self, log: PartitionLog, base_offset: int) -> None:
+        """Create the files in the log's folder; after an error there are none of them."""
+        # A plan that is still there could take what is written now for what it means.
+        log.swaps.settle()
         self.base_offset = base_offset
         self.size = 0
         self.last_offset = -1  #: of the last batch; -1 while there is none
         #: The largest timestamp so far, the last offset of the first batch that has it, and the
         #: bytes since the last index entry. Whoever works out index entries goes on from here.
         self.progress = IndexProgress(TimestampAndOffset(NO_TIMESTAMP, -1), 0)
-        self._directory = directory
-        self._open_files = open_files
-        self._files = open_files.files
-        self._interval_bytes = index_interval_bytes
-        self._created_ms = created_ms
-        self._prefix = f"{directory}/{file_prefix(base_offset)}"
+        self._directory = log.path
+        self._open_files = log.log_directory.open_files
+        self._files = log.log_directory.files
+        self._interval_bytes = log.config.index_interval_bytes
+        self._created_ms = log.log_directory.clock.wall_ms()
+        self._prefix = f"{log.path}/{file_prefix(base_offset)}"
         self._aborted: list[AbortedTransaction] = []
         self._last_time = NO_TIMESTAMP
         self._set_aside_up_to = 0
@@ -101,7 +94,7 @@ class CleanedSegmentWriter:
         return self.progress.largest_timestamp
 
     def fits(self, size: int, last_offset: int) -> bool:
-        """Whether `size` more bytes, of batches up to `last_offset`, can be told in this segment."""
+        """Whether there is room for `size` bytes more, of batches up to `last_offset`."""
         return (
             self.size + size <= SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
         )
@@ -201,7 +194,7 @@ class CleanedSegmentWriter:
                 segment that it takes the place of.
 
         Returns:
-            The segment as it will be once the files have their names. Not to be read before.
+            The segment, for a `SegmentSwap`.
         """
         largest = self.largest_timestamp
         if largest.timestamp > self._last_time:
@@ -216,19 +209,18 @@ class CleanedSegmentWriter:
         for output in self._outputs:
             self._files.sync(output.descriptor)
             output.close()
-        return Segment.sealed(
+        segment = Segment.sealed(
             self._directory,
             self.base_offset,
             self._open_files,
             created_ms=self._created_ms,
             size=self.size,
             largest_timestamp=largest,
+            aborted=tuple(self._aborted),
         )
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Which files there are: `.log` and those of its indexes."""
-        return _SUFFIXES if self._aborted else _SUFFIXES[:-1]
+        for file in segment.all_files()[: len(self._outputs)]:
+            file.path += CLEANED_SUFFIX
+        return segment
 
     def abandon(self) -> None:
         """Remove what there is of it. What can't be removed goes with the next start."""

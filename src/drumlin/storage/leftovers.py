@@ -1,9 +1,10 @@
 """Files that a log's last server did not come to finish with, sorted out before a log is loaded.
 
+segment-swap     an exchange of segments that counts as done: completed (`swap_plan.py`)
 .deleted .tmp    to be removed
 .cleaned         a cleaning that was not completed: removed, the old segments stand
-.swap            a cleaning that was: takes the place of all segments in its range, unless
-                 one with `.cleaned` beside it shows that its siblings are not complete
+.swap            one of Apache Kafka's that was: takes the place of all segments in its range,
+                 unless one with `.cleaned` beside it shows that its siblings are not complete
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from typing import Final
 from drumlin.storage.batch_walk import walk_headers
 from drumlin.storage.files import TEMPORARY_SUFFIX, Files
 from drumlin.storage.segment import DELETED_SUFFIX, LOG_SUFFIX
+from drumlin.storage.swap_plan import CLEANED_SUFFIX, SWAP_SUFFIX, complete_swap
 
 _logger = logging.getLogger(__name__)
 
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 _DOOMED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
@@ -29,6 +29,7 @@ def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
     Returns:
         The names of the files that make up the log.
     """
+    complete_swap(path, files)
     names = files.list_directory(path)
     cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     first_incomplete = min(cleaned, default=None)
@@ -58,6 +59,7 @@ def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
             is_segment_file = name[:20].isdigit() and not name.endswith((SWAP_SUFFIX, ".snapshot"))
             if is_segment_file and first <= _base_offset(name) < end:
                 files.remove(f"{path}/{name}")
+        files.sync_directory(path)  # what is replaced must not come back among what replaces it
     # Logs last: as long as one is left as `.swap`, a crash comes back to where we are.
     for name in sorted(swaps, key=lambda name: name in logs):
         files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")

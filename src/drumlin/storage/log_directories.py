@@ -28,6 +28,7 @@ from drumlin.storage.recovery import reload_log
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import UnsupportedFormat
+from drumlin.storage.segment_swap import SegmentSwap
 from drumlin.wire.errors import KafkaError
 
 __all__ = ["LogDirectories", "UnusableLogDirectory"]
@@ -229,6 +230,7 @@ class LogDirectories:
             # What an earlier topic of that name has left must not count for this one.
             directory.recovery_points.lower((topic, partition), 0)
             directory.log_start_offsets.lower((topic, partition), 0)
+            directory.cleaner_offsets.lower((topic, partition), 0)
             self._files.make_directory(path)
             segment = Segment.create(path, 0, self._open_files, self._clock.wall_ms())
         except OSError as error:
@@ -274,6 +276,26 @@ class LogDirectories:
             except KafkaError:
                 continue  # said where the dir failed
 
+    def replace_segments(self, swap: SegmentSwap) -> None:
+        """Have a log put cleaned segments where old ones were.
+
+        Raises:
+            SegmentsChanged: the log is not what it was when its cleaning began.
+            KafkaError: KAFKA_STORAGE_ERROR, its dir is offline.
+            OSError: a file could not be renamed; in all three cases nothing was changed.
+        """
+        log = swap.log
+        self._doomed.add(log.replace_segments(swap), log.config.file_delete_delay_ms)
+
+    def roll_overdue(self) -> None:
+        """Roll active segments with records that have waited for `max.compaction.lag.ms`."""
+        now_ms = self._clock.wall_ms()
+        for log in self:
+            try:
+                log.roll_if_overdue(now_ms)
+            except KafkaError:
+                continue
+
     def release_idle(self) -> None:
         """Give back what logs hold that were not appended to since the last call."""
         for log in self:
@@ -306,12 +328,22 @@ class LogDirectories:
                 with contextlib.suppress(OSError):  # it will be met again, and said
                     _ = log.segments.first.largest_timestamp
 
+    def prepare_rolls(self) -> None:
+        """Read what `roll_overdue` will ask of files that rest since the start. Blocks."""
+        for log in self:
+            if log.config.is_compacted and log.log_directory.is_readable:
+                with contextlib.suppress(OSError):
+                    _ = log.segments.active.first_timestamp
+
     def remove_doomed(self) -> None:
         """Remove the files and folders that were deleted long enough ago. Blocks."""
         self._doomed.remove_due()
 
     def write_checkpoints(self, high_watermarks: PartitionOffsets | None = None) -> None:
-        """Recovery points and log start offsets; high watermarks where they are given. Blocks."""
+        """Recovery points and log start offsets; high watermarks where they are given. Blocks.
+
+        What was noted of logs that are deleted is forgotten.
+        """
         for directory in self.directories:
             if not directory.is_online:
                 continue
@@ -327,6 +359,7 @@ class LogDirectories:
                         if log.log_start_offset > log.segments.first.base_offset
                     }
                 )
+                directory.cleaner_offsets.keep(logs)
                 if high_watermarks is not None:
                     directory.high_watermarks.write(
                         {key: offset for key, offset in high_watermarks.items() if key in logs}

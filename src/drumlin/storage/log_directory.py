@@ -51,6 +51,8 @@ class LogDirectory:
         self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
         self.high_watermarks = Checkpoint(path, checkpoints.HIGH_WATERMARK, self.files)
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
+        #: Up to where logs were cleaned; one that is not in it is cleaned from its start.
+        self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
         #: Whether the last server left it in order; one without partitions has nothing in disorder.
         self.was_clean = True
         self.is_claimed = False

@@ -88,6 +88,10 @@ class LogFile:
         self._is_discarded = True
         self._open_files.close(self)
 
+    def rename(self, path: str) -> None:
+        """Give the file another name: nobody opens what may come to have its old one."""
+        self._open_files.rename(self, path)
+
     def open_descriptor(self, files: Files) -> int:
         """The descriptor, opened if need be. Called by `OpenFiles` under its lock."""
         if self._descriptor < 0:
@@ -137,6 +141,11 @@ class OpenFiles:
             self._open[file] = None
             file.was_used = False  # its second use counts: a scan does not push out the rest
             return descriptor
+
+    def rename(self, file: LogFile, path: str) -> None:
+        with self._lock:
+            self.files.rename(file.path, path)
+            file.path = path
 
     def close(self, file: LogFile) -> None:
         """Close now, unless someone holds a lease: then the end of that lease calls again."""

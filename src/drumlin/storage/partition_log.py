@@ -21,18 +21,19 @@ from uuid import UUID
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
-from drumlin.storage import partition_metadata, truncation
+from drumlin.storage import expiry, partition_metadata, truncation
+from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.leader_epochs import EpochEnd, LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory, storage_error
-from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
+from drumlin.storage.producer_snapshot import encode_snapshot
 from drumlin.storage.producer_state import ProducerState, TransactionMarker
-from drumlin.storage.retention import deletable_segments
-from drumlin.storage.roll_rule import RollRule
+from drumlin.storage.roll_rule import RollRule, is_overdue
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
+from drumlin.storage.segment_swap import SegmentSwap, SegmentSwaps
 from drumlin.storage.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
 from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -88,6 +89,8 @@ class PartitionLog:
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
+        self.swaps = SegmentSwaps()
+        self.truncations = 0
         self._files = log_directory.files
         self._open_files = log_directory.open_files
         self.durability = Durability(path, log_directory.files)
@@ -306,6 +309,11 @@ class PartitionLog:
         self.log_directory.awaiting_flush.add(self)
         return segment
 
+    def roll_if_overdue(self, now_ms: int) -> None:
+        """Begin a new segment where records wait too long to be cleaned."""
+        if is_overdue(self.segments.active, self._config, now_ms):
+            self.roll(now_ms)
+
     # -- durability --------------------------------------------------------------------
 
     @property
@@ -464,23 +472,15 @@ class PartitionLog:
             Files that are to be removed after `file.delete.delay.ms`.
         """
         self.log_directory.check_readable()
-        end_offset = self.log_end_offset if end_offset is None else end_offset
         with self._failing_as("delete segments of"):
-            gone = deletable_segments(
-                self.segments.snapshot(), self._config, self.log_start_offset, end_offset, now_ms
-            )
-            if not gone:
-                return []
-            if gone[-1] is self.segments.active:
-                self._roll(self.log_end_offset, now_ms)
-            self.segments.replace(gone, ())
-            self.delete_records_before(self.segments.first.base_offset)
-            self.durability.forget(gone)
-            renamed = []
-            for segment in gone:
-                renamed += segment.mark_deleted()
-                self._files.remove(snapshot_path(self.path, segment.base_offset))
-            return renamed
+            return expiry.delete_old_segments(self, now_ms, end_offset, self._roll)
+
+    def cleaning_view(self) -> CleaningView:
+        return cleaning_view(self)
+
+    def replace_segments(self, swap: SegmentSwap) -> list[str]:
+        """Put cleaned segments where old ones were; those files are to be removed later."""
+        return swap.apply()
 
     def truncate_to(self, offset: int) -> None:
         """Remove every batch that reaches to `offset` or beyond."""
@@ -502,3 +502,5 @@ class PartitionLog:
         self.leader_epochs = fresh.leader_epochs
         self.producer_state = fresh.producer_state
         self.durability = fresh.durability
+        self.truncations += 1
+        self.swaps.pending = None

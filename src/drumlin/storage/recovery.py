@@ -86,10 +86,11 @@ def reload_log(log: PartitionLog) -> None:
         log.log_start_offset,
         was_clean=False,
     )
-    fresh = load_log(log.log_directory, request, log.log_directory.clock.wall_ms())
-    if fresh.log_end_offset < log.log_end_offset:
-        _logger.error("%s has lost what lies behind %d", log, fresh.log_end_offset)
-    log.adopt(fresh)
+    with log.swaps.lock:
+        fresh = load_log(log.log_directory, request, log.log_directory.clock.wall_ms())
+        if fresh.log_end_offset < log.log_end_offset:
+            _logger.error("%s has lost what lies behind %d", log, fresh.log_end_offset)
+        log.adopt(fresh)
 
 
 # -- reading what is there ---------------------------------------------------------------------

@@ -33,7 +33,7 @@ def deletable_segments(
         if segment_end > end_offset or (following is None and segment.size == 0):
             break
         is_before_start = following is not None and segment_end <= log_start_offset
-        is_excess = excess_bytes >= segment.size > 0
+        is_excess = excess_bytes > 0 and excess_bytes >= segment.size
         if not (is_before_start or is_excess or is_expired(segment, retention_ms, now_ms)):
             break
         excess_bytes -= segment.size

@@ -12,6 +12,26 @@ _OFFSET_INDEX_ENTRY_BYTES: Final = 8
 _TIME_INDEX_ENTRY_BYTES: Final = 12
 
 
+def segment_age_max_ms(config: LogConfig) -> int:
+    """`segment.ms`; in a compacted log no more than `max.compaction.lag.ms`."""
+    if config.is_compacted and config.max_compaction_lag_ms > 0:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms
+
+
+def is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+    """Whether the active segment's oldest record has waited for `max.compaction.lag.ms`.
+
+    Nothing in the active segment is cleaned, and a log without appends would not roll. Records
+    without a time, or from the future, wait since the segment was begun.
+    """
+    if not config.is_compacted or not segment.size:
+        return False
+    first = segment.first_timestamp
+    since = first if 0 <= first <= now_ms else segment.created_ms
+    return now_ms - since >= config.max_compaction_lag_ms
+
+
 class RollRule:
     """The topic's limits, and this segment's share of `segment.jitter.ms`."""
 
@@ -26,9 +46,10 @@ class RollRule:
 
     def draw_jitter(self) -> None:
         """For each new segment: partitions created together shall not all roll together."""
-        most = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        age_max_ms = segment_age_max_ms(self._config)
+        most = min(self._config.segment_jitter_ms, age_max_ms)
         jitter_ms = random.randrange(most) if most > 0 else 0
-        self._age_max_ms = self._config.segment_ms - jitter_ms
+        self._age_max_ms = age_max_ms - jitter_ms
 
     def applies(
         self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.storage.batch_walk import find_batch, walk_headers
 from drumlin.storage.file_slice import FileSlice
-from drumlin.storage.files import ReadAt
+from drumlin.storage.files import Files, ReadAt
 from drumlin.storage.known_positions import KnownPositions
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import LogFile, OpenFiles
 from drumlin.storage.time_index import TimeIndex
-from drumlin.storage.transaction_index import TransactionIndex
+from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from drumlin.records.scan import IndexEntry
@@ -57,6 +57,14 @@ _NO_TIMESTAMP_YET: Final = TimestampAndOffset(NO_TIMESTAMP, -1)
 def file_prefix(offset: int) -> str:
     """The 20 digits that the name of a segment's files begins with."""
     return f"{offset:020d}"
+
+
+def name_for_deleted(path: str, files: Files) -> str:
+    """What a file is called until it is removed; one of its name may be waiting for that."""
+    renamed, number = path + DELETED_SUFFIX, 1
+    while files.exists(renamed):
+        renamed, number = f"{path}.{number}{DELETED_SUFFIX}", number + 1
+    return renamed
 
 
 class Segment:
@@ -127,9 +135,11 @@ class Segment:
         created_ms: int,
         size: int,
         largest_timestamp: TimestampAndOffset,
+        aborted: tuple[AbortedTransaction, ...],
     ) -> Segment:
         """A segment whose files, all of them on the device, somebody else has written."""
         segment = cls(directory, base_offset, open_files, created_ms)
+        segment.transaction_index.know(aborted)
         segment.size = size
         segment._largest_timestamp = largest_timestamp
         return segment
@@ -405,7 +415,7 @@ class Segment:
         self._bytes_since_index_entry = 0
         self._is_synced = False
 
-    def _log_files(self) -> tuple[LogFile, ...]:
+    def all_files(self) -> tuple[LogFile, ...]:
         return (
             self.log_file,
             self.offset_index.file,
@@ -417,28 +427,26 @@ class Segment:
         """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
         self.is_deleted = True
         paths = []
-        for file in self._log_files():
+        for file in self.all_files():
             if self._files.exists(file.path):
-                renamed = file.path + DELETED_SUFFIX
-                self._files.rename(file.path, renamed)
-                paths.append(renamed)
-                file.path = renamed
+                file.rename(name_for_deleted(file.path, self._files))
+                paths.append(file.path)
             file.discard()
         return paths
 
     def remove_files(self) -> None:
         self.is_deleted = True
-        for file in self._log_files():
+        for file in self.all_files():
             self._files.remove(file.path)
             file.discard()
 
     def discard(self) -> None:
         """The files are about to go: close them with their last reader."""
         self.is_deleted = True
-        for file in self._log_files():
+        for file in self.all_files():
             file.discard()
 
     def close(self) -> None:
         """Close the files until they are used again."""
-        for file in self._log_files():
+        for file in self.all_files():
             file.close()

@@ -100,7 +100,8 @@ class SegmentList:
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """Put `new` where `old`, neighbours in the list, have been; both may be empty."""
-        kept = [segment for segment in self._segments if segment not in old]
+        gone = set(old)
+        kept = [segment for segment in self._segments if segment not in gone]
         number = bisect_left(kept, new[0].base_offset, key=_base_offset) if new else 0
         kept[number:number] = new
         assert kept, "a log has at least one segment"

@@ -47,6 +47,10 @@ class TransactionIndex:
             self._entries = self._read() if self._files.exists(self.file.path) else ()
         return self._entries
 
+    def know(self, entries: tuple[AbortedTransaction, ...]) -> None:
+        """What is in the file, by whoever wrote it."""
+        self._entries = entries
+
     def _read(self) -> tuple[AbortedTransaction, ...]:
         data = self._files.read_file(self.file.path)
         whole = len(data) // _LAYOUT.size * _LAYOUT.size

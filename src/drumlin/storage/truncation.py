@@ -22,11 +22,12 @@ def truncate(log: PartitionLog, offset: int) -> None:
     if offset <= log.log_start_offset:
         start_anew(log, offset)
         return
-    with log.durability.lock:
+    with log.swaps.lock, log.durability.lock:
+        _begin(log)
         place = log.segments.from_offset(offset)[0].find(offset)
         if place is not None:  # the batch in which `offset` is goes as a whole
             offset = min(offset, place.header.base_offset)
-        _lower_recovery_point(log, offset)
+        _lower_checkpoints(log, offset)
         gone = [segment for segment in log.segments if segment.base_offset > offset]
         log.segments.replace(gone, ())
         _remove(log, gone)
@@ -36,8 +37,9 @@ def truncate(log: PartitionLog, offset: int) -> None:
 
 def start_anew(log: PartitionLog, offset: int) -> None:
     """Remove everything; the next record gets `offset`."""
-    with log.durability.lock:
-        _lower_recovery_point(log, offset)
+    with log.swaps.lock, log.durability.lock:
+        _begin(log)
+        _lower_checkpoints(log, offset)
         gone = list(log.segments)
         _remove(log, gone)
         created_ms = log.log_directory.clock.wall_ms()
@@ -52,13 +54,22 @@ def settle(log: PartitionLog, end_offset: int, recovery_point: int) -> None:
     log.log_end_offset = log.producer_state.end_offset = end_offset
     log.durability.recovery_point = min(recovery_point, end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
+    log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
     if end_offset < log.log_start_offset:
         # All that could be read is gone. Offsets below must not be given out again.
         start_anew(log, log.log_start_offset)
 
 
-def _lower_recovery_point(log: PartitionLog, offset: int) -> None:
-    log.log_directory.recovery_points.lower((log.topic, log.partition), offset)
+def _begin(log: PartitionLog) -> None:
+    """What a cleaner works on is worth nothing any more, nor may a crash put it to use."""
+    log.truncations += 1
+    log.swaps.settle()
+
+
+def _lower_checkpoints(log: PartitionLog, offset: int) -> None:
+    key = log.topic, log.partition
+    log.log_directory.recovery_points.lower(key, offset)
+    log.log_directory.cleaner_offsets.lower(key, offset)
     log.durability.drop_from(offset)
 
 

@@ -1,0 +1,50 @@
+"""What a cleaner must know of a log, taken at one moment on the thread that changes the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumlin.config.topic import LogConfig
+from drumlin.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from drumlin.storage.partition_log import PartitionLog
+
+
+class CleaningView(NamedTuple):
+    """A log at one moment. Sealed segments stay readable for as long as they are not deleted."""
+
+    #: In order; the last one is active.
+    segments: tuple[Segment, ...]
+    log_start_offset: int
+    log_end_offset: int
+    #: The first offset of an undecided transaction, or the log end offset.
+    last_stable_offset: int
+    #: Producer id -> last offset of its last batch of records; by it duplicates are recognised.
+    last_data_offsets: dict[int, int]
+    #: Producer id -> epoch, of those without such a batch: control batches keep them alive.
+    epochs_without_data: dict[int, int]
+    #: How often the log was cut so far: what was cleaned before a cut must not be put to use.
+    truncations: int
+    config: LogConfig
+
+
+def cleaning_view(log: PartitionLog) -> CleaningView:
+    """The log as it is now. Only on the thread that changes it."""
+    last_data_offsets, epochs_without_data = {}, {}
+    for entry in log.producer_state.producers():
+        if entry.batches:
+            last_data_offsets[entry.producer_id] = entry.batches[-1].last_offset
+        else:
+            epochs_without_data[entry.producer_id] = entry.producer_epoch
+    first_undecided = log.producer_state.first_undecided_offset
+    return CleaningView(
+        log.segments.snapshot(),
+        log.log_start_offset,
+        log.log_end_offset,
+        log.log_end_offset if first_undecided is None else first_undecided,
+        last_data_offsets,
+        epochs_without_data,
+        log.truncations,
+        log.config,
+    )

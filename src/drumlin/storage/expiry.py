@@ -1,0 +1,51 @@
+"""Old segments leave a log: those that retention no longer keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from drumlin.storage.producer_snapshot import snapshot_path
+from drumlin.storage.retention import deletable_segments
+
+if TYPE_CHECKING:
+    from drumlin.storage.partition_log import PartitionLog
+
+
+def delete_old_segments(
+    log: PartitionLog, now_ms: int, end_offset: int | None, roll: Callable[[int, int], object]
+) -> list[str]:
+    """Let go of segments up to `end_offset` (default: all).
+
+    None go while segments are about to be exchanged: a crash would bring back what is in the
+    new ones of them.
+
+    Args:
+        roll: begins a new segment at an offset, where the active one goes too.
+
+    Returns:
+        Files that are to be removed later.
+    """
+    if not log.swaps.lock.acquire(blocking=False):
+        return []
+    try:
+        if log.swaps.holds_segments:
+            return []
+        visible = log.log_end_offset if end_offset is None else end_offset
+        gone = deletable_segments(
+            log.segments.snapshot(), log.config, log.log_start_offset, visible, now_ms
+        )
+        if not gone:
+            return []
+        if gone[-1] is log.segments.active:
+            roll(log.log_end_offset, now_ms)
+        log.segments.replace(gone, ())
+        log.delete_records_before(log.segments.first.base_offset)
+        log.durability.forget(gone)
+        renamed = []
+        for segment in gone:
+            renamed += segment.mark_deleted()
+            log.log_directory.files.remove(snapshot_path(log.path, segment.base_offset))
+        return renamed
+    finally:
+        log.swaps.lock.release()

@@ -1,0 +1,302 @@
+"""Old segments give way to cleaned ones, so that a crash leaves the old log or the new one.
+
+    prepare   cleaner's thread    all that is below is made durable, then the plan is: from here
+                                  on a crash leads to the new log
+    apply     the log's thread    `.cleaned` -> `.swap`, old files -> `.deleted`, `.swap` -> names;
+                                  readers find the new segments from here on
+    finish    cleaner's thread    the names are made durable, the plan is removed
+
+Between `prepare` and `apply` the log lives on. What would make the plan wrong waits (retention)
+or takes it back first (truncation). One exchange of a log at a time: `SegmentSwaps` keeps it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from drumlin.storage.cleaning_view import CleaningView
+from drumlin.storage.open_files import LogFile
+from drumlin.storage.segment import Segment, name_for_deleted
+from drumlin.storage.swap_plan import (
+    CLEANED_SUFFIX,
+    FILE_NAME,
+    SWAP_SUFFIX,
+    SwapPlan,
+    remove_snapshots,
+)
+
+if TYPE_CHECKING:
+    from drumlin.storage.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+
+class SegmentsChanged(Exception):
+    """The log is not what it was when its cleaning began. Nothing was changed."""
+
+
+class SegmentSwaps:
+    """The exchanges of one log. `lock` is held by whoever begins or ends one, or cuts the log."""
+
+    __slots__ = ("count", "lock", "pending")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        #: The one whose plan is on the device, or may be.
+        self.pending: SegmentSwap | None = None
+        #: How many were applied: who looks twice, and finds another number, looks again.
+        self.count = 0
+
+    @property
+    def holds_segments(self) -> bool:
+        """Whether a crash would bring segments back that are deleted now."""
+        return self.pending is not None and not self.pending.is_applied
+
+    def settle(self) -> None:
+        """Have no plan on the device any more: what was applied is finished, else taken back.
+
+        Raises:
+            OSError: that is not possible now.
+        """
+        with self.lock:
+            if self.pending is not None:
+                self.pending.settle()
+
+
+class SegmentSwap:
+    """One exchange: neighbouring old segments against none, one or several new ones."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        view: CleaningView,
+        old: Sequence[Segment],
+        new: Sequence[Segment],
+    ) -> None:
+        """Begin with segments of the view and such as `CleanedSegmentWriter.finish` returned.
+
+        The log's first segment keeps its base offset; an empty one may take its place.
+        """
+        self.log = log
+        self.is_applied = False
+        self._truncations = view.truncations
+        self._old = tuple(old)
+        self._new = tuple(new)
+        self._plan = SwapPlan((), ())
+        self._is_torn = False
+        self._files = log.log_directory.files
+        self._plan_path = f"{log.path}/{FILE_NAME}"
+
+    def run(self, replace: Callable[[SegmentSwap], None]) -> None:
+        """All of it, in the cleaner's thread.
+
+        Args:
+            replace: has `LogDirectories.replace_segments` called on the log's thread, and waits.
+
+        Raises:
+            SegmentsChanged: nothing was changed, and the new files are removed.
+            KafkaError: KAFKA_STORAGE_ERROR; likewise.
+            OSError: likewise, unless it `is_applied`: then only its end is still to come, with
+                the next exchange or start.
+        """
+        try:
+            self.prepare()
+            replace(self)
+        except BaseException:
+            self.abandon()
+            raise
+        self.finish()
+
+    # -- the steps ---------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make it so that a crash leads to the new log. Blocks.
+
+        Raises:
+            SegmentsChanged, KafkaError, OSError: see `run`; to be followed by `abandon`.
+        """
+        log = self.log
+        # Recovery must not read cleaned segments again: what leader epochs and producers were
+        # like can't be told from them as well as from what they were made of.
+        end_offset = self._check()
+        log.flush(end_offset)
+        for segment in self._old:
+            segment.transaction_index.entries()  # readers in their midst find them in memory
+        with log.swaps.lock:
+            log.swaps.settle()
+            self._check()
+            key = log.topic, log.partition
+            log.log_directory.recovery_points.raise_to(key, min(end_offset, log.recovery_point))
+            self._plan = SwapPlan(
+                tuple(segment.base_offset for segment in self._old), tuple(self._new_names())
+            )
+            self._files.sync_directory(log.path)
+            log.swaps.pending = self  # before: after an error it may be there
+            self._files.replace_file(self._plan_path, self._plan.encode())
+
+    def _new_names(self) -> list[str]:
+        paths = [file.path for file in self._new_files()]
+        for path in paths:
+            if not self._files.exists(path):
+                raise SegmentsChanged(f"{path} is gone")
+        return [path.rpartition("/")[2].removesuffix(CLEANED_SUFFIX) for path in paths]
+
+    def _new_files(self) -> list[LogFile]:
+        """Those beside the log: not every segment has a transaction index."""
+        files = (file for segment in self._new for file in segment.all_files())
+        return [file for file in files if file.path.endswith(CLEANED_SUFFIX)]
+
+    def apply(self) -> list[str]:
+        """Exchange the segments, in their folder and in the log. Called by the log alone.
+
+        Returns:
+            The old files, by their new names: to be removed later.
+        """
+        swaps = self.log.swaps
+        if not swaps.lock.acquire(blocking=False):
+            raise SegmentsChanged(f"{self.log.name} is being loaded anew")
+        try:
+            self._check()
+            if swaps.pending is not self or self.is_applied:
+                raise SegmentsChanged(f"what was to be exchanged in {self.log.name} was taken back")
+            deleted = self._rename_all()
+            self.log.segments.replace(self._old, self._new)
+            self.log.durability.forget(self._old)
+            self.log.durability.note_new_names()
+            self.is_applied = True
+            swaps.count += 1
+        finally:
+            swaps.lock.release()
+        for segment in self._old:
+            segment.discard()
+        return deleted
+
+    def finish(self) -> None:
+        """Make the new names durable, so that no start has anything to complete. Blocks.
+
+        Raises:
+            OSError: it is to be tried again, which the next exchange does.
+        """
+        with self.log.swaps.lock:
+            if self.log.swaps.pending is self:
+                self.settle()
+
+    def abandon(self) -> None:
+        """Leave the log as it is, and nothing of the new segments. Blocks.
+
+        Raises:
+            OSError: the plan could not be removed: a start would still complete it.
+        """
+        with self.log.swaps.lock:
+            if self.log.swaps.pending is self:
+                self.settle()
+            elif not self.is_applied:
+                self._remove_new()
+
+    def settle(self) -> None:
+        """`finish` or `abandon`; whoever calls it holds the lock."""
+        files, path = self._files, self.log.path
+        if self.log.is_deleted:
+            self.log.swaps.pending = None
+            return
+        if self._is_torn:
+            raise OSError(errno.EIO, f"{path} has to be loaded anew")
+        if self.is_applied:
+            files.sync_directory(path)
+            remove_snapshots(path, self._plan, files)
+        files.remove(self._plan_path)
+        files.sync_directory(path)
+        self.log.swaps.pending = None
+        if not self.is_applied:
+            self._remove_new()
+
+    def _remove_new(self) -> None:
+        for file in self._new_files():
+            try:
+                self._files.remove(file.path)
+            except OSError as error:  # it goes with the next start
+                _logger.warning("%s could not be removed: %s", file.path, error)
+
+    # -- may it be done? ---------------------------------------------------------------
+
+    def _check(self) -> int:
+        """Refuse where the log has changed in what matters.
+
+        Returns:
+            Where the old segments end.
+        """
+        log = self.log
+        log.log_directory.check_writable()
+        if log.is_deleted:
+            raise SegmentsChanged(f"{log.name} is deleted")
+        if log.truncations != self._truncations:
+            raise SegmentsChanged(f"{log.name} was cut meanwhile")
+        current = log.segments.snapshot()
+        first = current.index(self._old[0]) if self._old[0] in current else len(current)
+        end = first + len(self._old)
+        if current[first:end] != self._old:
+            raise SegmentsChanged(f"segments of {log.name} are gone")
+        if end == len(current):
+            raise ValueError("the active segment can't be exchanged")
+        end_offset = current[end].base_offset
+        new_offsets = [segment.base_offset for segment in self._new]
+        offsets = [self._old[0].base_offset - 1, *new_offsets, end_offset]
+        if offsets != sorted(set(offsets)):
+            raise ValueError(f"new segments at {new_offsets} do not fit where the old ones are")
+        is_start_kept = new_offsets[:1] == [current[0].base_offset]
+        if first == 0 and log.log_start_offset < end_offset and not is_start_kept:
+            raise ValueError("the first segment of a log keeps its base offset")
+        return end_offset
+
+    # -- renaming ----------------------------------------------------------------------
+
+    def _rename_all(self) -> list[str]:
+        """Give all files their new names, or leave all as they were."""
+        done: list[tuple[LogFile, str]] = []
+
+        def rename(file: LogFile, path: str) -> None:
+            before = file.path
+            file.rename(path)
+            done.append((file, before))
+
+        for segment in self._old:
+            segment.is_deleted = True
+        try:
+            return self._rename_in_order(rename)
+        except OSError as error:
+            self._take_back(done, error)
+            raise
+
+    def _rename_in_order(self, rename: Callable[[LogFile, str], None]) -> list[str]:
+        """The order, first from the end and then from the beginning, is Apache Kafka's.
+
+        So it, too, could complete or undo what a killed process leaves.
+        """
+        new = self._new_files()
+        for file in reversed(new):
+            rename(file, file.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
+        deleted = []
+        for file in (file for segment in self._old for file in segment.all_files()):
+            if self._files.exists(file.path):
+                rename(file, name_for_deleted(file.path, self._files))
+                deleted.append(file.path)
+        for file in new:
+            rename(file, file.path.removesuffix(SWAP_SUFFIX))
+        return deleted
+
+    def _take_back(self, done: list[tuple[LogFile, str]], error: OSError) -> None:
+        try:
+            for file, before in reversed(done):
+                file.rename(before)
+        except OSError:
+            # Neither forth nor back: the dir is loaded again from what the device has.
+            self._is_torn = True
+            failure = OSError(errno.EIO, str(error))
+            self.log.log_directory.fail(failure, f"exchange segments of {self.log.name}")
+            return
+        for segment in self._old:
+            segment.is_deleted = False

@@ -1,0 +1,107 @@
+"""The file `segment-swap`: what an exchange of segments does, written down before it is done.
+
+Once it is on the device the exchange counts as done, and a start after a crash completes it; as
+long as it is not, nothing of the old segments was touched. So it does not matter which of the
+renames in between reached the device, nor in which order. All that it names was synced before.
+
+    0                             version
+    2 3                           how many base offsets and file names follow
+    0                             base offsets of the old segments
+    1000
+    00000000000000000000.log      files of the new ones: beside the log as `.cleaned` or `.swap`,
+    00000000000000000000.index    or in their place already
+    00000000000000000000.timeindex
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from drumlin.storage.files import Files
+from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.producer_snapshot import snapshot_path
+from drumlin.storage.segment import LOG_SUFFIX, file_prefix
+from drumlin.storage.time_index import TimeIndex
+from drumlin.storage.transaction_index import TransactionIndex
+
+_logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "segment-swap"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+_VERSION: Final = 0
+_SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
+
+
+class SwapPlan(NamedTuple):
+    """Segments with `old_base_offsets` give way to the ones that `new_files` make up."""
+
+    old_base_offsets: tuple[int, ...]
+    new_files: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        lines = [str(_VERSION), f"{len(self.old_base_offsets)} {len(self.new_files)}"]
+        lines += [*map(str, self.old_base_offsets), *self.new_files]
+        return ("\n".join(lines) + "\n").encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> SwapPlan:
+        """What `encode` wrote.
+
+        Raises:
+            ValueError: the file is none, or is cut off.
+        """
+        version, counts, *rows = content.decode("ascii").splitlines()
+        old_count, new_count = map(int, counts.split(" "))
+        if int(version) != _VERSION or len(rows) != old_count + new_count:
+            raise ValueError("not a plan of version 0")
+        return cls(tuple(map(int, rows[:old_count])), tuple(rows[old_count:]))
+
+    def gone_base_offsets(self) -> list[int]:
+        """Those at which no segment begins any more."""
+        return [
+            offset
+            for offset in self.old_base_offsets
+            if file_prefix(offset) + LOG_SUFFIX not in self.new_files
+        ]
+
+
+def remove_snapshots(path: str, plan: SwapPlan, files: Files) -> None:
+    """Producer state is kept for where segments begin."""
+    for offset in plan.gone_base_offsets():
+        files.remove(snapshot_path(path, offset))
+
+
+def complete_swap(path: str, files: Files) -> bool:
+    """Do what the plan in a partition folder says, as far as it is not done; then remove it.
+
+    A crash on the way comes back to where we are.
+
+    Returns:
+        Whether there was a plan.
+    """
+    plan_path = f"{path}/{FILE_NAME}"
+    try:
+        plan = SwapPlan.decode(files.read_file(plan_path))
+    except FileNotFoundError:
+        return False
+    except ValueError as error:
+        _logger.error("%s is passed over: %s", plan_path, error)
+        return False
+    names = set(files.list_directory(path))
+    for name in plan.new_files:
+        for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX):
+            if name + suffix in names:
+                files.rename(f"{path}/{name}{suffix}", f"{path}/{name}")
+    for offset in plan.old_base_offsets:
+        for suffix in _SUFFIXES:
+            name = file_prefix(offset) + suffix
+            if name not in plan.new_files:
+                files.remove(f"{path}/{name}")
+    remove_snapshots(path, plan, files)
+    files.sync_directory(path)
+    files.remove(plan_path)
+    files.sync_directory(path)
+    _logger.info("%s: completed an exchange of segments at %s", path, plan.old_base_offsets)
+    return True
