@@ -7,15 +7,13 @@ transaction. All others are the caller's, who looks at each himself.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.records.batch import BatchHeader, parse_header
+from drumlin.records.crc_table import crc_table
 from drumlin.records.kernels.layout import (
     SCAN_BATCHES_REMEMBERED,
-    SCAN_CRC_TABLE_ROWS,
-    SCAN_CRC_TABLE_WIDTH,
     SCAN_END_OFFSET,
     SCAN_ENTRIES_MAX,
     SCAN_ENTRY_COUNT,
@@ -36,8 +34,6 @@ from drumlin.records.varint import INT64_MAX
 
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import Kernels
-
-_CRC32C_POLYNOMIAL: Final = 0x82F63B78
 
 _State = ctypes.c_int64 * SCAN_STATE_WIDTH
 _Entries = ctypes.c_int64 * (SCAN_ENTRIES_MAX * SCAN_ENTRY_WIDTH)
@@ -87,7 +83,7 @@ class Scan:
         state[SCAN_UNINDEXED] = unindexed_bytes
         state[SCAN_ENTRY_COUNT] = state[SCAN_PRODUCER_COUNT] = 0
         self._chunk = chunk
-        table = _crc_table()
+        table = crc_table()
         self._kernels.scan(chunk, len(chunk), state, self._entries, self._producers, table)
         return state[SCAN_POSITION], state[SCAN_OFFSET]
 
@@ -121,19 +117,3 @@ class Scan:
             for number in range(max(0, seen - SCAN_BATCHES_REMEMBERED), seen):
                 place = self._producers[start + 2 + number % SCAN_BATCHES_REMEMBERED]
                 yield parse_header(self._chunk, place)
-
-
-@functools.cache
-def _crc_table() -> Any:
-    """For CRC32C by eight bytes at a time: row n is a byte's share, n bytes before the end."""
-    first = []
-    for byte in range(SCAN_CRC_TABLE_WIDTH):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (_CRC32C_POLYNOMIAL if crc & 1 else 0)
-        first.append(crc)
-    rows = [first]
-    for _ in range(SCAN_CRC_TABLE_ROWS - 1):
-        rows.append([first[crc & 0xFF] ^ (crc >> 8) for crc in rows[-1]])
-    numbers = [crc for row in rows for crc in row]
-    return (ctypes.c_int64 * len(numbers))(*numbers)

@@ -18,8 +18,12 @@ from numba import cfunc, types
 from drumlin.records.kernels import cache, machine_code
 from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
+from drumlin.records.kernels.code.filter_batches import filter_batches
+from drumlin.records.kernels.code.filter_records import filter_records
 from drumlin.records.kernels.code.inspect import inspect
+from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
+from drumlin.records.kernels.code.offset_map import mark_survivors
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import SIGNATURES
@@ -31,6 +35,11 @@ _KERNELS: Final[dict[str, Any]] = {
     "encode": encode,
     "murmur2": murmur2,
     "scan": scan,
+    "mark_survivors": mark_survivors,
+    "map_batches": map_batches,
+    "map_records": map_records,
+    "filter_batches": filter_batches,
+    "filter_records": filter_records,
 }
 # All that machine code may ask of its surroundings: the C library has it, whoever loads it.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}

@@ -85,8 +85,10 @@ SCAN_PRODUCER_WIDTH: Final = 2 + SCAN_BATCHES_REMEMBERED
 SCAN_PRODUCERS_MAX: Final = 64
 #: The CRC of larger batches is computed faster by a library.
 SCAN_SIZE_MAX: Final = 16 * 1024
-SCAN_CRC_TABLE_WIDTH: Final = 256
-SCAN_CRC_TABLE_ROWS: Final = 8
+
+#: The table that CRC32C is computed with where the processor has no instruction for it.
+CRC_TABLE_WIDTH: Final = 256
+CRC_TABLE_ROWS: Final = 8
 
 # Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
 SIGNATURES: Final = {
@@ -96,4 +98,9 @@ SIGNATURES: Final = {
     "encode": "lliipil",
     "murmur2": "lii",
     "scan": "pillll",
+    "mark_survivors": "liip",
+    "map_batches": "pilll",
+    "map_records": "pill",
+    "filter_batches": "pipillll",
+    "filter_records": "pipll",
 }

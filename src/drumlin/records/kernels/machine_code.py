@@ -26,6 +26,11 @@ class Kernels(NamedTuple):
     encode: Callable[..., int]
     murmur2: Callable[..., int]
     scan: Callable[..., int]
+    mark_survivors: Callable[..., int]
+    map_batches: Callable[..., int]
+    map_records: Callable[..., int]
+    filter_batches: Callable[..., int]
+    filter_records: Callable[..., int]
     engine: Any  # owns the memory that the code lies in
 
 

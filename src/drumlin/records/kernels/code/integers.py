@@ -13,3 +13,10 @@ def read_integer(data: Pointer, position: int, size: int) -> int:
     for index in range(position + 1, position + size):
         value = (value << 8) | data[index]
     return value
+
+
+@helper
+def write_integer(target: Pointer, position: int, size: int, value: int) -> None:
+    """Write the lowest `size` bytes of a number."""
+    for index in range(size):
+        target[position + index] = (value >> (8 * (size - 1 - index))) & 0xFF

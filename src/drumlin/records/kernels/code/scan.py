@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels.code.crc32c import crc32c
 from drumlin.records.kernels.code.dialect import Pointer, helper
 from drumlin.records.kernels.code.integers import read_integer
 from drumlin.records.kernels.layout import (
     SCAN_BATCHES_REMEMBERED,
-    SCAN_CRC_TABLE_WIDTH,
     SCAN_END_OFFSET,
     SCAN_ENTRIES_MAX,
     SCAN_ENTRY_COUNT,
@@ -29,35 +29,6 @@ _LOG_OVERHEAD = 12
 _CRC_START = 21
 _MAGIC = 2
 _TRANSACTIONAL_OR_CONTROL = 0x30
-
-
-@helper
-def _crc32c(data: Pointer, position: int, end: int, table: Pointer) -> int:
-    """Eight bytes at a time; `table` has a row for each of the eight."""
-    row = SCAN_CRC_TABLE_WIDTH
-    crc = 0xFFFFFFFF
-    while position + 8 <= end:
-        low = crc ^ (
-            data[position]
-            | (data[position + 1] << 8)
-            | (data[position + 2] << 16)
-            | (data[position + 3] << 24)
-        )
-        crc = (
-            table[7 * row + (low & 0xFF)]
-            ^ table[6 * row + ((low >> 8) & 0xFF)]
-            ^ table[5 * row + ((low >> 16) & 0xFF)]
-            ^ table[4 * row + ((low >> 24) & 0xFF)]
-            ^ table[3 * row + data[position + 4]]
-            ^ table[2 * row + data[position + 5]]
-            ^ table[row + data[position + 6]]
-            ^ table[data[position + 7]]
-        )
-        position += 8
-    while position < end:
-        crc = table[(crc ^ data[position]) & 0xFF] ^ (crc >> 8)
-        position += 1
-    return crc ^ 0xFFFFFFFF
 
 
 @helper
@@ -111,7 +82,7 @@ def scan(
         if producer_id >= 0 and data[position + 22] & _TRANSACTIONAL_OR_CONTROL:
             break
         crc = read_integer(data, position + 17, 4) & 0xFFFFFFFF
-        if _crc32c(data, position + _CRC_START, position + batch_size, table) != crc:
+        if crc32c(data, position + _CRC_START, position + batch_size, table) != crc:
             break
         if producer_id >= 0 and _note_producer(producers, state, producer_id, position) == 0:
             break

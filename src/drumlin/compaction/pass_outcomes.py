@@ -1,0 +1,107 @@
+"""What both makes of the passes decide in Python: about a batch as a whole, and in which words."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from drumlin.compaction.offset_map import OffsetMap
+from drumlin.compaction.passes import FilteredBody, FilterRules, Reason
+from drumlin.records.batch import NO_TIMESTAMP, BatchHeader, Buffer
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels.compaction_layout import (
+    FAULT_CRC,
+    FAULT_HEADER,
+    FAULT_MAGIC,
+    FAULT_OFFSETS,
+    FAULT_ORDER,
+    FAULT_RECORDS,
+    FAULT_SIZE,
+    OFFSET_MAX,
+)
+from drumlin.records.varint import INT64_MAX
+
+FAULTS: Final = {
+    FAULT_MAGIC: "it is not of magic 2",
+    FAULT_SIZE: "it is smaller than its header",
+    FAULT_HEADER: "its header has offsets or a count that can't be",
+    FAULT_CRC: "its CRC does not match",
+    FAULT_RECORDS: "its records are malformed, or not as many as its header says",
+    FAULT_OFFSETS: "the offsets of its records do not ascend, or pass its last one",
+    FAULT_ORDER: "it does not begin behind the batch before it",
+}
+
+
+def fault_of(header: BatchHeader) -> int | None:
+    """What is wrong with the numbers in a header; None if they can be."""
+    if not 0 <= header.base_offset <= OFFSET_MAX:
+        return FAULT_HEADER
+    return FAULT_HEADER if header.last_offset_delta < 0 or header.record_count < 0 else None
+
+
+def check_header(header: BatchHeader) -> None:
+    fault = fault_of(header)
+    if fault is not None:
+        raise CorruptRecord(FAULTS[fault])
+
+
+def pass_over(
+    offset_map: OffsetMap, header: BatchHeader, first_offset: int, end_offset: int
+) -> Reason:
+    """What `MapPass.pass_over` does."""
+    if header.base_offset >= end_offset or header.last_offset >= end_offset:
+        offset_map.latest_offset = end_offset - 1
+        return Reason.DONE
+    if header.last_offset >= first_offset:
+        offset_map.latest_offset = max(offset_map.latest_offset, header.last_offset)
+    return Reason.END
+
+
+def new_horizon_ms(rules: FilterRules) -> int:
+    """The delete horizon of tombstones that this cleaning is the first one to see."""
+    assert rules.now_ms >= 0
+    assert rules.delete_retention_ms >= 0
+    return min(rules.now_ms + rules.delete_retention_ms, INT64_MAX)
+
+
+def stays_empty(rules: FilterRules, last_offset: int) -> bool:
+    """Whether a batch is kept even though nothing is left in it."""
+    place = bisect_left(rules.kept_empty, last_offset)
+    return place < len(rules.kept_empty) and rules.kept_empty[place] == last_offset
+
+
+def filtered_body(
+    rules: FilterRules,
+    header: BatchHeader,
+    original: Buffer,
+    kept: Buffer,
+    count: int,
+    max_timestamp: int,
+    horizon_ms: int | None,
+) -> FilteredBody:
+    """What is told of a body of which `count` records are kept.
+
+    `horizon_ms` is the new one against which they were written, if so.
+    """
+    is_dropped = count == 0 and not stays_empty(rules, header.last_offset)
+    if count == header.record_count and horizon_ms is None:
+        return FilteredBody(
+            original,
+            count,
+            header.max_timestamp,
+            header.base_timestamp,
+            header.has_delete_horizon,
+            is_unchanged=True,
+            is_dropped=is_dropped,
+        )
+    if count == 0:
+        return FilteredBody(b"", 0, header.max_timestamp, NO_TIMESTAMP, False, False, is_dropped)
+    return FilteredBody(
+        kept,
+        count,
+        header.max_timestamp if header.is_log_append_time else max_timestamp,
+        header.base_timestamp if horizon_ms is None else horizon_ms,
+        header.has_delete_horizon or horizon_ms is not None,
+        is_unchanged=False,
+        is_dropped=False,
+    )

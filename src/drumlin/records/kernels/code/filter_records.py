@@ -1,0 +1,295 @@
+"""Which of a batch's records survive, and copying those: the inner part of the second pass."""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, copy_bytes, helper
+from drumlin.records.kernels.code.offset_map import find, home
+from drumlin.records.kernels.code.siphash import keyed_hash
+from drumlin.records.kernels.code.varints import (
+    add_delta,
+    read_varint,
+    read_varlong,
+    skip_field,
+    skip_headers,
+    varint_size,
+    write_varint,
+)
+from drumlin.records.kernels.code.words import prefetch
+from drumlin.records.kernels.compaction_layout import (
+    BATCH_FACTS_WIDTH,
+    BATCH_HORIZON_WANTED,
+    BATCH_KEYLESS,
+    BATCH_MAX_TIMESTAMP,
+    BATCH_MIN_TIMESTAMP,
+    BATCH_RECORDS_READ,
+    BATCH_RECORDS_WRITTEN,
+    BATCH_SUPERSEDED,
+    BATCH_TOMBSTONES_DROPPED,
+    BATCH_TOMBSTONES_KEPT,
+    BATCH_WIDTH,
+    FAULT_OFFSETS,
+    FAULT_RECORDS,
+    FILTER_BATCH,
+    FILTER_BITMAP,
+    FILTER_BITMAP_END,
+    FILTER_BITMAP_START,
+    FILTER_BLOCK,
+    FILTER_BLOCK_ROWS,
+    FILTER_FACTS,
+    FILTER_HORIZON_IS_DUE,
+    FILTER_NEW_HORIZON_MS,
+    FILTER_NOW_MS,
+    FILTER_OUTPUT_SIZE,
+    FILTER_ROW_END,
+    FILTER_ROW_HAS_VALUE,
+    FILTER_ROW_HASH_0,
+    FILTER_ROW_HASH_1,
+    FILTER_ROW_HOME,
+    FILTER_ROW_KIND,
+    FILTER_ROW_OFFSET,
+    FILTER_ROW_REST,
+    FILTER_ROW_START,
+    FILTER_ROW_TIMESTAMP,
+    FILTER_ROW_WIDTH,
+    HEAD_ATTRIBUTES,
+    HEAD_BASE_OFFSET,
+    HEAD_BASE_TIMESTAMP,
+    HEAD_COUNT,
+    HEAD_LAST_DELTA,
+    OFFSET_MAP_ADDRESS,
+    OFFSET_MAP_BASE_OFFSET,
+    OFFSET_MAP_LATEST_OFFSET,
+    OFFSET_MAP_SEED_0,
+    OFFSET_MAP_SEED_1,
+    REBASED_BODY_MAX,
+    STOP_ORDINARY,
+)
+
+_DELETE_HORIZON = 0x40
+_NO_TIMESTAMP = -1
+_INT64_MAX = (1 << 63) - 1
+_INT64_MIN = -(1 << 63)
+
+# What is known of a record before the map is asked.
+_UNTOUCHED = 0  # lies behind what the map knows
+_KEYLESS = 1
+_SUPERSEDED = 2
+_LAST = 3  # of its key
+_UNKNOWN = 4
+
+
+def filter_records(
+    data: Pointer, size: int, output: Pointer, offset_map: Pointer, state: Pointer
+) -> int:
+    """What survives of the records of one batch, whose header is in the state.
+
+    The output has room for all that this may become.
+    """
+    state[FILTER_HORIZON_IS_DUE] = 0
+    status, written = filter_body(data, 0, size, output, 0, False, offset_map, state)
+    if status != STOP_ORDINARY:
+        return status
+    if is_horizon_due(size, state):
+        state[FILTER_HORIZON_IS_DUE] = 1
+        _, written = filter_body(data, 0, size, output, 0, True, offset_map, state)
+    for fact in range(BATCH_FACTS_WIDTH):
+        state[FILTER_FACTS + fact] += state[FILTER_BATCH + fact]
+    state[FILTER_OUTPUT_SIZE] = written
+    return 0
+
+
+@helper
+def is_horizon_due(body_size: int, state: Pointer) -> bool:
+    """Whether the batch that was filtered gets a delete horizon.
+
+    Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
+    tombstones stay for good.
+    """
+    lowest = _INT64_MIN + state[FILTER_NEW_HORIZON_MS]
+    is_possible = (
+        body_size <= REBASED_BODY_MAX and state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] >= lowest
+    )
+    return is_possible and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
+
+
+@helper
+def filter_body(
+    data: Pointer,
+    position: int,
+    end: int,
+    output: Pointer,
+    target: int,
+    is_rebased: bool,
+    offset_map: Pointer,
+    state: Pointer,
+) -> tuple[int, int]:
+    """Copy the records of `data[position:end]` that survive; their end in the output.
+
+    `is_rebased`: with timestamp deltas against the new delete horizon. Facts are in the state.
+    """
+    for fact in range(BATCH_WIDTH):
+        state[FILTER_BATCH + fact] = 0
+    state[FILTER_BATCH + BATCH_MAX_TIMESTAMP] = _NO_TIMESTAMP
+    state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] = _INT64_MAX
+    next_delta = 0
+    left = state[HEAD_COUNT]
+    state[FILTER_BATCH + BATCH_RECORDS_READ] = left
+    while left > 0:
+        rows = min(left, FILTER_BLOCK_ROWS)
+        for index in range(rows):
+            row = FILTER_BLOCK + index * FILTER_ROW_WIDTH
+            position, next_delta = _look(data, position, end, next_delta, offset_map, state, row)
+            if position < 0:
+                return ~position, 0
+        target = _copy_survivors(data, rows, output, target, is_rebased, offset_map, state)
+        left -= rows
+    if position != end:
+        return FAULT_RECORDS, 0
+    return STOP_ORDINARY, target
+
+
+@helper
+def _look(
+    data: Pointer,
+    position: int,
+    end: int,
+    next_delta: int,
+    offset_map: Pointer,
+    state: Pointer,
+    row: int,
+) -> tuple[int, int]:
+    """Take a record apart into a row of the block; the position behind it, or `~fault`.
+
+    Also the smallest offset delta that the next one may have.
+    """
+    state[row + FILTER_ROW_START] = position
+    record_size, position = read_varint(data, position, end)
+    record_end = position + record_size
+    if record_size < 1 or record_end > end:
+        return ~FAULT_RECORDS, 0
+    timestamp_delta, rest = read_varlong(data, position + 1, record_end)
+    offset_delta, position = read_varint(data, rest, record_end)
+    key_length, key_end = skip_field(data, position, record_end)
+    value_length, position = skip_field(data, key_end, record_end)
+    _, position = skip_headers(data, position, record_end)
+    timestamp, fits = add_delta(state[HEAD_BASE_TIMESTAMP], timestamp_delta)
+    if position != record_end or not fits:
+        return ~FAULT_RECORDS, 0
+    if offset_delta < next_delta or offset_delta > state[HEAD_LAST_DELTA]:
+        return ~FAULT_OFFSETS, 0
+    offset = state[HEAD_BASE_OFFSET] + offset_delta
+    state[row + FILTER_ROW_REST] = rest
+    state[row + FILTER_ROW_END] = record_end
+    state[row + FILTER_ROW_TIMESTAMP] = timestamp
+    state[row + FILTER_ROW_OFFSET] = offset
+    state[row + FILTER_ROW_HAS_VALUE] = 1 if value_length >= 0 else 0
+    kind = _UNKNOWN
+    if offset > offset_map[OFFSET_MAP_LATEST_OFFSET]:
+        kind = _UNTOUCHED
+    elif key_length < 0:
+        kind = _KEYLESS
+    elif offset >= state[FILTER_BITMAP_START] and offset < state[FILTER_BITMAP_END]:
+        index = offset - state[FILTER_BITMAP_START]
+        is_last = (bytes_at(state[FILTER_BITMAP])[index >> 3] >> (index & 7)) & 1
+        kind = _LAST if is_last else _SUPERSEDED
+    else:
+        first, second = keyed_hash(
+            data,
+            key_end - key_length,
+            key_length,
+            end,
+            offset_map[OFFSET_MAP_SEED_0],
+            offset_map[OFFSET_MAP_SEED_1],
+        )
+        slot = home(offset_map, second)
+        prefetch(bytes_at(offset_map[OFFSET_MAP_ADDRESS]), slot)
+        state[row + FILTER_ROW_HOME] = slot
+        state[row + FILTER_ROW_HASH_0] = first
+        state[row + FILTER_ROW_HASH_1] = second
+    state[row + FILTER_ROW_KIND] = kind
+    return record_end, offset_delta + 1
+
+
+@helper
+def _copy_survivors(
+    data: Pointer,
+    rows: int,
+    output: Pointer,
+    target: int,
+    is_rebased: bool,
+    offset_map: Pointer,
+    state: Pointer,
+) -> int:
+    """Copy those records of the block that survive; their end in the output."""
+    run_start: int = state[FILTER_BLOCK + FILTER_ROW_START]
+    run_end = run_start
+    for index in range(rows):
+        row = FILTER_BLOCK + index * FILTER_ROW_WIDTH
+        if not _survives(offset_map, state, row):
+            continue
+        state[FILTER_BATCH + BATCH_RECORDS_WRITTEN] += 1
+        timestamp = state[row + FILTER_ROW_TIMESTAMP]
+        state[FILTER_BATCH + BATCH_MAX_TIMESTAMP] = max(
+            state[FILTER_BATCH + BATCH_MAX_TIMESTAMP], timestamp
+        )
+        state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] = min(
+            state[FILTER_BATCH + BATCH_MIN_TIMESTAMP], timestamp
+        )
+        if is_rebased:
+            target = _rebase(data, output, target, state, row)
+            continue
+        # Neighbours are copied together.
+        if state[row + FILTER_ROW_START] != run_end:
+            copy_bytes(output, target, data, run_start, run_end - run_start)
+            target += run_end - run_start
+            run_start = state[row + FILTER_ROW_START]
+        run_end = state[row + FILTER_ROW_END]
+    copy_bytes(output, target, data, run_start, run_end - run_start)
+    return target + run_end - run_start
+
+
+@helper
+def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
+    """The rule of `compaction/survivors.py`. What dies is counted, and which tombstones stay."""
+    kind = state[row + FILTER_ROW_KIND]
+    if kind == _UNKNOWN:
+        _, seen = find(
+            offset_map,
+            state[row + FILTER_ROW_HOME],
+            state[row + FILTER_ROW_HASH_0],
+            state[row + FILTER_ROW_HASH_1],
+        )
+        last_offset = offset_map[OFFSET_MAP_BASE_OFFSET] + seen - 1
+        is_last = seen == 0 or last_offset <= state[row + FILTER_ROW_OFFSET]
+        kind = _LAST if is_last else _SUPERSEDED
+    if kind == _SUPERSEDED:
+        state[FILTER_BATCH + BATCH_SUPERSEDED] += 1
+        return False
+    if kind == _KEYLESS:
+        state[FILTER_BATCH + BATCH_KEYLESS] += 1
+        return False
+    if state[row + FILTER_ROW_HAS_VALUE]:
+        return True
+    if kind == _LAST:
+        if state[HEAD_ATTRIBUTES] & _DELETE_HORIZON == 0:
+            state[FILTER_BATCH + BATCH_HORIZON_WANTED] += 1
+        elif state[FILTER_NOW_MS] >= state[HEAD_BASE_TIMESTAMP]:
+            state[FILTER_BATCH + BATCH_TOMBSTONES_DROPPED] += 1
+            return False
+    state[FILTER_BATCH + BATCH_TOMBSTONES_KEPT] += 1
+    return True
+
+
+@helper
+def _rebase(data: Pointer, output: Pointer, target: int, state: Pointer, row: int) -> int:
+    """Write a record with its timestamp against the new delete horizon; the end of it."""
+    rest = state[row + FILTER_ROW_REST]
+    rest_size: int = state[row + FILTER_ROW_END] - rest
+    delta = state[row + FILTER_ROW_TIMESTAMP] - state[FILTER_NEW_HORIZON_MS]
+    target = write_varint(output, target, 1 + varint_size(delta) + rest_size)
+    # Between a record's size and its timestamp is a byte of attributes.
+    _, attributes = read_varint(data, state[row + FILTER_ROW_START], rest)
+    output[target] = data[attributes]
+    target = write_varint(output, target + 1, delta)
+    copy_bytes(output, target, data, rest, rest_size)
+    return target + rest_size

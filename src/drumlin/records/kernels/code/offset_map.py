@@ -1,0 +1,96 @@
+"""The offset map's slots; what they look like is told in `compaction/offset_map.py`."""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper
+from drumlin.records.kernels.code.words import (
+    high_product,
+    load_word,
+    shift_right,
+    store_word,
+)
+from drumlin.records.kernels.compaction_layout import (
+    OFFSET_MAP_ADDRESS,
+    OFFSET_MAP_BASE_OFFSET,
+    OFFSET_MAP_CAPACITY,
+    OFFSET_MAP_COUNT,
+    OFFSET_MAP_RELATIVE_MAX,
+    OFFSET_MAP_SLOT_SIZE,
+    OFFSET_MAP_SLOTS,
+)
+
+# A slot is read as two words that overlap: its bytes 0 to 7, and 6 to 13.
+_SECOND_WORD = 6
+_HASH_MASK = 0xFFFFFFFF  # the hash's part of the second word
+_OFFSET_SHIFT = 32
+
+
+@helper
+def home(offset_map: Pointer, second: int) -> int:
+    """Position of the slot where the search for a key begins, by the second half of its hash."""
+    slot: int = high_product(second & ~0xFFFF, offset_map[OFFSET_MAP_SLOTS])
+    return slot * OFFSET_MAP_SLOT_SIZE
+
+
+@helper
+def find(offset_map: Pointer, position: int, first: int, second: int) -> tuple[int, int]:
+    """Position of the slot of a key, or of the empty one for it; what it says (0: empty).
+
+    `position` is the key's home.
+    """
+    slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
+    end = offset_map[OFFSET_MAP_SLOTS] * OFFSET_MAP_SLOT_SIZE
+    rest = _rest_of_hash(first, second)
+    while True:
+        word = load_word(slots, position + _SECOND_WORD)
+        seen = shift_right(word, _OFFSET_SHIFT)
+        if seen == 0:
+            return position, 0
+        if word & _HASH_MASK == rest and load_word(slots, position) == first:
+            return position, seen
+        position += OFFSET_MAP_SLOT_SIZE
+        if position == end:
+            position = 0
+
+
+@helper
+def put(offset_map: Pointer, position: int, first: int, second: int, offset: int) -> bool:
+    """Note that a key was seen at an offset; false if there is no room for it.
+
+    `position` is the key's home, `offset` not smaller than the map's first one.
+    """
+    relative = offset - offset_map[OFFSET_MAP_BASE_OFFSET]
+    if relative > OFFSET_MAP_RELATIVE_MAX:
+        return False
+    position, seen = find(offset_map, position, first, second)
+    if seen == 0:
+        if offset_map[OFFSET_MAP_COUNT] >= offset_map[OFFSET_MAP_CAPACITY]:
+            return False
+        offset_map[OFFSET_MAP_COUNT] += 1
+    if relative + 1 > seen:
+        slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
+        word = _rest_of_hash(first, second) | ((relative + 1) << _OFFSET_SHIFT)
+        store_word(slots, position, first)
+        store_word(slots, position + _SECOND_WORD, word)
+    return True
+
+
+@helper
+def _rest_of_hash(first: int, second: int) -> int:
+    """What the second word of a slot has of the hash: the end of the first half, and more."""
+    rest: int = shift_right(first, 48) | ((second & 0xFFFF) << 16)
+    return rest
+
+
+def mark_survivors(offset_map: Pointer, start: int, end: int, bitmap: Pointer) -> int:
+    """Set the bits of all offsets from `start` to `end` that are in the map."""
+    slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
+    shift = offset_map[OFFSET_MAP_BASE_OFFSET] - 1 - start
+    size = end - start
+    for slot in range(offset_map[OFFSET_MAP_SLOTS]):
+        word = load_word(slots, slot * OFFSET_MAP_SLOT_SIZE + _SECOND_WORD)
+        seen = shift_right(word, _OFFSET_SHIFT)
+        index = seen + shift
+        if seen != 0 and index >= 0 and index < size:
+            bitmap[index >> 3] |= 1 << (index & 7)
+    return 0
