@@ -25,6 +25,9 @@ _HINTS = {
 }
 
 
+_PARSED_FURTHER = ("drumlin_metrics_listener", "max_connections_per_ip_overrides")
+
+
 def test_defaults() -> None:
     config = BrokerConfig.load({})
     assert config.node_id == 1
@@ -40,7 +43,7 @@ def test_declared_attributes_are_keys_of_that_type() -> None:
     for attribute, hint in BrokerConfig.__annotations__.items():
         key = broker_keys()[attribute.replace("_", ".")]
         assert key.has_effect, attribute
-        if key.value_type in _HINTS and attribute != "max_connections_per_ip_overrides":
+        if key.value_type in _HINTS and attribute not in _PARSED_FURTHER:
             assert hint.removesuffix(" | None") == _HINTS[key.value_type], attribute
 
 
@@ -167,6 +170,25 @@ def test_a_real_properties_file_starts(tmp_path: Path) -> None:
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("127.0.0.1:9404", "127.0.0.1", 9404), ("[::1]:1", "::1", 1), (":9404", "", 9404)],
+)
+def test_the_address_of_metrics(text: str, host: str, port: int) -> None:
+    assert BrokerConfig.load({}).drumlin_metrics_listener is None
+    listener = BrokerConfig.load({"drumlin.metrics.listener": text}).drumlin_metrics_listener
+    assert listener is not None
+    assert (listener.host, listener.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["9404", "host:", "host:x", "host:70000", "http://host:1", "a b:1"]
+)
+def test_what_is_no_address_of_metrics(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"drumlin\.metrics\.listener = .*: must be HOST:PORT"):
+        BrokerConfig.load({"drumlin.metrics.listener": text})
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_properties_file(tmp_path / "nothing")
@@ -179,6 +201,7 @@ def test_environment() -> None:
             "DRUMLIN_ZOOKEEPER_CLIENTCNXNSOCKET": "x",
             "DRUMLIN_LISTENER_NAME_IN___SIDE_SSL_KEY__STORE": "y",
             "DRUMLIN_LOG_SEGMENT_BITES": "1",
+            "DRUMLIN_METRICS_LISTENER": "127.0.0.1:9404",
             "PATH": "/bin",
         }
     )
@@ -186,12 +209,13 @@ def test_environment() -> None:
         "log.segment.bytes": "1048576",
         "zookeeper.clientCnxnSocket": "x",
         "listener.name.in-side.ssl.key_store": "y",
+        "drumlin.metrics.listener": "127.0.0.1:9404",
     }
     assert unknown == ["DRUMLIN_LOG_SEGMENT_BITES"]
 
 
 def test_no_two_keys_share_a_variable() -> None:
-    names = [name.replace(".", "_").upper() for name in broker_keys()]
+    names = [name.removeprefix("drumlin.").replace(".", "_").upper() for name in broker_keys()]
     assert len(set(names)) == len(names)
 
 

@@ -24,6 +24,7 @@ from drumlin.config.listeners import (
     Listener,
     advertised_listeners,
     broker_listeners,
+    metrics_listener,
     parse_protocol_map,
 )
 from drumlin.config.synonyms import topic_default
@@ -58,12 +59,19 @@ class BrokerConfig:
     connections_max_idle_ms: int
     default_replication_factor: int
     delete_topic_enable: bool
+    drumlin_metrics_listener: Listener | None
     fetch_max_bytes: int
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
     listeners: tuple[Listener, ...]
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_dirs: tuple[str, ...]
     log_flush_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
@@ -210,6 +218,9 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
     return {
         "advertised_listeners": advertised_listeners(
             values["advertised.listeners"], listeners, controllers
+        ),
+        "drumlin_metrics_listener": metrics_listener(
+            "drumlin.metrics.listener", values["drumlin.metrics.listener"]
         ),
         "listeners": listeners,
         "log_dirs": values["log.dirs"] or values["log.dir"],

@@ -7,7 +7,7 @@ without documentation is accepted and does nothing.
 
 Origins: `kafka-4`; `kafka-3` (gone in 4, accepted so that an old server.properties starts);
 `internal` (not listed by Kafka); `dynamic` (only ever set at run time); `plugin` (read by
-Kafka's stock plugins).
+Kafka's stock plugins); `drumlin` (our own, and listed only where it is given).
 
 The update modes are Kafka's, save for `listeners` and `listener.security.protocol.map`, which
 cannot be changed while this broker runs.

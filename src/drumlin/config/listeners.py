@@ -1,4 +1,4 @@
-"""The addresses of a broker, as the keys `listeners` and `advertised.listeners` give them."""
+"""The addresses of a broker, as `listeners` and `advertised.listeners` give them, and its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from drumlin.config.errors import ConfigError
 
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_HOST_AND_PORT: Final = re.compile(r"\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]+)")
 _META_ADDRESS: Final = "0.0.0.0"  # noqa: S104  what nobody can connect to, not an address to bind
 
 
@@ -113,6 +114,20 @@ def advertised_listeners(
             allowed = f"{each.name} is not in listeners"
             raise ConfigError(key, ",".join(entries or ()), allowed)
     return advertised
+
+
+def metrics_listener(key: str, text: str | None) -> Listener | None:
+    """Where metrics are served; None where they are not.
+
+    Raises:
+        ConfigError: it is no address.
+    """
+    if not text:
+        return None
+    match = _HOST_AND_PORT.fullmatch(text)
+    if match is None or int(match[2]) > 65535:
+        raise ConfigError(key, text, "must be HOST:PORT, as 127.0.0.1:9404")
+    return Listener("METRICS", match[1], int(match[2]))
 
 
 def _refused(key: str, entries: tuple[str, ...], allowed: str) -> ConfigError:

@@ -3,7 +3,8 @@
     command line (`--set key=value`)  >  environment  >  properties file  >  default
 
 In the environment a key is written `DRUMLIN_` and its name in capitals, each dot an
-underscore: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`. The keys of listeners and plugins, which no
+underscore: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`; our own keys, which begin so, are written as they
+are: `DRUMLIN_METRICS_LISTENER`. The keys of listeners and plugins, which no
 table knows, are written as in Kafka's container image: `_` for a dot, `__` for an underscore,
 `___` for a dash. A variable `DRUMLIN_...` that names no key is left alone (the environment is
 not ours only) but returned, so that the broker can say so.
@@ -53,7 +54,8 @@ def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], li
 
 @functools.cache
 def _variables() -> dict[str, str]:
-    return {name.replace(".", "_").upper(): name for name in broker_keys()}
+    # Our own keys begin with what every variable begins with: once is enough.
+    return {name.removeprefix("drumlin.").replace(".", "_").upper(): name for name in broker_keys()}
 
 
 def _key_of_variable(name: str) -> str | None:

@@ -1,0 +1,75 @@
+"""The address of a broker that only its operator reaches: a Unix socket in the first log dir.
+
+Whoever may not enter the dir, or is another user, cannot connect. The dir is locked by its
+broker, so a socket that is found at a start was left by one that is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+FILE_NAME: Final = "drumlin-admin.sock"
+#: What fits into a socket's address, with the zero at its end.
+_PATH_BYTES_MAX: Final = 107
+
+
+def bind_admin_socket(directory: Path) -> socket.socket:
+    """A socket in `directory`, in the place of one that is there; nobody is let in yet.
+
+    Raises:
+        OSError: there can be none.
+    """
+    path = directory / FILE_NAME
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(directory) as short:
+            sock.bind(short)
+        path.chmod(0o600)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def connect_to_admin_socket(directory: Path, timeout_s: float) -> socket.socket:
+    """A connection to the broker that runs on `directory`.
+
+    Raises:
+        OSError: `FileNotFoundError` or `ConnectionRefusedError` where none does.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout_s)
+        with _short(directory) as short:
+            sock.connect(short)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def remove_admin_socket(directory: Path) -> None:
+    """As if there had been none."""
+    with contextlib.suppress(OSError):
+        (directory / FILE_NAME).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _short(directory: Path) -> Iterator[str]:
+    """A path to the socket that fits into an address, however deep the directory lies."""
+    path = str(directory / FILE_NAME)
+    if len(os.fsencode(path)) <= _PATH_BYTES_MAX:
+        yield path
+        return
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{FILE_NAME}"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,163 @@
+"""As much of HTTP/1.1 as is needed here: requests with a bounded head and body, answers. Pure.
+
+One request a connection. Whatever is no such request is an `HttpError`, never a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote_to_bytes
+
+HEAD_END: Final = b"\r\n\r\n"
+HEAD_BYTES_MAX: Final = 16 << 10
+BODY_BYTES_MAX: Final = 64 << 10
+_FIELDS_MAX: Final = 100
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TARGET: Final = re.compile(r"/[\x21-\x7e]*")
+_VERSION: Final = re.compile(r"HTTP/1\.[0-9]")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+
+class HttpError(Exception):
+    """What is wrong with a request, and the status that says so."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; names of fields are in small letters."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object; an empty one for none.
+
+        Raises:
+            HttpError: it is something else.
+        """
+        try:
+            value = json.loads(self.body or b"{}")
+        except (ValueError, RecursionError):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
+        if not isinstance(value, dict):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the body is not a JSON object")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer."""
+
+    body: bytes
+    content_type: str = "application/json"
+    status: HTTPStatus = HTTPStatus.OK
+
+    @classmethod
+    def of_json(cls, value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
+        return cls(json.dumps(value).encode() + b"\n", status=status)
+
+    @classmethod
+    def of_error(cls, error: HttpError) -> Response:
+        return cls.of_json({"error": error.message}, error.status)
+
+
+def parse_head(head: bytes) -> Request:
+    """A request without its body, from the bytes up to the empty line.
+
+    Raises:
+        HttpError: they are no request, or one that is not served.
+    """
+    try:
+        first, *lines = head.removesuffix(HEAD_END).decode("ascii").split("\r\n")
+    except UnicodeDecodeError:
+        raise _bad("the head of the request is not ASCII") from None
+    parts = first.split(" ")
+    if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]):
+        raise _bad("the request line is none")
+    method, target, version = parts
+    if not _VERSION.fullmatch(version):
+        raise HttpError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1 is spoken here")
+    if not _TARGET.fullmatch(target):
+        raise _bad("the target of the request is no path")
+    path, _, query = target.partition("?")
+    return Request(method, _unquote(path), _parse_query(query), _parse_fields(lines))
+
+
+def body_length(request: Request) -> int:
+    """How many bytes of body follow the head.
+
+    Raises:
+        HttpError: too many, or it cannot be told.
+    """
+    if "transfer-encoding" in request.fields:
+        raise HttpError(HTTPStatus.NOT_IMPLEMENTED, "a body must come with its Content-Length")
+    text = request.fields.get("content-length", "0")
+    if not _NUMBER.fullmatch(text):
+        raise _bad("Content-Length is no number")
+    if int(text) > BODY_BYTES_MAX:
+        message = f"a body may have {BODY_BYTES_MAX} bytes at most"
+        raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+    return int(text)
+
+
+def encode_response(response: Response) -> bytes:
+    """The answer as it goes out; the connection ends with it."""
+    status = response.status
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + response.body
+
+
+def _bad(message: str) -> HttpError:
+    return HttpError(HTTPStatus.BAD_REQUEST, message)
+
+
+def _unquote(path: str) -> str:
+    try:
+        return unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise _bad("the path is not UTF-8") from None
+
+
+def _parse_query(query: str) -> dict[str, str]:
+    try:
+        found = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
+    except ValueError:
+        raise _bad("the query cannot be read") from None
+    if any(len(values) > 1 for values in found.values()):
+        raise _bad("something in the query is given twice")
+    return {name: values[0] for name, values in found.items()}
+
+
+def _parse_fields(lines: list[str]) -> dict[str, str]:
+    if len(lines) > _FIELDS_MAX:
+        message = f"a request may have {_FIELDS_MAX} fields at most"
+        raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not _TOKEN.fullmatch(name):
+            raise _bad("a header field is none")
+        name, value = name.lower(), value.strip(" \t")
+        if name == "content-length" and fields.get(name, value) != value:
+            raise _bad("Content-Length is given twice")
+        fields[name] = value
+    return fields

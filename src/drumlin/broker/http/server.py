@@ -1,0 +1,136 @@
+"""HTTP connections on the event loop: one request each, bounded in size, number and time.
+
+Knows no path by itself: `Routes` say what is served. A handler may take its time; a peer that
+sends or reads slowly may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from drumlin.broker.http.message import (
+    HEAD_BYTES_MAX,
+    HEAD_END,
+    HttpError,
+    Request,
+    Response,
+    body_length,
+    encode_response,
+    parse_head,
+)
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[Request], Awaitable[Response]]
+#: Path -> method -> handler.
+Routes = Mapping[str, Mapping[str, Handler]]
+
+CONNECTIONS_MAX: Final = 64
+_REQUEST_S: Final = 10.0
+_ANSWER_S: Final = 30.0
+_BACKLOG: Final = 64
+
+
+class HttpServer:
+    """One set of routes, on one listening socket."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self, sock: socket.socket) -> None:
+        """Serve on a socket that is bound. It is ours from now on.
+
+        Raises:
+            OSError: nobody can listen there.
+        """
+        self._server = await asyncio.start_server(
+            self._accept, sock=sock, limit=HEAD_BYTES_MAX, backlog=_BACKLOG
+        )
+
+    async def stop(self) -> None:
+        """Let nobody in any more, and drop whoever is here."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        self._server = None
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not a coroutine: asyncio would log it when we cancel one.
+        if len(self._connections) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer), name="http")
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            response = await self._answer(reader)
+            if response is not None:
+                async with asyncio.timeout(_ANSWER_S):
+                    writer.write(encode_response(response))
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+        except (OSError, TimeoutError):
+            pass  # the peer is gone, or does not read
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Response | None:
+        """The answer to what comes; None where nothing does."""
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                request = await _read_request(reader)
+        except TimeoutError:
+            return Response.of_error(
+                HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request took too long to come")
+            )
+        except asyncio.IncompleteReadError:
+            return None
+        except HttpError as error:
+            return Response.of_error(error)
+        try:
+            return await self._handler_of(request)(request)
+        except HttpError as error:
+            return Response.of_error(error)
+        except Exception:  # noqa: BLE001  a broker outlives whatever is asked of it
+            _log.exception("%s %s failed", request.method, request.path)
+            return Response.of_error(
+                HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the broker's log says why")
+            )
+
+    def _handler_of(self, request: Request) -> Handler:
+        methods = self._routes.get(request.path)
+        if methods is None:
+            known = ", ".join(sorted(self._routes))
+            raise HttpError(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
+        handler = methods.get(request.method)
+        if handler is None:
+            message = f"{request.path} takes {', '.join(methods)}"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
+        return handler
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Request:
+    try:
+        head = await reader.readuntil(HEAD_END)
+    except asyncio.LimitOverrunError:
+        message = f"the head of a request may have {HEAD_BYTES_MAX} bytes at most"
+        raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message) from None
+    request = parse_head(head)
+    length = body_length(request)
+    if not length:
+        return request
+    body = await reader.readexactly(length)
+    return Request(request.method, request.path, request.query, request.fields, body)
