@@ -19,14 +19,20 @@ _PIECE_BYTES: Final = 4 << 20
 
 
 class Piece:
-    """Bytes of a file from `position` on; whoever takes it says how many it has `used`."""
+    """Bytes of a file; whoever takes it says how many it has `used`."""
 
-    __slots__ = ("position", "used", "view")
+    __slots__ = ("_path", "_position", "used", "view")
 
-    def __init__(self, view: memoryview, position: int) -> None:
+    def __init__(self, view: memoryview, path: str, position: int) -> None:
         self.view = view
-        self.position = position
         self.used = 0
+        self._path = path
+        self._position = position
+
+    @property
+    def where(self) -> str:
+        """The place behind what was used."""
+        return f"{self._path}, position {self._position + self.used}"
 
 
 class PieceReader:
@@ -55,7 +61,8 @@ class PieceReader:
                 if self._stopping.is_set() or segment.is_deleted:
                     raise CleaningStopped(segment.log_file.path)
                 size = min(len(self._buffer), end - position)
-                piece = Piece(memoryview(self._buffer)[:size], position)
+                path = segment.log_file.path
+                piece = Piece(memoryview(self._buffer)[:size], path, position)
                 count = self._files.read_into(descriptor, piece.view, position)
                 if count < size:
                     raise CleaningFailed(

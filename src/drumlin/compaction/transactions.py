@@ -31,8 +31,7 @@ class TransactionFilter:
         self._with_data: set[int] = set()
         #: Producers of whose undecided or committed transaction a batch was seen.
         self._committed: set[int] = set()
-        #: What readers of the cleaned segment must still be told.
-        self.kept: list[AbortedTransaction] = []
+        self._kept: list[AbortedTransaction] = []
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Transactions that may have batches in what comes next; known ones again do no harm."""
@@ -72,8 +71,13 @@ class TransactionFilter:
         # Its records go in this very cleaning; its marker goes only when they had gone before,
         # so that a reader who is in the midst of them learns how they ended.
         self._with_data.discard(producer_id)
-        self.kept.append(aborted)
+        self._kept.append(aborted)
         return False
+
+    def take_kept(self) -> list[AbortedTransaction]:
+        """Those whose markers were kept since the last call: readers must be told of them."""
+        kept, self._kept = self._kept, []
+        return kept
 
     def _advance(self, offset: int) -> None:
         coming = self._coming

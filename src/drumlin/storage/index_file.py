@@ -78,6 +78,12 @@ class IndexFile:
             last_entry = self._read_entry(descriptor, count - 1) if count else None
         self.count, self._last_entry = count, last_entry
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the entries in the file."""
+        self.load()
+        return self.count * self.LAYOUT.size
+
     def is_sound(self) -> bool:
         """Whether the file is nothing but entries.
 

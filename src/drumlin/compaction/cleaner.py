@@ -1,0 +1,298 @@
+"""One cleaning of one log, from looking at it to the new checkpoint; and one that only counts.
+
+    look -> map of the dirty part -> groups of segments -> rewritten -> swapped, group by group
+
+Groups are swapped in ascending order, and one is durable before the next: a tombstone never
+goes before what it has deleted. A crash, a full disk or a stop at any point leaves the log with
+some groups cleaned and others not, which is a log like any other.
+
+Runs in a thread of the pool. It reads sealed segments, which nobody changes, and asks for the
+swap where logs may be changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+from drumlin.clock import Clock
+from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
+from drumlin.compaction.grouping import Size, group_segments
+from drumlin.compaction.map_building import MapBuilding
+from drumlin.compaction.offset_map import OffsetMap
+from drumlin.compaction.outputs import Counting, SegmentFiles
+from drumlin.compaction.passes import FilterRules, filter_pass, map_pass
+from drumlin.compaction.pieces import PieceReader
+from drumlin.compaction.rewriting import LiveProducers, Output, Rewriting
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.compaction.throttle import Throttle
+from drumlin.storage.cleaning_view import CleaningView, cleaning_view
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.segment import Segment
+from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.storage.transaction_index import AbortedTransaction
+
+T = TypeVar("T")
+_FOR_EVER: Final = 2**63 - 1
+
+
+class Call(Protocol):
+    """Calls a function where logs may be changed, and returns what it has returned."""
+
+    def __call__(self, function: Callable[[], T], /) -> T: ...
+
+
+def find_cleanable(log: PartitionLog, view: CleaningView, now_ms: int) -> Cleanable:
+    """What of a log can be cleaned.
+
+    Raises:
+        OSError, KafkaError: its files cannot be looked at.
+    """
+    config = view.config
+    needs_times = config.min_compaction_lag_ms > 0
+    has_deadline = config.max_compaction_lag_ms < _FOR_EVER
+    facts = [
+        SegmentFacts(
+            segment.base_offset,
+            segment.size,
+            max(segment.largest_timestamp.timestamp, segment.modified_ms()) if needs_times else 0,
+            segment.first_timestamp if has_deadline else -1,
+        )
+        for segment in view.segments
+    ]
+    checkpoint = log.log_directory.cleaner_offsets.get((log.topic, log.partition))
+    return cleanable(
+        LogFacts(view.log_start_offset, view.last_stable_offset, checkpoint, facts),
+        now_ms,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+    )
+
+
+class Cleaner:
+    """Cleans one log after the other, in one thread."""
+
+    def __init__(
+        self,
+        settings: CleanerSettings,
+        throttle: Throttle,
+        call: Call,
+        clock: Clock,
+        stopping: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._throttle = throttle
+        self._call = call
+        self._clock = clock
+        self._stopping = stopping
+
+    def clean(
+        self, log: PartitionLog, replace: Callable[[SegmentSwap], None]
+    ) -> CleaningStatistics | None:
+        """Clean what of a log can be cleaned; None if there is nothing.
+
+        `replace` exchanges segments, and is called where logs may be changed.
+
+        Raises:
+            CleaningFailed: something in it cannot be read as records.
+            CleaningStopped, SegmentsChanged: the rest of it will be cleaned another time.
+            OSError: a disk is full, or fails.
+            KafkaError: the log dir is offline, the log deleted.
+        """
+        with contextlib.closing(self._round(log)) as cleaning:
+            if not cleaning.begin():
+                return None
+            for group in cleaning.groups():
+                new = self._rewrite(log, cleaning, group)
+                swap = SegmentSwap(log, cleaning.view, group, new)
+                swap.run(lambda swap: self._call(lambda: replace(swap)))
+                cleaning.statistics.segments_after += len(new)
+            done = cleaning.done()
+        key = log.topic, log.partition
+        log.log_directory.cleaner_offsets.set(key, done.round_end_offset)
+        return done
+
+    def _rewrite(
+        self, log: PartitionLog, cleaning: Round, group: Sequence[Segment]
+    ) -> Sequence[Segment]:
+        """What takes a group's place, durable as `.cleaned`; after an error there is nothing."""
+        is_first = group[0] is cleaning.view.segments[0]
+        files = SegmentFiles(log, group, self._throttle, keeps_empty=is_first)
+        try:
+            cleaning.rewrite(group, files)
+            return files.finish()
+        except BaseException:
+            files.abandon()
+            raise
+
+    def simulate(self, log: PartitionLog) -> CleaningStatistics | None:
+        """What `clean` would do now, without a change; it reads as much. Raises the same."""
+        with contextlib.closing(self._round(log)) as cleaning:
+            if not cleaning.begin():
+                return None
+            for group in cleaning.groups():
+                cleaning.rewrite(group, Counting())
+                cleaning.statistics.segments_after += 1
+            return cleaning.done()
+
+    def _round(self, log: PartitionLog) -> Round:
+        view = self._call(lambda: cleaning_view(log))
+        files = log.log_directory.files
+        reader = PieceReader(files, self._throttle, self._stopping)
+        return Round(log, view, self._settings, reader, self._clock)
+
+
+class Round:
+    """What one cleaning knows on its way: the map, and what has been done."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        view: CleaningView,
+        settings: CleanerSettings,
+        reader: PieceReader,
+        clock: Clock,
+    ) -> None:
+        self.view = view
+        self._log = log
+        self._settings = settings
+        self._reader = reader
+        self._clock = clock
+        self._now_ms = clock.wall_ms()
+        self._found = find_cleanable(log, view, self._now_ms)
+        self._map: OffsetMap | None = None
+        self._rewriting: Rewriting | None = None
+        self.statistics = CleaningStatistics(
+            log.topic,
+            log.partition,
+            self._now_ms,
+            first_dirty_offset=self._found.first_dirty_offset,
+        )
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._reader.close()
+        if self._map is not None:
+            self._map.close()
+
+    # -- the first pass ------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Build the map; False if nothing is dirty."""
+        found, done = self._found, self.statistics
+        if not found.cleanable_bytes:
+            return False
+        start_s = time.perf_counter()
+        offset_map = self._map = OffsetMap(
+            self._settings.map_bytes,
+            found.first_dirty_offset,
+            load_factor=self._settings.io_buffer_load_factor,
+            expected_keys=found.first_uncleanable_offset - found.first_dirty_offset,
+        )
+        building = MapBuilding(
+            map_pass(
+                offset_map,
+                first_offset=found.first_dirty_offset,
+                end_offset=found.first_uncleanable_offset,
+            ),
+            self._aborted(found.first_dirty_offset, found.first_uncleanable_offset),
+            self._reader,
+        )
+        is_complete = all(
+            building.add(segment)
+            for segment, end_offset in self._sealed()
+            if end_offset > found.first_dirty_offset
+            and segment.base_offset < found.first_uncleanable_offset
+        )
+        done.round_end_offset = offset_map.latest_offset + 1
+        if is_complete:
+            done.round_end_offset = found.first_uncleanable_offset
+        done.map_capacity, done.map_count = offset_map.capacity, offset_map.count
+        done.map_bytes_read = building.bytes_read
+        done.map_seconds = time.perf_counter() - start_s
+        if done.round_end_offset <= found.first_dirty_offset:
+            return False
+        self._rewriting = self._begin_rewriting(offset_map)
+        return True
+
+    def _begin_rewriting(self, offset_map: OffsetMap) -> Rewriting:
+        config, view = self.view.config, self.view
+        start_offset, end_offset = self._found.first_dirty_offset, offset_map.latest_offset + 1
+        bitmap = None
+        if end_offset > start_offset:
+            bitmap = offset_map.survivors_bitmap(start_offset, end_offset)
+        rules = FilterRules(
+            self._now_ms,
+            config.delete_retention_ms,
+            # The last batch of the round shows how far it came, whatever is left of it.
+            kept_empty=sorted({*view.last_data_offsets.values(), offset_map.latest_offset}),
+            bitmap=bitmap,
+            bitmap_start=start_offset,
+        )
+        interval = config.index_interval_bytes
+        return Rewriting(
+            filter_pass(offset_map, rules, index_interval_bytes=interval),
+            rules,
+            LiveProducers(view.last_data_offsets, view.epochs_without_data),
+            self._reader,
+            interval,
+        )
+
+    def _sealed(self) -> Iterator[tuple[Segment, int]]:
+        """Segments but the active one, with their end offset."""
+        segments = self.view.segments
+        for segment, following in itertools.pairwise(segments):
+            yield segment, following.base_offset
+
+    def _aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        return self._log.aborted_transactions(start_offset, end_offset)
+
+    # -- the second pass -----------------------------------------------------------------
+
+    def groups(self) -> Iterator[Sequence[Segment]]:
+        """The segments up to the end of the round, in groups that become one."""
+        start_offset, end_offset = self.view.log_start_offset, self.statistics.round_end_offset
+        chosen = [
+            (segment, segment_end)
+            for segment, segment_end in self._sealed()
+            if segment_end > start_offset and segment.base_offset < end_offset
+        ]
+        self.statistics.segments_before = len(chosen)
+        config = self.view.config
+        sizes = [_size(*each) for each in chosen]
+        for group in group_segments(sizes, config.segment_bytes, config.segment_index_bytes):
+            yield [segment for segment, _ in chosen[group.start : group.stop]]
+
+    def rewrite(self, group: Sequence[Segment], output: Output) -> None:
+        """Have what survives of a group written."""
+        assert self._rewriting is not None
+        start_s = time.perf_counter()
+        self._rewriting.begin_file()
+        ends = {id(segment): end_offset for segment, end_offset in self._sealed()}
+        for segment in group:
+            end_offset = ends[id(segment)]
+            aborted = self._aborted(segment.base_offset, end_offset)
+            self._rewriting.rewrite(segment, end_offset, aborted, output)
+        self.statistics.rewrite_seconds += time.perf_counter() - start_s
+
+    def done(self) -> CleaningStatistics:
+        """What was done, all in all."""
+        assert self._rewriting is not None
+        self._rewriting.count(self.statistics)
+        self.statistics.ended_ms = self._clock.wall_ms()
+        return self.statistics
+
+
+def _size(segment: Segment, end_offset: int) -> Size:
+    return Size(
+        segment.base_offset,
+        end_offset,
+        segment.size,
+        segment.offset_index.size_bytes,
+        segment.time_index.size_bytes,
+    )

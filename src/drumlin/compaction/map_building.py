@@ -1,0 +1,70 @@
+"""The first pass of a cleaning: of each key in the dirty part, where it was seen last.
+
+Goes segment by segment until the map is full; how far it came is the end of the round. What is
+aborted, or is no record, does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drumlin.compaction.batches import marker_in, records_of, sound_header
+from drumlin.compaction.errors import CleaningFailed
+from drumlin.compaction.passes import MapPass, Reason
+from drumlin.compaction.pieces import Piece, PieceReader
+from drumlin.compaction.transactions import TransactionFilter
+from drumlin.records.errors import CorruptRecord
+from drumlin.storage.segment import Segment
+from drumlin.storage.transaction_index import AbortedTransaction
+
+
+class MapBuilding:
+    """Fills the map of one `MapPass`."""
+
+    def __init__(
+        self, map_pass: MapPass, aborted: Iterable[AbortedTransaction], reader: PieceReader
+    ) -> None:
+        self._pass = map_pass
+        self._reader = reader
+        self._transactions = TransactionFilter()
+        self._transactions.add_aborted(aborted)
+        self.bytes_read = 0
+
+    def add(self, segment: Segment) -> bool:
+        """Take a segment in; False when the round ends in it.
+
+        Raises:
+            CleaningFailed, CleaningStopped, OSError
+        """
+        for piece in self._reader.pieces(segment):
+            reason = self._take(piece)
+            self.bytes_read += piece.used
+            if reason in (Reason.DONE, Reason.FULL):
+                return False
+        return True
+
+    def _take(self, piece: Piece) -> Reason:
+        """All whole batches of a piece."""
+        while True:
+            stop = self._pass.run(piece.view, len(piece.view), piece.used)
+            piece.used = stop.position
+            if stop.reason is Reason.CORRUPT:
+                raise CleaningFailed(f"{piece.where}: {stop.fault}")
+            if stop.reason is not Reason.SPECIAL:
+                return stop.reason
+            reason = self._take_special(piece.view[piece.used :][: stop.batch_size], piece.where)
+            if reason is not Reason.END:
+                return reason
+            piece.used += stop.batch_size
+
+    def _take_special(self, batch: memoryview, where: str) -> Reason:
+        header = sound_header(batch, where)
+        if header.is_control:
+            self._transactions.is_marker_obsolete(header, marker_in(batch, header, where))
+            return self._pass.pass_over(header)
+        if self._transactions.is_aborted(header):
+            return self._pass.pass_over(header)
+        try:
+            return self._pass.map_body(records_of(batch, header, where), header)
+        except CorruptRecord as error:
+            raise CleaningFailed(f"{where}: {error}") from None

@@ -1,0 +1,104 @@
+"""Where a rewriting puts what survives: into cleaned segments, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drumlin.compaction.throttle import Throttle
+from drumlin.records.scan import IndexEntry
+from drumlin.storage.cleaned_segment import CleanedSegmentWriter
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.segment import IndexProgress, Segment
+from drumlin.storage.transaction_index import AbortedTransaction
+
+
+class Counting:
+    """Takes everything and keeps nothing."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def fits(self, size: int, last_offset: int) -> bool:
+        return True
+
+    def write(
+        self,
+        batches: memoryview,
+        last_offset: int,
+        entries: Sequence[IndexEntry],
+        progress: IndexProgress,
+    ) -> None:
+        self.position += len(batches)
+
+    def next_file(self, base_offset: int) -> None:
+        self.position = 0
+
+    def keep_aborted(self, transaction: AbortedTransaction) -> None:
+        return
+
+
+class SegmentFiles:
+    """The segments that take the place of a group; nearly always one."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        group: Sequence[Segment],
+        throttle: Throttle,
+        *,
+        keeps_empty: bool,
+    ) -> None:
+        """`keeps_empty`: there is a segment even if it holds nothing.
+
+        Raises:
+            OSError
+        """
+        self._log = log
+        self._throttle = throttle
+        self._keeps_empty = keeps_empty
+        # As if it had been written last when the newest of them was.
+        self._modified_ms = max(segment.modified_ms() for segment in group)
+        self._size_max = max(log.config.segment_bytes, *(segment.size for segment in group), 1)
+        self._writers = [self._writer(group[0].base_offset)]
+
+    def _writer(self, base_offset: int) -> CleanedSegmentWriter:
+        return CleanedSegmentWriter(self._log, base_offset)
+
+    @property
+    def position(self) -> int:
+        return self._writers[-1].size
+
+    def fits(self, size: int, last_offset: int) -> bool:
+        writer = self._writers[-1]
+        return writer.size + size <= self._size_max and writer.fits(size, last_offset)
+
+    def write(
+        self,
+        batches: memoryview,
+        last_offset: int,
+        entries: Sequence[IndexEntry],
+        progress: IndexProgress,
+    ) -> None:
+        self._writers[-1].append_indexed(batches, last_offset, entries, progress)
+        self._throttle.spend(len(batches))
+
+    def next_file(self, base_offset: int) -> None:
+        self._writers.append(self._writer(base_offset))
+
+    def keep_aborted(self, transaction: AbortedTransaction) -> None:
+        self._writers[-1].add_aborted((transaction,))
+
+    def finish(self) -> Sequence[Segment]:
+        """The new segments, complete and durable."""
+        segments = []
+        for writer in self._writers:
+            if writer.size or self._keeps_empty:
+                segments.append(writer.finish(self._modified_ms))
+            else:
+                writer.abandon()
+        return segments
+
+    def abandon(self) -> None:
+        """Leave nothing of them."""
+        for writer in self._writers:
+            writer.abandon()

@@ -1,0 +1,299 @@
+"""The threads that clean: each takes the dirtiest log, cleans it, and looks for the next one.
+
+Owns who cleans what, when to try again, and which logs are given up. Never cleans itself: that
+is `cleaner.py`. A thread that finds nothing to do, or fails, rests for `log.cleaner.backoff.ms`.
+
+What happens to a log whose cleaning fails:
+
+- its disk is full: nothing was changed; it is tried again after a rest
+- something in it cannot be read as records: uncleanable until the broker starts again, or
+  until somebody asks for a cleaning
+- its log dir fails: that goes offline as with any other access
+- it changed meanwhile (truncated, shortened, deleted): it is looked at anew
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from drumlin.clock import Clock
+from drumlin.compaction.choice import Candidate, choose
+from drumlin.compaction.cleanable import Cleanable
+from drumlin.compaction.cleaner import Call, Cleaner, find_cleanable
+from drumlin.compaction.errors import CleaningFailed, CleaningStopped
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.compaction.throttle import Throttle
+from drumlin.storage.cleaning_view import cleaning_view
+from drumlin.storage.files import NO_ROOM
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.segment_swap import SegmentsChanged
+from drumlin.wire.errors import KafkaError
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+_JOIN_S: Final = 30.0
+
+
+class LogStatus(NamedTuple):
+    """What the pool knows of one compacted log."""
+
+    cleanable: Cleanable
+    last: CleaningStatistics | None
+    is_being_cleaned: bool
+    uncleanable_because: str | None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the broker started, over all threads and logs."""
+
+    cleanings: int = 0
+    failures: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    seconds: float = 0.0
+    map_utilisation_max: float = 0.0
+    by_log: dict[Key, CleaningStatistics] = field(default_factory=dict)
+
+    def add(self, done: CleaningStatistics) -> None:
+        self.cleanings += 1
+        self.bytes_read += done.bytes_read
+        self.bytes_written += done.bytes_written
+        self.records_read += done.records_read
+        self.records_written += done.records_written
+        self.seconds += done.seconds
+        self.map_utilisation_max = max(self.map_utilisation_max, done.map_utilisation)
+        self.by_log[done.topic, done.partition] = done
+
+
+class CleanerPool:
+    """See the module. `start` and `stop` belong to the broker's loop; the rest to any thread."""
+
+    def __init__(
+        self,
+        logs: LogDirectories,
+        call: Call,
+        settings: CleanerSettings,
+        clock: Clock,
+    ) -> None:
+        self.totals = Totals()
+        self._logs = logs
+        self._call = call
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._in_progress: set[Key] = set()
+        self._uncleanable: dict[Key, str] = {}
+        self._forced: list[PartitionLog] = []
+        self._stopping = threading.Event()
+        self._wake = threading.Condition(self._lock)
+        self._threads: list[threading.Thread] = []
+        self._throttle = Throttle(settings.io_max_bytes_per_second, clock, self._stopping)
+
+    # -- threads -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        for number in range(self._settings.threads):
+            thread = threading.Thread(
+                target=self._work, args=(number,), name=f"cleaner-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def begin_to_stop(self) -> None:
+        """Have all cleanings end at their next step; what they have begun is undone."""
+        self._stopping.set()
+        with self._wake:
+            self._wake.notify_all()
+
+    def stop(self) -> None:
+        """Return when all threads have ended. Blocks; not on the loop, which they may need."""
+        self.begin_to_stop()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+        self._threads.clear()
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Go on with other settings. Blocks while the threads finish what they are about."""
+        self.stop()
+        self._stopping.clear()
+        self._settings = settings
+        self._throttle = Throttle(settings.io_max_bytes_per_second, self._clock, self._stopping)
+        self.start()
+
+    def _work(self, number: int) -> None:
+        while not self._stopping.is_set():
+            try:
+                was_busy = self._clean_next()
+            except Exception:  # noqa: BLE001  a thread outlives whatever happens to one log
+                _log.exception("cleaner %d failed; trying again after a rest", number)
+                was_busy = False
+            if not was_busy:
+                with self._wake:
+                    if not self._forced and not self._stopping.is_set():
+                        self._wake.wait(self._settings.backoff_ms / 1000)
+
+    # -- choosing ----------------------------------------------------------------------
+
+    def _clean_next(self) -> bool:
+        """Clean one log; False if there is nothing to clean, or it failed."""
+        log = self._take_forced() or self._take_dirtiest()
+        if log is None:
+            return False
+        try:
+            return self._clean(log)
+        finally:
+            with self._wake:
+                self._in_progress.discard(_key(log))
+                self._wake.notify_all()
+
+    def _take_forced(self) -> PartitionLog | None:
+        with self._lock:
+            for number, log in enumerate(self._forced):
+                if _key(log) not in self._in_progress:
+                    self._in_progress.add(_key(log))
+                    return self._forced.pop(number)
+        return None
+
+    def _take_dirtiest(self) -> PartitionLog | None:
+        now_ms = self._clock.wall_ms()
+        candidates = []
+        logs = self._call(lambda: [log for log in self._logs if log.config.is_compacted])
+        for log in filter(self._is_free, logs):
+            try:
+                view = self._call(functools.partial(cleaning_view, log))
+                found = find_cleanable(log, view, now_ms)
+            except (OSError, KafkaError):
+                continue  # its dir has failed, or it is gone
+            candidates.append((log, Candidate(found, view.config.min_cleanable_dirty_ratio)))
+        chosen = choose(candidates)
+        with self._lock:
+            if chosen is None or _key(chosen) in self._in_progress:
+                return None
+            self._in_progress.add(_key(chosen))
+        return chosen
+
+    def _is_free(self, log: PartitionLog) -> bool:
+        key = _key(log)
+        with self._lock:
+            is_known = key in self._in_progress or key in self._uncleanable
+        return not is_known and log.log_directory.is_online and not log.is_deleted
+
+    # -- cleaning ----------------------------------------------------------------------
+
+    def _clean(self, log: PartitionLog) -> bool:
+        cleaner = Cleaner(self._settings, self._throttle, self._call, self._clock, self._stopping)
+        try:
+            done = cleaner.clean(log, self._logs.replace_segments)
+        except CleaningStopped:
+            return False
+        except SegmentsChanged as changed:
+            _log.info("%s changed while it was cleaned: %s", log.name, changed)
+            return False
+        except CleaningFailed as error:
+            self._give_up(log, str(error))
+            return False
+        except OSError as error:
+            self._failed(log, error)
+            return False
+        except KafkaError as error:
+            if not log.is_deleted:
+                _log.warning("%s could not be cleaned: %s", log.name, error)
+            return False
+        if done is None:
+            return False
+        with self._lock:
+            self.totals.add(done)
+            self._uncleanable.pop(_key(log), None)
+        _log_done(done)
+        return True
+
+    def _give_up(self, log: PartitionLog, reason: str) -> None:
+        _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
+        with self._lock:
+            self.totals.failures += 1
+            self._uncleanable[_key(log)] = reason
+
+    def _failed(self, log: PartitionLog, error: OSError) -> None:
+        with self._lock:
+            self.totals.failures += 1
+        if log.is_deleted:
+            return
+        if error.errno in NO_ROOM:
+            _log.warning("no room to clean %s: %s; trying again later", log.name, error)
+        else:
+            log.log_directory.fail(error, f"clean {log.name}")
+
+    # -- what others ask for -----------------------------------------------------------
+
+    def run(self, log: PartitionLog, timeout_s: float) -> bool:
+        """Have a log cleaned now, whatever its dirty ratio; True when that is done. Blocks."""
+        before = self._clock.monotonic()
+        with self._wake:
+            self._uncleanable.pop(_key(log), None)
+            self._forced.append(log)
+            self._wake.notify_all()
+            while log in self._forced or _key(log) in self._in_progress:
+                left_s = before + timeout_s - self._clock.monotonic()
+                if left_s <= 0 or self._stopping.is_set():
+                    return False
+                self._wake.wait(min(left_s, 1.0))
+        return True
+
+    def status(self, log: PartitionLog) -> LogStatus:
+        """How it stands with one log. Looks at its files.
+
+        Raises:
+            OSError, KafkaError: it cannot be looked at.
+        """
+        view = self._call(lambda: cleaning_view(log))
+        found = find_cleanable(log, view, self._clock.wall_ms())
+        key = _key(log)
+        with self._lock:
+            return LogStatus(
+                found,
+                self.totals.by_log.get(key),
+                key in self._in_progress,
+                self._uncleanable.get(key),
+            )
+
+    @property
+    def uncleanable(self) -> dict[Key, str]:
+        """The logs that were given up, and why."""
+        with self._lock:
+            return dict(self._uncleanable)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The log is deleted."""
+        with self._lock:
+            self._uncleanable.pop((topic, partition), None)
+            self.totals.by_log.pop((topic, partition), None)
+
+
+def _key(log: PartitionLog) -> Key:
+    return log.topic, log.partition
+
+
+def _log_done(done: CleaningStatistics) -> None:
+    _log.info(
+        "cleaned %s-%d up to %d: %.1f MB -> %.1f MB, %d of %d records kept, %.0f MB/s, "
+        "offset map %.0f %% full",
+        done.topic,
+        done.partition,
+        done.round_end_offset,
+        done.bytes_read / 1e6,
+        done.bytes_written / 1e6,
+        done.records_written,
+        done.records_read,
+        done.bytes_per_second / 1e6,
+        100 * done.map_utilisation,
+    )

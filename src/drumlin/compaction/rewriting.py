@@ -1,0 +1,268 @@
+"""The second pass of a cleaning: segments in, what survives of them out, in the same order.
+
+What it writes goes to an `Output`, which need not be a file: a simulation only counts.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from drumlin.compaction.batches import (
+    marker_in,
+    records_of,
+    sound_header,
+    with_delete_horizon,
+    with_records,
+    without_records,
+)
+from drumlin.compaction.errors import CleaningFailed
+from drumlin.compaction.passes import FilterPass, FilterRules, IndexEntry, Reason
+from drumlin.compaction.pieces import Piece, PieceReader
+from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.compaction.transactions import TransactionFilter
+from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
+from drumlin.records.errors import CorruptRecord
+from drumlin.storage.segment import IndexProgress, Segment, TimestampAndOffset
+from drumlin.storage.transaction_index import AbortedTransaction
+
+_OUTPUT_BYTES: Final = 8 << 20
+_NO_TIMESTAMP_YET: Final = (-1, -1)
+
+
+class Output(Protocol):
+    """Takes what survives, in order, into one file after the other."""
+
+    @property
+    def position(self) -> int:
+        """Where in its file the next byte comes to lie."""
+
+    def fits(self, size: int, last_offset: int) -> bool:
+        """Whether the file may take so many bytes more, of batches up to an offset."""
+
+    def write(
+        self,
+        batches: memoryview,
+        last_offset: int,
+        entries: Sequence[IndexEntry],
+        progress: IndexProgress,
+    ) -> None:
+        """Put whole batches behind the others; `entries` is what their index gets."""
+
+    def next_file(self, base_offset: int) -> None:
+        """Begin another file, with batches from `base_offset` on."""
+
+    def keep_aborted(self, transaction: AbortedTransaction) -> None:
+        """Readers must still be told of it."""
+
+
+class LiveProducers(NamedTuple):
+    """Of producers whose state must survive: in which batch it lies."""
+
+    last_data_offsets: Mapping[int, int]
+    #: Those of whom the log holds nothing but markers, with their epoch.
+    epochs_of_markers: Mapping[int, int]
+
+    def need(self, header: BatchHeader) -> bool:
+        """Whether a batch tells the state of its producer."""
+        if not header.has_producer_id:
+            return False
+        last_data_offset = self.last_data_offsets.get(header.producer_id)
+        if last_data_offset is not None:
+            return header.last_offset == last_data_offset
+        epoch = self.epochs_of_markers.get(header.producer_id)
+        return header.is_control and epoch == header.producer_epoch
+
+
+class SpecialFacts:
+    """What became of the batches that the pass does not see, counted as it counts its own."""
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.aborted_records = 0
+        self.markers_read = 0
+        self.markers_removed = 0
+
+
+class Rewriting:
+    """One round over segments that follow each other."""
+
+    def __init__(
+        self,
+        filter_pass: FilterPass,
+        rules: FilterRules,
+        producers: LiveProducers,
+        reader: PieceReader,
+        index_interval_bytes: int,
+    ) -> None:
+        self._pass = filter_pass
+        self._rules = rules
+        self._producers = producers
+        self._reader = reader
+        self._interval = index_interval_bytes
+        self._transactions = TransactionFilter()
+        self._kept_empty = frozenset(rules.kept_empty)
+        self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
+        self._filled = 0
+        self._entries: list[IndexEntry] = []
+        self._last_offset = -1  # of what is written, or beyond
+        self.special = SpecialFacts()
+
+    def count(self, done: CleaningStatistics) -> None:
+        """Add up what was met and what became of it."""
+        facts, special = self._pass.facts, self.special
+        done.bytes_read = facts.bytes_read + special.bytes_read
+        done.bytes_written = facts.bytes_written + special.bytes_written
+        done.records_read = facts.records_read + special.aborted_records + special.markers_read
+        done.records_written = (
+            facts.records_written + special.markers_read - special.markers_removed
+        )
+        done.superseded = facts.superseded
+        done.expired_tombstones = facts.tombstones_dropped
+        done.tombstones_kept = facts.tombstones_kept
+        done.without_key = facts.keyless
+        done.aborted = special.aborted_records
+        done.markers_removed = special.markers_removed
+
+    def begin_file(self) -> None:
+        """What comes next goes into a file of its own."""
+        self._pass.unindexed_bytes = 0
+        self._pass.largest_timestamp = _NO_TIMESTAMP_YET
+
+    def rewrite(
+        self,
+        segment: Segment,
+        end_offset: int,
+        aborted: Iterable[AbortedTransaction],
+        output: Output,
+    ) -> None:
+        """Have what survives of a segment, which ends at `end_offset`, written.
+
+        `aborted` are the transactions that overlap it.
+
+        Raises:
+            CleaningFailed, CleaningStopped, OSError
+        """
+        self._last_offset = end_offset - 1
+        self._transactions.add_aborted(aborted)
+        for piece in self._reader.pieces(segment):
+            self._take(piece, output)
+        self._flush(output)
+        for transaction in self._transactions.take_kept():
+            output.keep_aborted(transaction)
+
+    def _take(self, piece: Piece, output: Output) -> None:
+        while True:
+            stop = self._pass.run(
+                piece.view,
+                len(piece.view),
+                memoryview(self._buffer),
+                position=piece.used,
+                output_size=self._filled,
+                file_position=output.position,
+            )
+            piece.used = stop.position
+            self._filled = stop.output_size
+            self._entries += self._pass.entries
+            if stop.reason is Reason.END:
+                return
+            if stop.reason is Reason.CORRUPT:
+                raise CleaningFailed(f"{piece.where}: {stop.fault}")
+            if stop.reason is Reason.FULL:
+                self._make_room(stop.room_needed, output)
+                continue
+            batch = piece.view[piece.used :][: stop.batch_size]
+            self.special.bytes_read += len(batch)
+            kept = self._rewrite_special(batch, piece.where)
+            if kept is not None:
+                self._put(kept, output)
+            piece.used += stop.batch_size
+
+    # -- batches that are not ordinary ---------------------------------------------------
+
+    def _rewrite_special(self, batch: memoryview, where: str) -> Buffer | None:
+        """What is left of a batch; None for nothing."""
+        header = sound_header(batch, where)
+        if header.is_control:
+            return self._rewrite_control(batch, header, where)
+        if self._transactions.is_aborted(header):
+            self.special.aborted_records += header.record_count
+            return self._emptied(header)
+        try:
+            kept = self._pass.filter_body(records_of(batch, header, where), header)
+        except CorruptRecord as error:
+            raise CleaningFailed(f"{where}: {error}") from None
+        if kept.is_unchanged:
+            return batch
+        return with_records(header, kept) if kept.record_count else self._emptied(header)
+
+    def _rewrite_control(self, batch: memoryview, header: BatchHeader, where: str) -> Buffer | None:
+        marker = marker_in(batch, header, where)
+        self.special.markers_read += header.record_count
+        if marker is None and header.record_count:
+            return batch  # of a kind that is not ours to judge
+        if not self._transactions.is_marker_obsolete(header, marker):
+            return batch
+        if marker is None:
+            return self._emptied(header)
+        if not header.has_delete_horizon:
+            horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
+            return with_delete_horizon(batch, header, horizon_ms)
+        if header.base_timestamp > self._rules.now_ms:
+            return batch
+        self.special.markers_removed += 1
+        return self._emptied(header)
+
+    def _emptied(self, header: BatchHeader) -> bytearray | None:
+        """A batch without records: kept for its header where somebody needs that."""
+        if header.last_offset in self._kept_empty or self._producers.need(header):
+            return without_records(header)
+        return None
+
+    # -- writing -------------------------------------------------------------------------
+
+    def _put(self, batch: Buffer, output: Output) -> None:
+        """A batch behind what the pass has written."""
+        size = len(batch)
+        if self._filled + size > len(self._buffer):
+            self._make_room(size, output)
+        position = output.position + self._filled
+        self._buffer[self._filled : self._filled + size] = batch
+        self._filled += size
+        self.special.bytes_written += size
+        self._index(memoryview(self._buffer)[self._filled - size : self._filled], position)
+
+    def _index(self, batches: memoryview, position: int) -> None:
+        """Note index entries for batches, as the pass does for its own."""
+        for start, header in iterate_headers(batches):
+            if header.max_timestamp > self._pass.largest_timestamp[0]:
+                self._pass.largest_timestamp = (header.max_timestamp, header.last_offset)
+            if self._pass.unindexed_bytes > self._interval:
+                place = position + start
+                largest = self._pass.largest_timestamp
+                self._entries.append(IndexEntry(header.last_offset, place, *largest))
+                self._pass.unindexed_bytes = 0
+            self._pass.unindexed_bytes += header.size
+
+    def _make_room(self, room_needed: int, output: Output) -> None:
+        self._flush(output)
+        if room_needed > len(self._buffer):
+            self._buffer = mmap.mmap(-1, 2 * room_needed)
+
+    def _flush(self, output: Output) -> None:
+        if not self._filled:
+            return
+        batches = memoryview(self._buffer)[: self._filled]
+        if output.position and not output.fits(len(batches), self._last_offset):
+            # Compressed anew, or with a delete horizon, records may take more room than before.
+            output.next_file(parse_header(batches).base_offset)
+            self.begin_file()
+            self._entries = []
+            self._index(batches, 0)
+        largest = TimestampAndOffset(*self._pass.largest_timestamp)
+        progress = IndexProgress(largest, self._pass.unindexed_bytes)
+        output.write(batches, self._last_offset, self._entries, progress)
+        self._filled = 0
+        self._entries = []

@@ -1,0 +1,120 @@
+"""Random logs with all that a log can hold, and the dumb twin that says what a reader may see.
+
+The twin is a list of what was appended. It knows nothing of segments, batches or maps, only the
+promise: the last value of every key stays, tombstones stay for long enough, what was aborted
+never counts, offsets and order never change.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from drumlin.clock import ManualClock
+from drumlin.records.batch import parse_header
+from drumlin.records.record import Record, encode_batch
+from drumlin.records.validation import PreparedBatch
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.partition_log import PartitionLog
+from storage.samples import marker
+
+_CODECS = ("none", "none", "none", "gzip", "snappy", "lz4", "zstd")
+_IDEMPOTENT = (7, 8)
+_TRANSACTIONAL = (21, 22, 23)
+_HEADERS = (("trace", b"1"), ("empty", None))
+
+
+@dataclass
+class Appended:
+    """One record as it was appended."""
+
+    record: Record
+    written_ms: int
+    producer_id: int
+    is_undecided: bool = False
+    is_aborted: bool = False
+
+
+class RandomLog:
+    """A log and its twin, changed together."""
+
+    def __init__(self, logs: LogDirectories, log: PartitionLog, seed: int) -> None:
+        self.logs = logs
+        self.log = log
+        self.clock = logs._clock
+        assert isinstance(self.clock, ManualClock)
+        self.random = random.Random(seed)
+        self.appended: list[Appended] = []
+        self._sequences: dict[int, int] = {}
+        self._keys = [b"", b"\x00\x00\x00\x01", *(b"key-%d" % i for i in range(12))]
+        self._number = 0
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.wall_ms()
+
+    def append_some(self) -> None:
+        """A batch by nobody, an idempotent producer, or within a transaction."""
+        kind = self.random.random()
+        if kind < 0.4:
+            self._append(-1)
+        elif kind < 0.65:
+            self._append(self.random.choice(_IDEMPOTENT))
+        else:
+            self._append(self.random.choice(_TRANSACTIONAL), is_transactional=True)
+
+    def _append(self, producer_id: int, *, is_transactional: bool = False) -> None:
+        count = self.random.choice((1, 1, 2, 3, 7))
+        records = [self._record(number) for number in range(count)]
+        sequence = self._sequences.get(producer_id, 0) if producer_id >= 0 else -1
+        batch = encode_batch(
+            records,
+            compression=self.random.choice(_CODECS),
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=sequence,
+            is_transactional=is_transactional,
+            timestamp_type=self.random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
+        )
+        header = parse_header(batch)
+        prepared = PreparedBatch(memoryview(batch), header)
+        result = self.log.append_as_leader(prepared, 0, self.now_ms)
+        if producer_id >= 0:
+            self._sequences[producer_id] = sequence + count
+        for number, record in enumerate(records):
+            stamp = header.max_timestamp if header.is_log_append_time else record.timestamp
+            seen = Record(
+                result.base_offset + number, stamp, record.key, record.value, record.headers
+            )
+            self.appended.append(
+                Appended(seen, self.now_ms, producer_id, is_undecided=is_transactional)
+            )
+
+    def _record(self, number: int) -> Record:
+        key = self.random.choice(self._keys) if self.random.random() > 0.03 else None
+        self._number += 1
+        value = None if self.random.random() < 0.2 else b"value %d" % self._number
+        headers = _HEADERS if self.random.random() < 0.1 else ()
+        timestamp = self.now_ms + self.random.randrange(-1000, 1000)
+        return Record(number, timestamp, key, value, headers)
+
+    def end_transaction(self) -> None:
+        """Commit or abort one of those that are open."""
+        opened = sorted({each.producer_id for each in self.appended if each.is_undecided})
+        if not opened:
+            return
+        producer_id = self.random.choice(opened)
+        is_commit = self.random.random() < 0.5
+        self.log.append_internal(marker(commit=is_commit, producer_id=producer_id), 0, self.now_ms)
+        for each in self.appended:
+            if each.is_undecided and each.producer_id == producer_id:
+                each.is_undecided, each.is_aborted = False, not is_commit
+
+    def latest(self, end_offset: int) -> dict[bytes, Appended]:
+        """Of each key the last record that counts, below an offset."""
+        found: dict[bytes, Appended] = {}
+        for each in self.appended:
+            record = each.record
+            if record.offset < end_offset and record.key is not None and not each.is_aborted:
+                found[record.key] = each
+        return found
