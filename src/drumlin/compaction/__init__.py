@@ -3,3 +3,9 @@
 `survivors.py` is the rule. One cleaning goes `cleanable` -> `choice` -> `map_building` ->
 `grouping` -> `rewriting` -> the swap in `storage`; `pool.py` has the threads that do it.
 """
+
+from __future__ import annotations
+
+from drumlin.compaction.survivors import NO_DELETE_HORIZON, is_kept
+
+__all__ = ["NO_DELETE_HORIZON", "is_kept"]

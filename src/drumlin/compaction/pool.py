@@ -165,22 +165,31 @@ class CleanerPool:
         return None
 
     def _take_dirtiest(self) -> PartitionLog | None:
+        """The log that comes first, ours from here on; None if none is worth it."""
+        candidates = self._candidates()
+        while candidates:
+            chosen = choose(candidates.items())
+            if chosen is None:
+                return None
+            with self._lock:
+                if _key(chosen) not in self._in_progress:
+                    self._in_progress.add(_key(chosen))
+                    return chosen
+            del candidates[chosen]  # another thread was faster
+        return None
+
+    def _candidates(self) -> dict[PartitionLog, Candidate]:
         now_ms = self._clock.wall_ms()
-        candidates = []
+        found: dict[PartitionLog, Candidate] = {}
         logs = self._call(lambda: [log for log in self._logs if log.config.is_compacted])
         for log in filter(self._is_free, logs):
             try:
                 view = self._call(functools.partial(cleaning_view, log))
-                found = find_cleanable(log, view, now_ms)
+                cleanable = find_cleanable(log, view, now_ms)
             except (OSError, KafkaError):
                 continue  # its dir has failed, or it is gone
-            candidates.append((log, Candidate(found, view.config.min_cleanable_dirty_ratio)))
-        chosen = choose(candidates)
-        with self._lock:
-            if chosen is None or _key(chosen) in self._in_progress:
-                return None
-            self._in_progress.add(_key(chosen))
-        return chosen
+            found[log] = Candidate(cleanable, view.config.min_cleanable_dirty_ratio)
+        return found
 
     def _is_free(self, log: PartitionLog) -> bool:
         key = _key(log)
