@@ -1,4 +1,4 @@
-"""What kernels compute CRC32C with, on processors that have no instruction for it."""
+"""The table with which kernels compute CRC32C."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import ctypes
 import functools
 from typing import Any, Final
 
-from drumlin.records.kernels.layout import CRC_TABLE_ROWS, CRC_TABLE_WIDTH
+from drumlin.records.kernels.layout import CRC_STRETCH_SIZE, CRC_TABLE_ROWS, CRC_TABLE_WIDTH
 
 _CRC32C_POLYNOMIAL: Final = 0x82F63B78
+_CRC_BITS: Final = 32
 
 
 @functools.cache
 def crc_table() -> Any:
-    """For CRC32C by eight bytes at a time: row n is a byte's share, n bytes before the end."""
+    """The rows that `layout.py` tells of.
+
+    For processors without an instruction: row n is a byte's share in the CRC, n bytes before the
+    end. Then one for each byte of a CRC: what becomes of it over a stretch of zeros.
+    """
     first = []
     for byte in range(CRC_TABLE_WIDTH):
         crc = byte
@@ -23,5 +28,25 @@ def crc_table() -> Any:
     rows = [first]
     for _ in range(CRC_TABLE_ROWS - 1):
         rows.append([first[crc & 0xFF] ^ (crc >> 8) for crc in rows[-1]])
+    bits = [_behind_stretch(1 << bit, first) for bit in range(_CRC_BITS)]
+    rows += [
+        [_combined(byte, bits[start : start + 8]) for byte in range(CRC_TABLE_WIDTH)]
+        for start in range(0, _CRC_BITS, 8)
+    ]
     numbers = [crc for row in rows for crc in row]
     return (ctypes.c_int64 * len(numbers))(*numbers)
+
+
+def _behind_stretch(crc: int, table: list[int]) -> int:
+    for _ in range(CRC_STRETCH_SIZE):
+        crc = table[crc & 0xFF] ^ (crc >> 8)
+    return crc
+
+
+def _combined(byte: int, shares: list[int]) -> int:
+    """The shares of the bits that are set in a byte: a CRC is linear."""
+    crc = 0
+    for bit, share in enumerate(shares):
+        if byte >> bit & 1:
+            crc ^= share
+    return crc

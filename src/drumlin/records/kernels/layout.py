@@ -86,9 +86,12 @@ SCAN_PRODUCERS_MAX: Final = 64
 #: The CRC of larger batches is computed faster by a library.
 SCAN_SIZE_MAX: Final = 16 * 1024
 
-#: The table that CRC32C is computed with where the processor has no instruction for it.
+#: The table that CRC32C is computed with: rows for a processor without an instruction for it, and
+#: behind them those that join the CRCs of neighbouring stretches.
 CRC_TABLE_WIDTH: Final = 256
 CRC_TABLE_ROWS: Final = 8
+CRC_STRETCH_ROW: Final = CRC_TABLE_ROWS
+CRC_STRETCH_SIZE: Final = 256
 
 # Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
 SIGNATURES: Final = {

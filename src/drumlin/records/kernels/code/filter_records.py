@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drumlin.records.kernels.code.dialect import Pointer, bytes_at, copy_bytes, helper
-from drumlin.records.kernels.code.offset_map import find, home
+from drumlin.records.kernels.code.offset_map import expect, find, home
 from drumlin.records.kernels.code.siphash import keyed_hash
 from drumlin.records.kernels.code.varints import (
     add_delta,
@@ -14,7 +14,6 @@ from drumlin.records.kernels.code.varints import (
     varint_size,
     write_varint,
 )
-from drumlin.records.kernels.code.words import prefetch
 from drumlin.records.kernels.compaction_layout import (
     BATCH_FACTS_WIDTH,
     BATCH_HORIZON_WANTED,
@@ -56,7 +55,6 @@ from drumlin.records.kernels.compaction_layout import (
     HEAD_BASE_TIMESTAMP,
     HEAD_COUNT,
     HEAD_LAST_DELTA,
-    OFFSET_MAP_ADDRESS,
     OFFSET_MAP_BASE_OFFSET,
     OFFSET_MAP_LATEST_OFFSET,
     OFFSET_MAP_SEED_0,
@@ -202,7 +200,7 @@ def _look(
             offset_map[OFFSET_MAP_SEED_1],
         )
         slot = home(offset_map, second)
-        prefetch(bytes_at(offset_map[OFFSET_MAP_ADDRESS]), slot)
+        expect(offset_map, slot)
         state[row + FILTER_ROW_HOME] = slot
         state[row + FILTER_ROW_HASH_0] = first
         state[row + FILTER_ROW_HASH_1] = second

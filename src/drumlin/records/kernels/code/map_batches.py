@@ -9,9 +9,9 @@ from drumlin.records.kernels.code.batch_header import (
     read_header,
 )
 from drumlin.records.kernels.code.crc32c import crc32c
-from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper
+from drumlin.records.kernels.code.dialect import Pointer, helper
 from drumlin.records.kernels.code.integers import read_integer
-from drumlin.records.kernels.code.offset_map import home, put
+from drumlin.records.kernels.code.offset_map import expect, home, put
 from drumlin.records.kernels.code.siphash import keyed_hash
 from drumlin.records.kernels.code.varints import (
     add_delta,
@@ -20,7 +20,6 @@ from drumlin.records.kernels.code.varints import (
     skip_field,
     skip_headers,
 )
-from drumlin.records.kernels.code.words import prefetch
 from drumlin.records.kernels.compaction_layout import (
     FAULT_CRC,
     FAULT_OFFSETS,
@@ -47,7 +46,6 @@ from drumlin.records.kernels.compaction_layout import (
     MAP_ROW_POSITION,
     MAP_ROW_WIDTH,
     MAP_WAITING,
-    OFFSET_MAP_ADDRESS,
     OFFSET_MAP_LATEST_OFFSET,
     OFFSET_MAP_SEED_0,
     OFFSET_MAP_SEED_1,
@@ -188,7 +186,7 @@ def _wait(
         data, position, size, end, offset_map[OFFSET_MAP_SEED_0], offset_map[OFFSET_MAP_SEED_1]
     )
     slot = home(offset_map, second)
-    prefetch(bytes_at(offset_map[OFFSET_MAP_ADDRESS]), slot)
+    expect(offset_map, slot)
     row = MAP_BLOCK + state[MAP_WAITING] * MAP_ROW_WIDTH
     state[row + MAP_ROW_HOME] = slot
     state[row + MAP_ROW_HASH_0] = first

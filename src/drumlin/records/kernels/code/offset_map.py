@@ -6,6 +6,7 @@ from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper
 from drumlin.records.kernels.code.words import (
     high_product,
     load_word,
+    prefetch,
     shift_right,
     store_word,
 )
@@ -23,6 +24,7 @@ from drumlin.records.kernels.compaction_layout import (
 _SECOND_WORD = 6
 _HASH_MASK = 0xFFFFFFFF  # the hash's part of the second word
 _OFFSET_SHIFT = 32
+_CACHE_LINE = 64
 
 
 @helper
@@ -30,6 +32,14 @@ def home(offset_map: Pointer, second: int) -> int:
     """Position of the slot where the search for a key begins, by the second half of its hash."""
     slot: int = high_product(second & ~0xFFFF, offset_map[OFFSET_MAP_SLOTS])
     return slot * OFFSET_MAP_SLOT_SIZE
+
+
+@helper
+def expect(offset_map: Pointer, position: int) -> None:
+    """Have the slots from a home on brought into the cache, as far as most searches go."""
+    slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
+    prefetch(slots, position)
+    prefetch(slots, position + _CACHE_LINE)
 
 
 @helper
