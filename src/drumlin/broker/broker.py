@@ -14,11 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from drumlin.broker.cleaning import Cleaning
 from drumlin.broker.cycles import Cycles
+from drumlin.broker.endpoints import Endpoints
 from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
 from drumlin.broker.hosting import Hosting
-from drumlin.broker.opening import BoundSockets, StartFailed, bind_all, close_all, open_data
+from drumlin.broker.opening import (
+    BoundSockets,
+    StartFailed,
+    bind_all,
+    bind_metrics,
+    cannot_listen,
+    close_all,
+    open_data,
+)
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.topics import adopt_logs, create_automatically
@@ -58,6 +68,7 @@ class Broker:
         metadata: SqliteMetadata,
         logs: LogDirectories,
         bound: BoundSockets,
+        metrics_sockets: BoundSockets,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -80,6 +91,9 @@ class Broker:
         self.hosting = Hosting(config, metadata, logs, self.partitions, self.groups, self.blocking)
         self.listeners = list(dict.fromkeys(bound.values()))
         self.server = Server(Router(self), _limits(config), bound)
+        self.cleaning = Cleaning(config, logs, clock)
+        self.endpoints = Endpoints(self)
+        self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
 
     @property
@@ -111,17 +125,19 @@ class Broker:
             StartFailed: with one line that says why.
         """
         bound = bind_all(config)
+        metrics_sockets: BoundSockets = {}
         try:
+            metrics_sockets = bind_metrics(config)
             metadata, logs = await asyncio.to_thread(open_data, config, clock)
             try:
-                broker = cls(config, clock, metadata, logs, bound)
+                broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
                 await broker._begin()
             except BaseException:
                 logs.abandon()
                 await metadata.close()
                 raise
         except BaseException:
-            close_all(bound)
+            close_all(bound | metrics_sockets)
             raise
         return broker
 
@@ -138,10 +154,23 @@ class Broker:
             raise StartFailed(str(error)) from error
         metadata.on_change(self.hosting.on_change)
         metadata.on_change(self._follow_limits)
+        metadata.on_change(self.cleaning.on_change)
         self.groups.start()
+        await self._start_endpoints()
         self.server.start_accepting()
         start_upkeep(self, self._cycles)
+        self.cleaning.start()
         kernels.load_in_background()
+
+    async def _start_endpoints(self) -> None:
+        for sock, listener in self._metrics_sockets.items():
+            try:
+                await self.endpoints.serve_metrics(sock)
+            except OSError as error:
+                raise cannot_listen(listener, error) from error
+            address = f"{listener.host or '*'}:{listener.port}"
+            _log.info("metrics are on http://%s/metrics", address)
+        await self.endpoints.serve_operator()
 
     def _register(self) -> None:
         ports = {each.name: each.port for each in self.listeners}
@@ -179,6 +208,7 @@ class Broker:
         Requests that were begun are answered; those that wait for something are answered now.
         """
         self.server.stop_accepting()
+        self.cleaning.begin_to_stop()
         self.server.finish()
         for partition in self.partitions:
             partition.waiting.disturb()
@@ -186,6 +216,8 @@ class Broker:
         await self.groups.close()
         await self.server.closed(_STOP_S)
         self.server.close()
+        await self.endpoints.stop()
+        await self.cleaning.stop()
         high_watermarks = self.partitions.high_watermarks()
         self.partitions.clear()  # what goes on without a connection has nowhere to write
         await self.blocking(self.logs.close, high_watermarks)

@@ -7,6 +7,7 @@ recovered. Whatever cannot be had is one line for whoever starts the broker.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,26 @@ def bind_all(config: BrokerConfig) -> BoundSockets:
     Raises:
         StartFailed: one of them is in use, or not ours.
     """
+    return _bind_listeners(config.listeners, config.socket_receive_buffer_bytes)
+
+
+def bind_metrics(config: BrokerConfig) -> BoundSockets:
+    """Take the address on which metrics are served, where there is one.
+
+    Raises:
+        StartFailed: it is in use, or not ours.
+    """
+    listener = config.drumlin_metrics_listener
+    return {} if listener is None else _bind_listeners((listener,), 0)
+
+
+def _bind_listeners(listeners: Iterable[Listener], receive_buffer_bytes: int) -> BoundSockets:
     bound: BoundSockets = {}
-    for listener in config.listeners:
+    for listener in listeners:
         port = listener.port
         for family, host in families(listener.host):
             try:
-                sock = _bind(family, host, port, config.socket_receive_buffer_bytes)
+                sock = _bind(family, host, port, receive_buffer_bytes)
             except (OSError, UnicodeError, OverflowError) as error:
                 close_all(bound)
                 raise cannot_listen(listener, error) from error

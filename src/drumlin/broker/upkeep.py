@@ -36,6 +36,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
         lambda: broker.blocking(logs.write_checkpoints, broker.partitions.high_watermarks()),
     )
     cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
+    cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
     cycles.every(
         config.producer_id_expiration_check_interval_ms,
@@ -52,6 +53,12 @@ def _loop_time() -> float:
 async def _retain(broker: Broker) -> None:
     await broker.blocking(broker.logs.prepare_retention)
     broker.logs.delete_old_segments()
+
+
+async def _roll_overdue(broker: Broker) -> None:
+    """Have records be in sealed segments in time for `max.compaction.lag.ms`."""
+    await broker.blocking(broker.logs.prepare_rolls)
+    broker.logs.roll_overdue()
 
 
 async def _flush(broker: Broker) -> None:

@@ -1,0 +1,268 @@
+"""The cleaner in a running broker: its threads, started, stopped and reconfigured with it.
+
+Owns how cleaner threads get what they want done on the event loop, which alone changes logs.
+What is asked of the cleaner (how it stands, a cleaning now, a simulation) blocks, and runs in
+threads of its own, so that a long cleaning keeps nobody else from getting one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from drumlin.compaction.cleaner import Cleaner
+from drumlin.compaction.errors import CleaningFailed, CleaningStopped
+from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.report import describe_cleaning, describe_status, describe_totals
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.compaction.throttle import Throttle
+from drumlin.metadata.changes import Change, ConfigsChanged, TopicDeleted
+from drumlin.metadata.image import ResourceType
+from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.clock import Clock
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.storage.log_directories import LogDirectories
+    from drumlin.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+Rows = list[dict[str, Any]]
+
+#: Cleanings and simulations that may be asked for at once; others wait for their turn.
+_REQUESTS_AT_ONCE: Final = 2
+#: A cleaning that somebody waits for may take as long as it takes.
+_RUN_S: Final = 7 * 24 * 3600.0
+_LOOK_S: Final = 1.0
+#: Kafka sets no limits to these; a cleaner needs some.
+_LOAD_FACTOR_LEAST: Final = 0.01
+_LOAD_FACTOR_MOST: Final = 0.99
+_RATE_LEAST: Final = 1.0
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """The settings of the cleaner as they are configured now."""
+    return CleanerSettings(
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_load_factor=_within(
+            config.log_cleaner_io_buffer_load_factor, _LOAD_FACTOR_LEAST, _LOAD_FACTOR_MOST
+        ),
+        io_max_bytes_per_second=_within(
+            config.log_cleaner_io_max_bytes_per_second, _RATE_LEAST, math.inf
+        ),
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
+
+
+def _within(value: float, least: float, most: float) -> float:
+    # NaN, which is a number to Kafka, is not `>=` anything.
+    return min(value, most) if value >= least else least
+
+
+class LoopCalls:
+    """Calls functions on the event loop for threads, which wait for the result."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_closed = False
+        self._pending: set[concurrent.futures.Future[Any]] = set()
+
+    def close(self) -> None:
+        """Refuse what waits, and what comes from now on. On the loop."""
+        self._is_closed = True
+        for each in list(self._pending):
+            each.set_exception(CleaningStopped("the broker stops"))
+        self._pending.clear()
+
+    def __call__(self, function: Callable[[], T], /) -> T:
+        """What `function` returns or raises, called on the loop. Not to be used there.
+
+        Raises:
+            CleaningStopped: the loop takes no more calls; `function` was not called.
+        """
+        result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def call() -> None:
+            if result not in self._pending:
+                return  # refused
+            self._pending.discard(result)
+            try:
+                result.set_result(function())
+            except BaseException as error:  # noqa: BLE001  it is raised where it was asked for
+                result.set_exception(error)
+
+        self._pending.add(result)
+        try:
+            self._loop.call_soon_threadsafe(call)
+            while not result.done():
+                # A loop that ends without `close` forgets what it was to do.
+                if self._is_closed or self._loop.is_closed():
+                    break
+                concurrent.futures.wait((result,), _LOOK_S)
+        except RuntimeError:
+            raise CleaningStopped("the broker has stopped") from None
+        if result.done():
+            return result.result()
+        raise CleaningStopped("the broker has stopped")
+
+
+class Cleaning:
+    """The cleaner of one broker. Created on its loop."""
+
+    def __init__(self, config: BrokerConfig, logs: LogDirectories, clock: Clock) -> None:
+        self.is_enabled = config.log_cleaner_enable
+        self._config = config
+        self._logs = logs
+        self._clock = clock
+        self._calls = LoopCalls(asyncio.get_running_loop())
+        self._settings = cleaner_settings(config)
+        self.pool = CleanerPool(logs, self._calls, self._settings, clock)
+        self._is_running = False
+        self._stopping = threading.Event()
+        self._turn = asyncio.Lock()
+        self._reconfiguring: set[asyncio.Task[None]] = set()
+        self._requests = ThreadPoolExecutor(_REQUESTS_AT_ONCE, "cleaning-request")
+
+    # -- with the broker ---------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to clean, unless the broker is not to."""
+        if self.is_enabled:
+            self._is_running = True
+            self.pool.start()
+
+    async def on_change(self, change: Change) -> None:
+        """Follow the metadata. To be told after the configuration has taken a change over."""
+        match change:
+            case TopicDeleted(topic):
+                for state in topic.partitions:
+                    self.pool.forget(topic.name, state.index)
+            case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
+                self._follow_settings()
+
+    def _follow_settings(self) -> None:
+        settings = cleaner_settings(self._config)
+        if settings == self._settings:
+            return
+        self._settings = settings
+        if self._is_running:
+            # Whoever changes a configuration need not wait until cleaners have come to a halt.
+            task = asyncio.create_task(self._reconfigure(), name="reconfigure the cleaner")
+            self._reconfiguring.add(task)
+            task.add_done_callback(self._reconfiguring.discard)
+
+    async def _reconfigure(self) -> None:
+        async with self._turn:
+            if self._is_running:
+                _log.info("the cleaner goes on with %s", self._settings)
+                await asyncio.to_thread(self.pool.reconfigure, self._settings)
+
+    def begin_to_stop(self) -> None:
+        """Have cleaners come to a halt; what they have not completed is undone."""
+        self._is_running = False
+        self._stopping.set()
+        self.pool.begin_to_stop()
+
+    async def stop(self) -> None:
+        """Return when nothing is cleaned any more, nor asked of the loop."""
+        self.begin_to_stop()
+        async with self._turn:
+            await asyncio.to_thread(self.pool.stop)
+        self._calls.close()
+        await asyncio.to_thread(self._requests.shutdown, cancel_futures=True)
+
+    # -- for whoever asks --------------------------------------------------------------
+
+    def report(self, topic: str | None = None, partition: int | None = None) -> Rows:
+        """How it stands with the compacted logs, or some of them. Blocks; not on the loop.
+
+        Raises:
+            CleaningStopped: the broker stops.
+        """
+
+        def wanted() -> list[PartitionLog]:
+            return [
+                log
+                for log in self._logs
+                if log.config.is_compacted
+                and topic in (None, log.topic)
+                and partition in (None, log.partition)
+            ]
+
+        logs = sorted(self._calls(wanted), key=lambda log: (log.topic, log.partition))
+        rows: Rows = []
+        for log in logs:
+            if log.is_deleted:
+                continue
+            log_dir = log.log_directory.path
+            try:
+                status = self.pool.status(log)
+            except (OSError, KafkaError) as error:
+                if not log.is_deleted:
+                    row = {"topic": log.topic, "partition": log.partition, "log_dir": log_dir}
+                    rows.append({**row, "error": str(error)})
+                continue
+            rows.append(describe_status(log.topic, log.partition, log_dir, status))
+        return rows
+
+    def totals(self) -> dict[str, Any]:
+        """What was done since the start."""
+        return describe_totals(self.pool.totals)
+
+    async def run_now(self, log: PartitionLog) -> dict[str, Any]:
+        """Have a log cleaned now; what came of it."""
+        return await self._request(self._run_now, log)
+
+    def _run_now(self, log: PartitionLog) -> dict[str, Any]:
+        key = log.topic, log.partition
+        before = self.pool.totals.by_log.get(key)
+        was_done = self.pool.run(log, _RUN_S)
+        done = self.pool.totals.by_log.get(key)
+        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        if done is not None and done is not before:
+            return {**answer, "cleaning": describe_cleaning(done), "reason": None}
+        return {**answer, "cleaning": None, "reason": self._why_not(log, was_done)}
+
+    def _why_not(self, log: PartitionLog, was_done: bool) -> str:
+        if log.is_deleted:
+            return "it was deleted"
+        if not was_done:
+            return "the cleaner was stopped"
+        status = self.pool.status(log)
+        if status.uncleanable_because is not None:
+            return status.uncleanable_because
+        if status.cleanable.cleanable_bytes:
+            return "it could not be cleaned now; the broker's log says why"
+        return "nothing in it can be cleaned now"
+
+    async def simulate(self, log: PartitionLog) -> dict[str, Any]:
+        """What a cleaning of a log would do, without a change."""
+        return await self._request(self._simulate, log)
+
+    def _simulate(self, log: PartitionLog) -> dict[str, Any]:
+        throttle = Throttle(self._settings.io_max_bytes_per_second, self._clock, self._stopping)
+        cleaner = Cleaner(self._settings, throttle, self._calls, self._clock, self._stopping)
+        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition, "cleaning": None}
+        try:
+            would_do = cleaner.simulate(log)
+        except CleaningFailed as error:
+            return {**answer, "reason": str(error)}
+        except CleaningStopped:
+            if self._stopping.is_set():
+                raise
+            return {**answer, "reason": "it was cleaned, shortened or deleted meanwhile"}
+        if would_do is None:
+            return {**answer, "reason": "nothing in it can be cleaned now"}
+        return {**answer, "cleaning": describe_cleaning(would_do), "reason": None}
+
+    async def _request(self, function: Callable[[PartitionLog], T], log: PartitionLog) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._requests, function, log)

@@ -1,0 +1,173 @@
+"""What a broker answers over HTTP, and where.
+
+    drumlin.metrics.listener      GET /metrics, GET /compaction: looking only
+    the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run
+
+Values that come from files are gathered in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
+from drumlin.broker.http.message import HttpError, Request, Response
+from drumlin.broker.http.server import HttpServer, Routes
+from drumlin.broker.metrics.compaction import measure_compaction
+from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
+from drumlin.broker.metrics.measures import Measure, Metrics
+from drumlin.compaction.errors import CleaningStopped
+from drumlin.config.values import Refused, ValueType, parse
+from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+_Act = Callable[["PartitionLog"], Awaitable[dict[str, Any]]]
+
+
+class Endpoints:
+    """All HTTP of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.metrics = Metrics()
+        self.metrics.add(self._measure_compaction)
+        self._turn = asyncio.Lock()
+        self._looking: Routes = {
+            "/metrics": {"GET": self._metrics},
+            "/compaction": {"GET": self._compaction},
+        }
+        self._servers: list[HttpServer] = []
+        self._admin_directory: Path | None = None
+
+    async def serve_metrics(self, sock: socket.socket) -> None:
+        """Let everybody look, on a socket that is bound.
+
+        Raises:
+            OSError: nobody can listen on it.
+        """
+        await self._serve(self._looking, sock)
+
+    async def serve_operator(self) -> None:
+        """Let the operator in, through the first log dir. A broker can do without."""
+        directory = Path(self._broker.config.log_dirs[0])
+        acting: Routes = {
+            "/compaction/run": {"POST": self._run},
+            "/compaction/simulate": {"GET": self._simulate},
+        }
+        try:
+            sock = bind_admin_socket(directory)
+        except OSError as error:
+            _log.warning("`drumlin compaction` cannot reach this broker: no socket: %s", error)
+            return
+        self._admin_directory = directory
+        await self._serve({**self._looking, **acting}, sock)
+
+    async def _serve(self, routes: Routes, sock: socket.socket) -> None:
+        server = HttpServer(routes)
+        await server.start(sock)
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Close all, and leave no socket behind."""
+        for server in self._servers:
+            await server.stop()
+        self._servers.clear()
+        if self._admin_directory is not None:
+            remove_admin_socket(self._admin_directory)
+
+    # -- looking -----------------------------------------------------------------------
+
+    async def _metrics(self, _: Request) -> Response:
+        page = await self._look(lambda: write_metrics(self.metrics.collect()))
+        return Response(page, CONTENT_TYPE)
+
+    def _measure_compaction(self) -> Iterable[Measure]:
+        broker = self._broker
+        log_dirs = [directory.path for directory in broker.logs.directories]
+        rows = broker.cleaning.report()
+        return measure_compaction(broker.cleaning.totals(), log_dirs, rows, broker.clock.wall_ms())
+
+    async def _compaction(self, request: Request) -> Response:
+        cleaning = self._broker.cleaning
+        topic, partition = request.query.get("topic"), _partition(request.query.get("partition"))
+        rows = await self._look(lambda: cleaning.report(topic, partition))
+        return Response.of_json(
+            {"is_enabled": cleaning.is_enabled, "totals": cleaning.totals(), "partitions": rows}
+        )
+
+    async def _look(self, function: Callable[[], T]) -> T:
+        """Gather something in a thread: in one, however many ask for it."""
+        async with self._turn:
+            try:
+                return await self._broker.blocking(function)
+            except CleaningStopped as error:
+                raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+
+    # -- acting ------------------------------------------------------------------------
+
+    async def _run(self, request: Request) -> Response:
+        cleaning, wanted = self._broker.cleaning, request.json()
+        if not cleaning.is_enabled:
+            raise HttpError(HTTPStatus.CONFLICT, "nothing is cleaned: log.cleaner.enable is false")
+        if self._broker.config.log_cleaner_threads == 0:
+            raise HttpError(HTTPStatus.CONFLICT, "nothing is cleaned: log.cleaner.threads is 0")
+        logs = self._wanted_logs(wanted.get("topic"), wanted.get("partition"))
+        return await self._each(cleaning.run_now, logs)
+
+    async def _simulate(self, request: Request) -> Response:
+        query = request.query
+        logs = self._wanted_logs(query.get("topic"), _partition(query.get("partition")))
+        return await self._each(self._broker.cleaning.simulate, logs)
+
+    async def _each(self, act: _Act, logs: list[PartitionLog]) -> Response:
+        results = []
+        for log in logs:
+            try:
+                results.append(await act(log))
+            except CleaningStopped as error:
+                raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+            except (OSError, KafkaError) as error:
+                row = {"topic": log.topic, "partition": log.partition, "cleaning": None}
+                results.append({**row, "reason": str(error)})
+        return Response.of_json({"results": results})
+
+    def _wanted_logs(self, topic: object, partition: object) -> list[PartitionLog]:
+        if not isinstance(topic, str):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "a topic must be named")
+        if partition is not None and type(partition) is not int:
+            raise HttpError(HTTPStatus.BAD_REQUEST, "a partition is a number")
+        if topic not in self._broker.metadata.image.topics:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"there is no topic {topic}")
+        logs = [
+            log
+            for log in self._broker.logs
+            if log.topic == topic and partition in (None, log.partition)
+        ]
+        if not logs:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"{topic} has no partition {partition} here")
+        if not logs[0].config.is_compacted:
+            message = f"{topic} is not compacted: compact is not in its cleanup.policy"
+            raise HttpError(HTTPStatus.CONFLICT, message)
+        return sorted(logs, key=lambda log: log.partition)
+
+
+def _partition(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        number = parse(ValueType.INT, text)
+    except Refused:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "a partition is a number") from None
+    assert isinstance(number, int)
+    return number

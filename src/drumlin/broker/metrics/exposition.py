@@ -1,0 +1,42 @@
+"""Measures in the text format of Prometheus. The client library is loaded when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.metrics.measures import Kind, Measure
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def write_metrics(measures: Iterable[Measure]) -> bytes:
+    """The page that Prometheus reads. Blocks, the first time for longer."""
+    from prometheus_client.exposition import generate_latest
+    from prometheus_client.registry import CollectorRegistry
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(measures))
+    return generate_latest(registry)
+
+
+class _Collector:
+    """What the library asks for metrics."""
+
+    def __init__(self, measures: Iterable[Measure]) -> None:
+        self._measures = measures
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+        families = {Kind.GAUGE: GaugeMetricFamily, Kind.COUNTER: CounterMetricFamily}
+        for measure in self._measures:
+            family = families[measure.kind](
+                measure.name, measure.documentation, labels=measure.labels
+            )
+            for sample in measure.samples:
+                family.add_metric(sample.labels, sample.value)
+            yield family

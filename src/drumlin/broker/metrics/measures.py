@@ -1,0 +1,51 @@
+"""A measure as plain values, and where all of them come from. Knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """Whether a value may fall, or only grows until the broker ends."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Sample(NamedTuple):
+    """One value; `labels` are in the order of the measure's names for them."""
+
+    labels: tuple[str, ...]
+    value: float
+
+
+class Measure(NamedTuple):
+    """Named as Prometheus wants it: base units last, counters without their `_total`."""
+
+    name: str
+    kind: Kind
+    documentation: str
+    labels: tuple[str, ...]
+    samples: tuple[Sample, ...]
+
+
+#: May block: it is called in a thread.
+Source = Callable[[], Iterable[Measure]]
+
+
+class Metrics:
+    """All sources."""
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+
+    def add(self, source: Source) -> None:
+        """Have a source asked whenever somebody wants to know."""
+        self._sources.append(source)
+
+    def collect(self) -> Iterable[Measure]:
+        """Everything that is measured, now. Blocks."""
+        for source in self._sources:
+            yield from source()
