@@ -11,18 +11,21 @@ from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.passes import FilteredBody
 from drumlin.records.batch import (
     COMPRESSION_MASK,
+    CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     Buffer,
     crc_matches,
     parse_header,
+    parse_offset_and_length,
     seal,
     write_header,
 )
-from drumlin.records.compression import compress, decompress
+from drumlin.records.compression import Decompressor, compress
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import decode_batch, encode_record
 from drumlin.storage.control_records import parse_marker
@@ -30,6 +33,8 @@ from drumlin.storage.producer_state import TransactionMarker
 
 #: Nothing that a broker has accepted unfolds to more.
 _UNFOLDED_BYTES_MAX: Final = 1 << 31
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_SPECIAL: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 
 def sound_header(batch: memoryview, where: str) -> BatchHeader:
@@ -54,12 +59,34 @@ def marker_in(batch: memoryview, header: BatchHeader, where: str) -> Transaction
         raise CleaningFailed(f"{where}: {error}") from None
 
 
-def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
-    """The records of a batch, decompressed."""
-    try:
-        return decompress(header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX)
-    except CorruptRecord as error:
-        raise CleaningFailed(f"{where}: {error}") from None
+class Unfolding:
+    """Decompresses records; what it returns is valid until the next call."""
+
+    def __init__(self) -> None:
+        self._decompressor = Decompressor(_UNFOLDED_BYTES_MAX)
+
+    def records_of(self, batch: memoryview, header: BatchHeader, where: str) -> Buffer:
+        """The records of a batch.
+
+        Raises:
+            CleaningFailed: they can't be decompressed.
+        """
+        try:
+            return self._decompressor.decompress(header.compression, batch[HEADER_SIZE:])
+        except CorruptRecord as error:
+            raise CleaningFailed(f"{where}: {error}") from None
+
+
+def special_size(view: memoryview, position: int) -> int:
+    """The size of the batch at a position if it is whole and not ordinary, else 0.
+
+    Saves a pass from being asked about each of many such batches in a row; whether they are
+    sound is seen to later.
+    """
+    if len(view) - position < HEADER_SIZE or not view[position + _ATTRIBUTES_LOW_BYTE] & _SPECIAL:
+        return 0
+    _, size = parse_offset_and_length(view, position)
+    return size if HEADER_SIZE <= size <= len(view) - position else 0
 
 
 def with_records(header: BatchHeader, kept: FilteredBody) -> bytearray:

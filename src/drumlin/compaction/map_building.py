@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drumlin.compaction.batches import marker_in, records_of, sound_header
+from drumlin.compaction.batches import Unfolding, marker_in, sound_header, special_size
 from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.passes import MapPass, Reason
 from drumlin.compaction.pieces import Piece, PieceReader
@@ -28,6 +28,7 @@ class MapBuilding:
         self._reader = reader
         self._transactions = TransactionFilter()
         self._transactions.add_aborted(aborted)
+        self._unfolding = Unfolding()
         self.bytes_read = 0
 
     def add(self, segment: Segment) -> bool:
@@ -52,10 +53,13 @@ class MapBuilding:
                 raise CleaningFailed(f"{piece.where}: {stop.fault}")
             if stop.reason is not Reason.SPECIAL:
                 return stop.reason
-            reason = self._take_special(piece.view[piece.used :][: stop.batch_size], piece.where)
-            if reason is not Reason.END:
-                return reason
-            piece.used += stop.batch_size
+            size = stop.batch_size
+            while size:
+                reason = self._take_special(piece.view[piece.used :][:size], piece.where)
+                if reason is not Reason.END:
+                    return reason
+                piece.used += size
+                size = special_size(piece.view, piece.used)
 
     def _take_special(self, batch: memoryview, where: str) -> Reason:
         header = sound_header(batch, where)
@@ -65,6 +69,6 @@ class MapBuilding:
         if self._transactions.is_aborted(header):
             return self._pass.pass_over(header)
         try:
-            return self._pass.map_body(records_of(batch, header, where), header)
+            return self._pass.map_body(self._unfolding.records_of(batch, header, where), header)
         except CorruptRecord as error:
             raise CleaningFailed(f"{where}: {error}") from None

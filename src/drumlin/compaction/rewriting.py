@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from drumlin.compaction.batches import (
+    Unfolding,
     marker_in,
-    records_of,
     sound_header,
+    special_size,
     with_delete_horizon,
     with_records,
     without_records,
@@ -103,6 +104,7 @@ class Rewriting:
         self._reader = reader
         self._interval = index_interval_bytes
         self._transactions = TransactionFilter()
+        self._unfolding = Unfolding()
         self._kept_empty = frozenset(rules.kept_empty)
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
@@ -173,12 +175,15 @@ class Rewriting:
             if stop.reason is Reason.FULL:
                 self._make_room(stop.room_needed, output)
                 continue
-            batch = piece.view[piece.used :][: stop.batch_size]
-            self.special.bytes_read += len(batch)
-            kept = self._rewrite_special(batch, piece.where)
-            if kept is not None:
-                self._put(kept, output)
-            piece.used += stop.batch_size
+            size = stop.batch_size
+            while size:
+                batch = piece.view[piece.used :][:size]
+                self.special.bytes_read += size
+                kept = self._rewrite_special(batch, piece.where)
+                if kept is not None:
+                    self._put(kept, output)
+                piece.used += size
+                size = special_size(piece.view, piece.used)
 
     # -- batches that are not ordinary ---------------------------------------------------
 
@@ -191,7 +196,7 @@ class Rewriting:
             self.special.aborted_records += header.record_count
             return self._emptied(header)
         try:
-            kept = self._pass.filter_body(records_of(batch, header, where), header)
+            kept = self._pass.filter_body(self._unfolding.records_of(batch, header, where), header)
         except CorruptRecord as error:
             raise CleaningFailed(f"{where}: {error}") from None
         if kept.is_unchanged:

@@ -42,6 +42,7 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, com
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _ORDINARY_RATIO: Final = 32
 _SMALL: Final = 64 * 1024
+_KEPT_BYTES: Final = 4 << 20
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
 _FRAMED: Final[dict[int, Any]] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
@@ -85,6 +86,26 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     except cramjam.DecompressionError as error:
         raise CorruptRecord(f"{CODEC_NAMES[codec]}: {error}") from None
     raise CorruptRecord(f"unknown compression codec {codec}")
+
+
+class Decompressor:
+    """Decompresses batch after batch into memory of its own. One thread at a time."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._memory = mmap.mmap(-1, min(_KEPT_BYTES, limit_bytes + 1))
+
+    def decompress(self, codec: int, data: Buffer) -> Buffer:
+        """As the function of this name; what it returns is valid until the next call."""
+        if codec in (LZ4, ZSTD) and not (codec == LZ4 and _has_dependent_blocks(data)):
+            try:
+                size = _FRAMED[codec].decompress_into(data, self._memory)
+            except cramjam.DecompressionError:
+                pass  # broken, or larger than our memory
+            else:
+                if size < len(self._memory):
+                    return memoryview(self._memory)[:size]
+        return decompress(codec, data, self._limit)
 
 
 def _decompress_frames(codec: int, data: Buffer, limit_bytes: int) -> memoryview:
