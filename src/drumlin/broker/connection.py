@@ -174,9 +174,12 @@ class Connection:
             self._start_requests()
 
     def _may_start(self) -> bool:
-        if len(self._slots) >= _IN_FLIGHT_MAX or self._outbox.is_full:
+        if self._outbox.is_full:
             return False
-        return not self._slots or self._slots[-1].lets_pass or self._slots[-1].done
+        slots = self._slots
+        if not slots:
+            return True
+        return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
     def _take(self, dispatched: Dispatched, frame: memoryview) -> None:
         """Keep the place of an answer that is not there yet, or not yet its turn."""

@@ -39,7 +39,7 @@ class Outbox:
     def put(self, parts: list[Any]) -> None:
         """Take the parts of one response. File slices are released once they are sent."""
         for part in parts:
-            if hasattr(part, "fileno"):
+            if type(part) is not bytes and hasattr(part, "fileno"):
                 if len(part) < SENDFILE_MIN_BYTES:
                     data = part.read()
                     part.release()

@@ -11,6 +11,7 @@ that idles holds no memory.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -22,7 +23,8 @@ _SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
 _GROWTH_WHEN_SHORT: Final = 2
-_PREFIX: Final = 4
+_LENGTH: Final = struct.Struct(">i")
+_PREFIX: Final = _LENGTH.size
 
 
 class FrameReader:
@@ -120,7 +122,7 @@ class FrameReader:
         scratch, start = self._scratch, 0
         while end - start >= _PREFIX:
             body = start + _PREFIX
-            size = int.from_bytes(scratch[start:body], "big", signed=True)
+            size: int = _LENGTH.unpack_from(scratch, start)[0]
             if size < 0 or size > self._max:
                 if frames:
                     return start  # they came before it and are answered; the next call raises
