@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.storage.cleaning_view import CleaningView
+from drumlin.storage.files import TEMPORARY_SUFFIX
 from drumlin.storage.open_files import LogFile
 from drumlin.storage.segment import Segment, name_for_deleted
 from drumlin.storage.swap_plan import (
@@ -209,6 +210,7 @@ class SegmentSwap:
             files.sync_directory(path)
             remove_snapshots(path, self._plan, files)
         files.remove(self._plan_path)
+        files.remove(self._plan_path + TEMPORARY_SUFFIX)
         files.sync_directory(path)
         self.log.swaps.pending = None
         if not self.is_applied:
