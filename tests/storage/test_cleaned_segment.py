@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from drumlin.config.topic import LogConfig
@@ -45,12 +44,24 @@ def batches(seed: int, count: int, base_offset: int = 0) -> list[bytes]:
     return made
 
 
-def table(data: bytes) -> np.ndarray:
-    rows = [
-        (position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        for position, header in iterate_headers(memoryview(data))
-    ]
-    return np.array(rows, np.int64).reshape(-1, 5)
+def write(writer: CleanedSegmentWriter, data: bytes | bytearray, unindexed_bytes: int = 0) -> int:
+    """Append batches with the index entries that an ordinary append makes.
+
+    Returns:
+        The bytes since the last entry.
+    """
+    entries, largest, last_offset = [], writer.largest_timestamp, -1
+    for position, header in iterate_headers(memoryview(data)):
+        last_offset = header.last_offset
+        if header.max_timestamp > largest.timestamp:
+            largest = TimestampAndOffset(header.max_timestamp, last_offset)
+        if unindexed_bytes > INTERVAL_BYTES:
+            entries.append(IndexEntry(last_offset, writer.size + position, *largest))
+            unindexed_bytes = 0
+        unindexed_bytes += header.size
+    progress = IndexProgress(largest, unindexed_bytes)
+    writer.append_indexed(memoryview(data), last_offset, entries, progress)
+    return unindexed_bytes
 
 
 def appended(path: Path, open_files: OpenFiles, data: bytes, base_offset: int = 0) -> Segment:
@@ -94,54 +105,27 @@ def open_files(log: PartitionLog) -> OpenFiles:
 def test_the_files_are_those_of_ordinary_appends(
     tmp_path: Path, log: PartitionLog, open_files: OpenFiles, seed: int
 ) -> None:
-    """However the batches come: in tables of any size, one by one, or with their entries."""
     base_offset = 1000 * seed
     parts = batches(seed, 120, base_offset)
     data = b"".join(parts)
     expected = appended(tmp_path / "appended", open_files, data, base_offset)
     writer, chance = CleanedSegmentWriter(log, base_offset), random.Random(seed)
+    unindexed_bytes = 0
     while parts:
         taken, parts = parts[: (count := chance.randint(1, 30))], parts[count:]
-        piece = b"".join(taken)
-        rows = table(piece)
-        last_offset, timestamp = int(rows[-1, 3]), int(rows[-1, 4])
-        if count == 1:
-            writer.append_batch(piece, last_offset, timestamp)
-        else:
-            writer.append(memoryview(piece), rows)
-    assert (writer.size, writer.last_offset) == (len(data), last_offset)
-    assert writer.largest_timestamp == expected.largest_timestamp
+        unindexed_bytes = write(writer, b"".join(taken), unindexed_bytes)
+    assert (writer.size, writer.largest_timestamp) == (len(data), expected.largest_timestamp)
     segment = writer.finish(NOW_MS)
     assert contents(log.directory) == contents(tmp_path / "appended", "")
     assert segment.size == expected.size
     assert segment.largest_timestamp == expected.largest_timestamp
 
 
-def test_entries_that_somebody_else_has_worked_out(
-    tmp_path: Path, log: PartitionLog, open_files: OpenFiles
-) -> None:
-    data = b"".join(batches(5, 40))
-    appended(tmp_path / "appended", open_files, data)
-    entries, unindexed, largest = [], 0, TimestampAndOffset(-1, -1)
-    for position, header in iterate_headers(memoryview(data)):
-        if header.max_timestamp > largest.timestamp:
-            largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
-        if unindexed > INTERVAL_BYTES:
-            entries.append(IndexEntry(header.last_offset, position, *largest))
-            unindexed = 0
-        unindexed += header.size
-    writer = CleanedSegmentWriter(log, 0)
-    progress = IndexProgress(largest, unindexed)
-    writer.append_indexed(data, int(table(data)[-1, 3]), entries, progress)
-    writer.finish(NOW_MS)
-    assert contents(log.directory) == contents(tmp_path / "appended", "")
-
-
 def test_aborted_transactions_and_the_time_of_the_file(
     log: PartitionLog, open_files: OpenFiles
 ) -> None:
     writer = CleanedSegmentWriter(log, 0)
-    writer.append_batch(batch_of(3), 2, NOW_MS)
+    write(writer, batch_of(3))
     aborted = [AbortedTransaction(7, 0, 1, 2), AbortedTransaction(8, 0, 2, 3)]
     writer.add_aborted(aborted)
     written = writer.finish(NOW_MS - 5000)
@@ -157,10 +141,10 @@ def test_what_can_not_be_told_in_one_segment_is_refused(log: PartitionLog) -> No
     writer = CleanedSegmentWriter(log, 10)
     assert writer.fits(SIZE_MAX, 10 + RELATIVE_OFFSET_MAX)
     assert not writer.fits(100, 11 + RELATIVE_OFFSET_MAX)
-    writer.append_batch(batch_of(1, base_offset=10), 10, NOW_MS)
+    write(writer, batch_of(1, base_offset=10))
     assert not writer.fits(SIZE_MAX, 11)
     with pytest.raises(ValueError, match="can't take"):
-        writer.append_batch(batch_of(1), 11 + RELATIVE_OFFSET_MAX, NOW_MS)
+        write(writer, batch_of(1, base_offset=11 + RELATIVE_OFFSET_MAX))
     assert writer.last_offset == 10
     writer.abandon()
     assert not contents(log.directory)
@@ -168,7 +152,6 @@ def test_what_can_not_be_told_in_one_segment_is_refused(log: PartitionLog) -> No
 
 def test_an_empty_segment(log: PartitionLog) -> None:
     writer = CleanedSegmentWriter(log, 10)
-    writer.append(b"", np.empty((0, 5), np.int64))
     segment = writer.finish(NOW_MS)
     assert segment.size == 0
     assert contents(log.directory) == {f"{10:020d}{suffix}": b"" for suffix in SUFFIXES}
@@ -179,8 +162,7 @@ def test_all_is_on_the_device(tmp_path: Path) -> None:
     logs = open_logs(tmp_path, config=CONFIG, files=files)
     log = create(logs, CONFIG)
     writer = CleanedSegmentWriter(log, 0)
-    data = b"".join(batches(1, 30))
-    writer.append(data, table(data))
+    write(writer, b"".join(batches(1, 30)))
     writer.add_aborted([AbortedTransaction(7, 0, 1, 2)])
     writer.finish(NOW_MS)
     files.sync_directory(log.path)
@@ -202,7 +184,7 @@ def test_whatever_fails_nothing_is_left(
     try:
         writer = CleanedSegmentWriter(log, 0)
         for number in range(20):
-            writer.append_batch(batch_of(1, base_offset=number, value=bytes(200)), number, NOW_MS)
+            write(writer, batch_of(1, base_offset=number, value=bytes(200)))
         writer.add_aborted([AbortedTransaction(7, 0, 1, 2)])
         writer.finish(NOW_MS)
     except OSError as error:

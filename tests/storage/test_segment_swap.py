@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, iterate_headers
@@ -24,7 +22,7 @@ from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.leader_epochs import EpochEntry
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment import BatchPlace, Segment
+from drumlin.storage.segment import Segment
 from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
 from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.wire.errors import KafkaError
@@ -40,6 +38,7 @@ from storage.samples import (
     read_bytes,
     revive,
 )
+from storage.test_cleaned_segment import write
 from storage.unordered_files import Killed, UnorderedFiles, losses
 
 CONFIG = LogConfig(
@@ -114,7 +113,7 @@ def written(
                     if base_offset <= place.header.base_offset < end_offset
                     and exchange.keeps(place.header.base_offset)
                 ]
-                writer.append(b"".join(map(segment.read_batch, places)), table(places))
+                write(writer, b"".join(map(segment.read_batch, places)))
                 if exchange.keeps_aborted:
                     writer.add_aborted(
                         each
@@ -128,16 +127,6 @@ def written(
                 segment.remove_files()
             raise
     return old, new
-
-
-def table(places: list[BatchPlace]) -> NDArray[np.int64]:
-    sizes = [place.header.size for place in places]
-    rows = [
-        (sum(sizes[:number]), header.size, header.base_offset, header.last_offset, timestamp)
-        for number, (_, header) in enumerate(places)
-        for timestamp in [header.max_timestamp]
-    ]
-    return np.array(rows, np.int64).reshape(-1, 5)
 
 
 def cleaned(logs: LogDirectories, log: PartitionLog, exchange: Exchange) -> None:

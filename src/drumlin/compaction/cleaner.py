@@ -31,7 +31,7 @@ from drumlin.compaction.rewriting import LiveProducers, Output, Rewriting
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
-from drumlin.storage.cleaning_view import CleaningView, cleaning_view
+from drumlin.storage.cleaning_view import CleaningView, cleaning_view, note_cleaned
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_swap import SegmentSwap
@@ -113,8 +113,7 @@ class Cleaner:
                 swap.run(lambda swap: self._call(lambda: replace(swap)))
                 cleaning.statistics.segments_after += len(new)
             done = cleaning.done()
-        key = log.topic, log.partition
-        log.log_directory.cleaner_offsets.set(key, done.round_end_offset)
+            note_cleaned(log, cleaning.view, done.round_end_offset)
         return done
 
     def _rewrite(

@@ -33,9 +33,6 @@ from drumlin.storage.transaction_index import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from drumlin.records.scan import IndexEntry
     from drumlin.storage.partition_log import PartitionLog
 
@@ -47,12 +44,7 @@ _SET_ASIDE_BYTES: Final = 8 * 1024 * 1024
 
 
 class CleanedSegmentWriter:
-    """One new segment, written from its first batch to its last.
-
-    Batches come in the order of their offsets, in one of three ways, which may alternate: with a
-    table of them (`append`), with index entries that somebody else has worked out
-    (`append_indexed`), or one by one (`append_batch`).
-    """
+    """One new segment, written from its first batch to its last."""
 
     def __init__(self, log: PartitionLog, base_offset: int) -> None:
         """Create the files in the log's folder; after an error there are none of them."""
@@ -61,13 +53,11 @@ class CleanedSegmentWriter:
         self.base_offset = base_offset
         self.size = 0
         self.last_offset = -1  #: of the last batch; -1 while there is none
-        #: The largest timestamp so far, the last offset of the first batch that has it, and the
-        #: bytes since the last index entry. Whoever works out index entries goes on from here.
-        self.progress = IndexProgress(TimestampAndOffset(NO_TIMESTAMP, -1), 0)
+        #: The largest timestamp so far, and the last offset of the first batch that has it.
+        self.largest_timestamp = TimestampAndOffset(NO_TIMESTAMP, -1)
         self._directory = log.path
         self._open_files = log.log_directory.open_files
         self._files = log.log_directory.files
-        self._interval_bytes = log.config.index_interval_bytes
         self._created_ms = log.log_directory.clock.wall_ms()
         self._prefix = f"{log.path}/{file_prefix(base_offset)}"
         self._aborted: list[AbortedTransaction] = []
@@ -88,11 +78,6 @@ class CleanedSegmentWriter:
         output.create()
         return output
 
-    @property
-    def largest_timestamp(self) -> TimestampAndOffset:
-        """(-1, -1) while there is none."""
-        return self.progress.largest_timestamp
-
     def fits(self, size: int, last_offset: int) -> bool:
         """Whether there is room for `size` bytes more, of batches up to `last_offset`."""
         return (
@@ -101,30 +86,6 @@ class CleanedSegmentWriter:
 
     # -- appending ---------------------------------------------------------------------
 
-    def append(self, data: Buffer, rows: NDArray[np.int64]) -> None:
-        """Write batches as they are and index them as `Segment.append` would have.
-
-        Args:
-            rows: int64, one row for each batch of `data`, which they fill without gaps: position
-                in `data`, size, base offset, last offset, largest timestamp.
-        """
-        from drumlin.storage.row_index import LAST_OFFSET, index_rows
-
-        if not len(rows):
-            return
-        found = index_rows(
-            rows,
-            self.base_offset,
-            self.size,
-            self._interval_bytes,
-            self.progress,
-            self._last_time,
-        )
-        self._write(data, int(rows[-1, LAST_OFFSET]))
-        self._offset_index.append(found.offset_entries)
-        self._time_index.append(found.time_entries)
-        self._last_time, self.progress = found.last_time, found.progress
-
     def append_indexed(
         self,
         data: Buffer,
@@ -132,27 +93,15 @@ class CleanedSegmentWriter:
         entries: Sequence[IndexEntry],
         progress: IndexProgress,
     ) -> None:
-        """Write batches as they are, up to `last_offset`, with the entries that came due.
+        """Write batches as they are, up to `last_offset`, with the index entries that came due.
 
         Args:
-            entries: positions count from the beginning of the file.
+            entries: by the rule of `Segment.append`; positions are those in the file.
             progress: where indexing stands behind them.
         """
         self._write(data, last_offset)
         self._index(entries)
-        self.progress = progress
-
-    def append_batch(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch as it is and index it."""
-        position = self.size
-        largest, unindexed_bytes = self.progress
-        if max_timestamp > largest.timestamp:
-            largest = TimestampAndOffset(max_timestamp, last_offset)
-        self._write(data, last_offset)
-        if unindexed_bytes > self._interval_bytes:
-            self._index([(last_offset, position, *largest)])
-            unindexed_bytes = 0
-        self.progress = IndexProgress(largest, unindexed_bytes + len(data))
+        self.largest_timestamp = progress.largest_timestamp
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """What readers of this segment must skip, in the order of their markers."""
@@ -169,7 +118,7 @@ class CleanedSegmentWriter:
         self._log.append(data)
         self.size, self.last_offset = end, last_offset
 
-    def _index(self, entries: Sequence[tuple[int, int, int, int]]) -> None:
+    def _index(self, entries: Sequence[IndexEntry]) -> None:
         if not entries:
             return
         base_offset, last_time = self.base_offset, self._last_time

@@ -29,6 +29,17 @@ class CleaningView(NamedTuple):
     config: LogConfig
 
 
+def note_cleaned(log: PartitionLog, view: CleaningView, end_offset: int) -> None:
+    """Have the checkpoint say that the log is clean up to `end_offset`; nothing if it was cut.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    with log.swaps.lock:  # a cut lowers it under the same lock
+        if log.truncations == view.truncations and not log.is_deleted:
+            log.log_directory.cleaner_offsets.set((log.topic, log.partition), end_offset)
+
+
 def cleaning_view(log: PartitionLog) -> CleaningView:
     """The log as it is now. Only on the thread that changes it."""
     last_data_offsets, epochs_without_data = {}, {}

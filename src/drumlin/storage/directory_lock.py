@@ -43,3 +43,20 @@ class DirectoryLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def is_locked(path: str) -> bool:
+    """Whether a server has a dir in use. Changes nothing there.
+
+    Raises:
+        OSError: it can't be told.
+    """
+    try:
+        descriptor = os.open(f"{path}/{FILE_NAME}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+        return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(descriptor)

@@ -43,14 +43,12 @@ class SegmentsChanged(Exception):
 class SegmentSwaps:
     """The exchanges of one log. `lock` is held by whoever begins or ends one, or cuts the log."""
 
-    __slots__ = ("count", "lock", "pending")
+    __slots__ = ("lock", "pending")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         #: The one whose plan is on the device, or may be.
         self.pending: SegmentSwap | None = None
-        #: How many were applied: who looks twice, and finds another number, looks again.
-        self.count = 0
 
     @property
     def holds_segments(self) -> bool:
@@ -169,7 +167,6 @@ class SegmentSwap:
             self.log.durability.forget(self._old)
             self.log.durability.note_new_names()
             self.is_applied = True
-            swaps.count += 1
         finally:
             swaps.lock.release()
         for segment in self._old:

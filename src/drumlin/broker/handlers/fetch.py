@@ -247,6 +247,18 @@ class _Fetch:
             diverging = self._diverging_epoch(partition, wanted)
             if diverging is not None:
                 return self._answer(key.partition, partition, diverging_epoch=diverging)
+            result, aborted = self._read_log(partition, wanted, budget, may_block)
+        except KafkaError as error:
+            return self._failed(key.partition, error.code)
+        records = result.slices[0] if result.slices else _NOTHING
+        return self._answer(key.partition, partition, records=records, aborted=aborted)
+
+    def _read_log(
+        self, partition: Partition, wanted: Wanted, budget: int, may_block: bool
+    ) -> tuple[ReadResult, tuple[Any, ...] | None]:
+        """Records, and the aborted transactions among them."""
+        while True:
+            segments = partition.log.segments.snapshot()
             result = partition.read(
                 wanted.fetch_offset,
                 min(wanted.max_bytes, budget),
@@ -254,13 +266,14 @@ class _Fetch:
                 minimum_one_batch=self._read_bytes == 0,
                 may_block=may_block,
             )
-        except KafkaError as error:
-            return self._failed(key.partition, error.code)
-        aborted = None
-        if self._isolation_level == _READ_COMMITTED:
+            if self._isolation_level != _READ_COMMITTED:
+                return result, None
             aborted = self._aborted(partition, wanted.fetch_offset, result)
-        records = result.slices[0] if result.slices else _NOTHING
-        return self._answer(key.partition, partition, records=records, aborted=aborted)
+            if partition.log.segments.snapshot() is segments:
+                return result, aborted
+            # Cleaned segments came between, which know less of what was aborted.
+            for part in result.slices:
+                part.release()
 
     def _aborted(
         self, partition: Partition, fetch_offset: int, result: ReadResult
