@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from drumlin.compaction.cleaner import Cleaner
 from drumlin.compaction.errors import CleaningFailed, CleaningStopped
 from drumlin.compaction.pool import CleanerPool
-from drumlin.compaction.report import describe_cleaning, describe_status, describe_totals
+from drumlin.compaction.report import (
+    describe_error,
+    describe_result,
+    describe_status,
+    describe_totals,
+)
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
 from drumlin.metadata.changes import Change, ConfigsChanged, TopicDeleted
@@ -207,8 +212,7 @@ class Cleaning:
                 status = self.pool.status(log)
             except (OSError, KafkaError) as error:
                 if not log.is_deleted:
-                    row = {"topic": log.topic, "partition": log.partition, "log_dir": log_dir}
-                    rows.append({**row, "error": str(error)})
+                    rows.append(describe_error(log.topic, log.partition, log_dir, error))
                 continue
             rows.append(describe_status(log.topic, log.partition, log_dir, status))
         return rows
@@ -226,22 +230,20 @@ class Cleaning:
         before = self.pool.totals.by_log.get(key)
         was_done = self.pool.run(log, _RUN_S)
         done = self.pool.totals.by_log.get(key)
-        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
         if done is not None and done is not before:
-            return {**answer, "cleaning": describe_cleaning(done), "reason": None}
-        return {**answer, "cleaning": None, "reason": self._why_not(log, was_done)}
-
-    def _why_not(self, log: PartitionLog, was_done: bool) -> str:
-        if log.is_deleted:
-            return "it was deleted"
-        if not was_done:
-            return "the cleaner was stopped"
+            return describe_result(log.topic, log.partition, done)
+        if log.is_deleted or not was_done:
+            reason = "it was deleted" if log.is_deleted else "the cleaner was stopped"
+            return describe_result(log.topic, log.partition, None, reason, is_failed=True)
         status = self.pool.status(log)
         if status.uncleanable_because is not None:
-            return status.uncleanable_because
+            return describe_result(
+                log.topic, log.partition, None, status.uncleanable_because, is_failed=True
+            )
         if status.cleanable.cleanable_bytes:
-            return "it could not be cleaned now; the broker's log says why"
-        return "nothing in it can be cleaned now"
+            reason = "it could not be cleaned now; the broker's log says why"
+            return describe_result(log.topic, log.partition, None, reason, is_failed=True)
+        return describe_result(log.topic, log.partition, None)
 
     async def simulate(self, log: PartitionLog) -> dict[str, Any]:
         """What a cleaning of a log would do, without a change."""
@@ -250,18 +252,15 @@ class Cleaning:
     def _simulate(self, log: PartitionLog) -> dict[str, Any]:
         throttle = Throttle(self._settings.io_max_bytes_per_second, self._clock, self._stopping)
         cleaner = Cleaner(self._settings, throttle, self._calls, self._clock, self._stopping)
-        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition, "cleaning": None}
         try:
-            would_do = cleaner.simulate(log)
+            return describe_result(log.topic, log.partition, cleaner.simulate(log))
         except CleaningFailed as error:
-            return {**answer, "reason": str(error)}
+            return describe_result(log.topic, log.partition, None, str(error), is_failed=True)
         except CleaningStopped:
             if self._stopping.is_set():
                 raise
-            return {**answer, "reason": "it was cleaned, shortened or deleted meanwhile"}
-        if would_do is None:
-            return {**answer, "reason": "nothing in it can be cleaned now"}
-        return {**answer, "cleaning": describe_cleaning(would_do), "reason": None}
+            reason = "it was cleaned, shortened or deleted meanwhile"
+            return describe_result(log.topic, log.partition, None, reason, is_failed=True)
 
     async def _request(self, function: Callable[[PartitionLog], T], log: PartitionLog) -> T:
         loop = asyncio.get_running_loop()

@@ -23,6 +23,7 @@ from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.metrics.measures import Measure, Metrics
 from drumlin.compaction.errors import CleaningStopped
+from drumlin.compaction.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
 from drumlin.wire.errors import KafkaError
 
@@ -138,8 +139,9 @@ class Endpoints:
             except CleaningStopped as error:
                 raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
             except (OSError, KafkaError) as error:
-                row = {"topic": log.topic, "partition": log.partition, "cleaning": None}
-                results.append({**row, "reason": str(error)})
+                results.append(
+                    describe_result(log.topic, log.partition, None, str(error), is_failed=True)
+                )
         return Response.of_json({"results": results})
 
     def _wanted_logs(self, topic: object, partition: object) -> list[PartitionLog]:

@@ -2,8 +2,8 @@
 JSON for a program.
 
 Rows are dictionaries whose keys are the JSON names. A key's last word says its unit (`_bytes`,
-`_ms`, `timestamp`), and on a terminal, only there, it is written for a person. Nothing here
-knows Kafka.
+`_ms`, `_ratio`, `timestamp`), and on a terminal, only there, it is written for a person.
+Nothing here knows Kafka.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def human(column: str, value: Any) -> str:
         if column.endswith("timestamp"):
             return human_timestamp(value)
     if isinstance(value, float):
-        return f"{value:.1f}"
+        return f"{value:.1%}" if column.endswith("_ratio") else f"{value:.1f}"
     return plain(value)
 
 

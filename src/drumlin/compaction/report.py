@@ -48,6 +48,29 @@ def describe_status(topic: str, partition: int, log_dir: str, status: LogStatus)
     }
 
 
+def describe_error(topic: str, partition: int, log_dir: str, error: Exception) -> Fields:
+    """In the place of a status that could not be had."""
+    return {"topic": topic, "partition": partition, "log_dir": log_dir, "error": str(error)}
+
+
+def describe_result(
+    topic: str,
+    partition: int,
+    done: CleaningStatistics | None,
+    reason: str = "nothing in it can be cleaned now",
+    *,
+    is_failed: bool = False,
+) -> Fields:
+    """What came of a cleaning, made or simulated, that somebody asked for."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "cleaning": None if done is None else describe_cleaning(done),
+        "reason": reason if done is None else None,
+        "is_failed": is_failed,
+    }
+
+
 def describe_totals(totals: Totals) -> Fields:
     """What was done since the broker started."""
     return {

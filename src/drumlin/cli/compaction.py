@@ -1,0 +1,325 @@
+"""`drumlin compaction`: how the cleaning of compacted topics stands; to clean now; to try it out.
+
+A running broker is asked. Where none runs, `status` and `simulate` read the files themselves,
+and change nothing; a cleaning needs a broker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import output
+from drumlin.cli.broker_http import BrokerHttp, broker_at, broker_on
+from drumlin.cli.options import AsJson, examples
+from drumlin.wire.errors import KafkaError
+
+_STATUS_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "tail_bytes",
+    "head_bytes",
+    "dirty_ratio",
+    "cleaned_timestamp",
+    "took_ms",
+    "freed_bytes",
+    "state",
+)
+_RUN_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "before_bytes",
+    "after_bytes",
+    "freed_bytes",
+    "removed_records",
+    "took_ms",
+    "remark",
+)
+_SIMULATE_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "before_bytes",
+    "freed_bytes",
+    "removed_records",
+    "of_them",
+    "remark",
+)
+#: Why a record goes: key of the statistics -> word.
+_REASONS: Final = {
+    "superseded": "superseded",
+    "expired_tombstones": "tombstones",
+    "without_key": "without key",
+    "aborted": "aborted",
+    "markers_removed": "markers",
+}
+Row = dict[str, Any]
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at the cleaning of compacted topics, force it, simulate it."
+)
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
+]
+DataDirectory = Annotated[
+    Path,
+    typer.Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, help="This one only; default: all.")
+]
+OptionalTopic = Annotated[
+    str | None, typer.Argument(metavar="[TOPIC]", help="This topic only; default: all compacted.")
+]
+
+
+@app.command(
+    epilog=examples(
+        "drumlin compaction status --data /var/lib/drumlin",
+        "drumlin compaction status accounts --data /var/lib/drumlin",
+        "drumlin compaction status --http 127.0.0.1:9404 --json",
+    )
+)
+def status(
+    topic: OptionalTopic = None,
+    data: Data = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="A broker's drumlin.metrics.listener."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is clean (tail) and dirty (head), the last cleaning, and what cannot be cleaned.
+
+    Bytes are those of whole segments; the active one, which is never cleaned, is in neither.
+    """
+    if data is not None and http is None:
+        broker = broker_on(data)
+        report = _status_of_files(data, topic) if broker is None else _ask_status(broker, topic)
+    elif http is not None and data is None:
+        report = _ask_status(broker_at(http), topic)
+    else:
+        raise typer.BadParameter("say which broker: give either --data or --http")
+    if as_json:
+        output.show_json(report)
+        return
+    rows = [_status_row(each) for each in report["partitions"]]
+    output.show_rows(rows, _STATUS_COLUMNS, as_json=False, empty="no compacted partitions")
+    if report["is_enabled"] is None:
+        output.note("no broker runs here: this is what the files say")
+    elif not report["is_enabled"]:
+        output.note("nothing is cleaned: log.cleaner.enable is false")
+
+
+@app.command(
+    epilog=examples(
+        "drumlin compaction run accounts --data /var/lib/drumlin",
+        "drumlin compaction run accounts --partition 3 --data /var/lib/drumlin --json",
+    )
+)
+def run(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A compacted topic.")],
+    data: DataDirectory,
+    partition: Partition = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a running broker clean a topic now, however little of it is dirty; waits for it.
+
+    A partition that was given up as uncleanable is tried again.
+    """
+    broker = broker_on(data)
+    if broker is None:
+        raise output.Failure(f"no broker runs on {data}, and a cleaning needs one")
+
+    def clean(**where: object) -> Any:
+        return broker.post("/compaction/run", where)
+
+    results = _each(broker, topic, partition, clean, "cleaning")
+    _show(results, [_run_row(each) for each in results], _RUN_COLUMNS, as_json)
+
+
+@app.command(
+    epilog=examples(
+        "drumlin compaction simulate --data /var/lib/drumlin",
+        "drumlin compaction simulate accounts --partition 3 --data /var/lib/drumlin --json",
+    )
+)
+def simulate(
+    data: DataDirectory,
+    topic: OptionalTopic = None,
+    partition: Partition = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a cleaning would free now, without doing it; it reads as much as a cleaning."""
+    broker = broker_on(data)
+    if broker is None:
+        results = _simulate_on_files(data, topic, partition)
+    else:
+
+        def try_out(**where: object) -> Any:
+            return broker.get("/compaction/simulate", timeout_s=None, **where)
+
+        results = _each(broker, topic, partition, try_out, "simulating")
+    _show(results, [_simulate_row(each) for each in results], _SIMULATE_COLUMNS, as_json)
+
+
+# -- asking a broker ---------------------------------------------------------------------------
+
+
+def _ask_status(broker: BrokerHttp, topic: str | None) -> Row:
+    report: Row = broker.get("/compaction", topic=topic)
+    return report
+
+
+def _each(
+    broker: BrokerHttp,
+    topic: str | None,
+    partition: int | None,
+    act: Callable[..., Any],
+    doing: str,
+) -> list[Row]:
+    """Ask for one partition after the other, so that one can see how far it is."""
+    report = broker.get("/compaction", topic=topic, partition=partition)
+    rows = report["partitions"]
+    if not rows and topic is not None:
+        return list(act(topic=topic, partition=partition)["results"])  # the broker says why
+    results: list[Row] = []
+    with output.progress() as progress:
+        task = progress.add_task(doing, total=sum(map(_size_bytes, rows)), done="")
+        for row in rows:
+            progress.update(task, done=f"{row['topic']}-{row['partition']}")
+            results += act(topic=row["topic"], partition=row["partition"])["results"]
+            progress.advance(task, _size_bytes(row))
+    return results
+
+
+def _size_bytes(row: Row) -> int:
+    return int(row.get("tail_bytes", 0)) + int(row.get("head_bytes", 0))
+
+
+# -- reading files -----------------------------------------------------------------------------
+
+
+def _status_of_files(path: Path, topic: str | None) -> Row:
+    from drumlin.cli.data_directory import DataDirectory as Files
+    from drumlin.compaction.cleaner import find_cleanable
+    from drumlin.compaction.pool import LogStatus
+    from drumlin.compaction.report import describe_error, describe_status
+
+    files = Files(path)
+    rows: list[Row] = []
+    for name, partition, log in files.compacted_logs(topic):
+        try:
+            if isinstance(log, Exception):
+                raise log
+            found = find_cleanable(log, log.cleaning_view(), files.clock.wall_ms())
+        except (KafkaError, OSError, ValueError) as error:
+            rows.append(describe_error(name, partition, str(files.path), error))
+            continue
+        status = LogStatus(found, None, False, None)
+        rows.append(describe_status(name, partition, str(files.path), status))
+    return {"is_enabled": None, "totals": None, "partitions": rows}
+
+
+def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> list[Row]:
+    from drumlin.broker.cleaning import cleaner_settings
+    from drumlin.cli.data_directory import DataDirectory as Files
+    from drumlin.compaction.cleaner import Cleaner
+    from drumlin.compaction.errors import CleaningFailed
+    from drumlin.compaction.report import describe_result
+    from drumlin.compaction.throttle import Throttle
+
+    files = Files(path)
+    results: list[Row] = []
+    with output.progress() as progress:
+        task = progress.add_task("simulating", total=None, done="")
+
+        class Watched(Throttle):
+            """No limit, and a word for the one who waits, with every piece that is read."""
+
+            def spend(self, size: int) -> None:
+                progress.advance(task, size)
+
+        never = threading.Event()
+        throttle = Watched(float("inf"), files.clock, never)
+        settings = cleaner_settings(files.config)
+        cleaner = Cleaner(settings, throttle, lambda function: function(), files.clock, never)
+        for name, index, log in files.compacted_logs(topic, partition):
+            progress.update(task, done=f"{name}-{index}")
+            try:
+                if isinstance(log, Exception):
+                    raise log
+                results.append(describe_result(name, index, cleaner.simulate(log)))
+            except (CleaningFailed, KafkaError, OSError, ValueError) as error:
+                results.append(describe_result(name, index, None, str(error), is_failed=True))
+    if not results and topic is not None:
+        raise output.Failure(f"no compacted partitions of {topic} lie in {path}")
+    return results
+
+
+# -- showing -----------------------------------------------------------------------------------
+
+
+def _status_row(row: Row) -> Row:
+    last = row.get("last_cleaning") or {}
+    return {
+        **row,
+        "cleaned_timestamp": last.get("ended_ms"),
+        "took_ms": last.get("took_ms"),
+        "freed_bytes": last.get("bytes_freed"),
+        "state": _state(row),
+    }
+
+
+def _state(row: Row) -> str:
+    if "error" in row:
+        return f"cannot be looked at: {row['error']}"
+    if row["uncleanable_because"]:
+        return f"uncleanable: {row['uncleanable_because']}"
+    if row["is_being_cleaned"]:
+        return "being cleaned"
+    return "overdue" if row["overdue_ms"] else ("dirty" if row["head_bytes"] else "clean")
+
+
+def _show(
+    results: Sequence[Row], rows: Sequence[Row], columns: Sequence[str], as_json: bool
+) -> None:
+    if as_json:
+        output.show_json({"results": results})
+    else:
+        output.show_rows(rows, columns, as_json=False, empty="no compacted partitions")
+    failed = [f"{each['topic']}-{each['partition']}" for each in results if each["is_failed"]]
+    if failed:
+        raise output.Failure(f"failed: {', '.join(failed)}")
+
+
+def _run_row(result: Row) -> Row:
+    done = result["cleaning"] or {}
+    return {
+        **result,
+        "before_bytes": done.get("bytes_read"),
+        "after_bytes": done.get("bytes_written"),
+        "freed_bytes": done.get("bytes_freed"),
+        "removed_records": done.get("records_removed"),
+        "took_ms": done.get("took_ms"),
+        "remark": result["reason"],
+    }
+
+
+def _simulate_row(result: Row) -> Row:
+    would_do = result["cleaning"] or {}
+    return {
+        **result,
+        "before_bytes": would_do.get("bytes_read"),
+        "freed_bytes": would_do.get("bytes_freed"),
+        "removed_records": would_do.get("records_removed"),
+        "of_them": ", ".join(
+            f"{would_do[key]} {word}" for key, word in _REASONS.items() if would_do.get(key)
+        ),
+        "remark": result["reason"],
+    }
