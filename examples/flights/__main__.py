@@ -1,7 +1,7 @@
-"""Drumlin in a minute: a year of flights into a topic, a Spark stream out of it, a picture.
+"""Drumlin in a minute: a year of flights through a topic, a Spark stream and the cleaner; pictures.
 
 Run it with `./script/demo`. Broker, log and checkpoint live in a temporary folder that goes
-when it ends; the result stays in `build/demo`.
+when it ends; the results stay in `build/demo`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import last_flights
+import last_flights_chart
 import pandas as pd
 from chart import draw
 from delays import run_query, start_spark
 from flights_data import Flights, load_flights
+from last_flights import Compaction
 from local_broker import local_broker
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from rich import box
@@ -27,9 +30,13 @@ from drumlin.client.client import Client
 
 TOPIC = "flights"
 PARTITIONS = 2
+COMPACTED_TOPIC = "last-flights"
+#: So that nobody has to wait for the cleaner; by default it rests for 15 s.
+SETTINGS = {"log.cleaner.backoff.ms": "100"}
 OUTPUT = Path("build/demo")
 RESULT = OUTPUT / "delays.parquet"
 CHART = OUTPUT / "delays.png"
+COMPACTION_CHART = OUTPUT / "compaction.png"
 BOX = box.SIMPLE_HEAD
 
 console = Console(highlight=False)
@@ -41,15 +48,17 @@ def main() -> None:
         flights = load_flights()
         say(f"Loaded {len(flights.records):,} flights that left New York in 2013.")
         began = time.monotonic()
-        with local_broker(folder) as address:
-            say(f"Started a broker on {address}", began)
-            with drumlin.connect(address) as client:
+        with local_broker(folder, SETTINGS) as broker:
+            say(f"Started a broker on {broker.address}", began)
+            with drumlin.connect(broker.address) as client:
                 fill_topic(client, flights)
-            batches = stream_delays(address, flights, folder)
+                batches = stream_delays(broker.address, flights, folder)
+                compacted = compact_topic(client, flights, broker.cleaner_status_url)
     delays = pd.read_parquet(RESULT)
     draw(delays, CHART)
+    last_flights_chart.draw(compacted, COMPACTION_CHART)
     console.print()
-    console.print(batches_table(batches), airlines_table(delays))
+    console.print(batches_table(batches), airlines_table(delays), compaction_table(compacted))
     console.print(what_next())
 
 
@@ -90,6 +99,19 @@ def stream_delays(address: str, flights: Flights, folder: Path) -> list[Streamin
     return batches
 
 
+def compact_topic(client: Client, flights: Flights, status_url: str) -> Compaction:
+    """Write the flights again, into a topic that is to keep the last one of each aircraft."""
+    began = time.monotonic()
+    last_flights.fill(client, COMPACTED_TOPIC, flights.records)
+    say(f"Wrote those with a tail number to the compacted topic '{COMPACTED_TOPIC}'", began)
+    with console.status("Waiting for the broker to clean it ..."):
+        done = last_flights.compact(client, COMPACTED_TOPIC, status_url)
+    console.print(f"[green]✓[/] Had the broker clean it [dim]({done.seconds:.1f} s)[/]")
+    last_flights.check(done.before.records, done.after.records)
+    say("Read it again: the last flight of every aircraft is there, at the same offset")
+    return done
+
+
 def batches_table(batches: list[StreamingQueryProgress]) -> Table:
     """What the micro-batches read, and how fast."""
     table = Table("batch", "records", "records/s", "end offsets", title="Micro-batches", box=BOX)
@@ -127,10 +149,28 @@ def airlines_table(delays: pd.DataFrame) -> Table:
     return table
 
 
+def compaction_table(done: Compaction) -> Table:
+    """What the topic held before and after it was cleaned."""
+    table = Table("", title=f"Compaction of '{COMPACTED_TOPIC}'", box=BOX)
+    for name in ("records", "bytes on disk", "aircraft"):
+        table.add_column(name, justify="right")
+    for when, snapshot in (("before", done.before), ("after", done.after)):
+        table.add_row(
+            when,
+            f"{snapshot.records.num_rows:,}",
+            f"{snapshot.size_bytes:,}",
+            f"{snapshot.aircraft:,}",
+        )
+    waiting = int(done.before.records["offset"][-1].as_py()) + 1 - done.end_offset
+    table.caption = f"The newest {waiting:,} are in the active segment, which is not cleaned."
+    return table
+
+
 def what_next() -> Panel:
     """What to type after the demo."""
     return Panel.fit(
-        f"The chart is [bold]{CHART}[/], the result [bold]{RESULT}[/];\n"
+        f"The charts are [bold]{CHART}[/] and [bold]{COMPACTION_CHART}[/],\n"
+        f"the result [bold]{RESULT}[/];\n"
         "everything else is cleaned up.\n\n"
         "Start a broker that stays, and talk to it, here or with any Kafka client:\n"
         "  [cyan]source .venv/bin/activate[/]\n"

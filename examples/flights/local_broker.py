@@ -7,18 +7,28 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 _START_TIMEOUT_S = 30
 _STOP_TIMEOUT_S = 30
 
 
+class LocalBroker(NamedTuple):
+    """Where it is: for clients, and for whoever wants to know how its cleaner is doing."""
+
+    address: str
+    cleaner_status_url: str
+
+
 @contextlib.contextmanager
-def local_broker(folder: Path) -> Iterator[str]:
-    """Start `drumlin server` on a free port of this machine, give its address, stop it."""
-    address = f"127.0.0.1:{_free_port()}"
+def local_broker(folder: Path, settings: Mapping[str, str]) -> Iterator[LocalBroker]:
+    """Start `drumlin server` on free ports of this machine, say where it is, stop it."""
+    address, metrics = (f"127.0.0.1:{port}" for port in _free_ports(2))
     command = [sys.executable, "-m", "drumlin", "server", "--data", str(folder / "data")]
+    for key, value in {**settings, "drumlin.metrics.listener": metrics}.items():
+        command += ["--set", f"{key}={value}"]
     log = folder / "server.log"
     with log.open("wb") as output:
         server = subprocess.Popen(  # noqa: S603 - our own server
@@ -26,7 +36,7 @@ def local_broker(folder: Path) -> Iterator[str]:
         )
     try:
         _wait_until_ready(server, log)
-        yield address
+        yield LocalBroker(address, f"http://{metrics}/compaction")
     finally:
         server.terminate()
         server.wait(_STOP_TIMEOUT_S)
@@ -40,8 +50,9 @@ def _wait_until_ready(server: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.02)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -1,0 +1,117 @@
+"""The demo: what it claims of compaction holds, and it leaves nothing but its results."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import drumlin
+
+DEMO = Path(__file__).parents[2] / "examples" / "flights"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _modules_of_the_demo() -> Iterator[None]:
+    sys.path.insert(0, str(DEMO))
+    yield
+    sys.path.remove(str(DEMO))
+
+
+@pytest.fixture(scope="module")
+def flights() -> pa.Table:
+    from flights_data import load_flights
+
+    return load_flights().records
+
+
+@pytest.fixture(scope="module")
+def done(flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The flights in a compacted topic, before and after; the broker has ended."""
+    import last_flights
+    from local_broker import local_broker
+
+    folder = tmp_path_factory.mktemp("flights")
+    with local_broker(folder, {"log.cleaner.backoff.ms": "100"}) as broker:
+        with drumlin.connect(broker.address) as client:
+            last_flights.fill(client, "last-flights", flights)
+            result = last_flights.compact(client, "last-flights", broker.cleaner_status_url)
+        host, port = broker.address.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+    return result
+
+
+def _last_flights(records: pa.Table) -> dict[bytes, tuple[int, bytes]]:
+    columns = (records[name].to_pylist() for name in ("key", "offset", "value"))
+    return {key: (offset, value) for key, offset, value in zip(*columns, strict=True)}
+
+
+def test_all_flights_with_a_tail_number_are_there_before(flights: pa.Table, done: Any) -> None:
+    wanted = flights.filter(pc.is_valid(flights["key"]))
+    records = done.before.records
+    assert records["key"].to_pylist() == wanted["key"].to_pylist()
+    assert records["value"].to_pylist() == wanted["value"].to_pylist()
+
+
+def test_the_last_flight_of_every_aircraft_stays_at_its_offset(done: Any) -> None:
+    assert _last_flights(done.after.records) == _last_flights(done.before.records)
+    assert done.after.aircraft == done.before.aircraft == 4_043
+
+
+def test_nothing_else_stays_of_what_was_cleaned(done: Any) -> None:
+    offsets = done.after.records["offset"].to_numpy()
+    cleaned = done.after.records.filter(pa.array(offsets < done.end_offset))
+    assert cleaned.num_rows == len(_last_flights(cleaned))
+    newest = done.before.records["offset"].to_numpy() >= done.end_offset
+    assert done.after.records.num_rows - cleaned.num_rows == newest.sum()
+    assert newest.mean() < 0.03
+    assert done.after.size_bytes < done.before.size_bytes / 20
+
+
+def test_a_lost_or_moved_flight_would_be_noticed(done: Any) -> None:
+    from last_flights import BrokenPromise, check
+
+    after = done.after.records
+    check(done.before.records, after)
+    for broken in (
+        after.slice(1),
+        after.set_column(0, "offset", pc.add(after["offset"], 1)),
+        after.set_column(2, "value", after["key"]),
+    ):
+        with pytest.raises(BrokenPromise):
+            check(done.before.records, broken)
+
+
+def test_the_picture_is_drawn(done: Any, tmp_path: Path) -> None:
+    from last_flights_chart import draw
+
+    draw(done, tmp_path / "compaction.png")
+    assert (tmp_path / "compaction.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path) -> None:
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    command = [sys.executable, str(DEMO)]
+    run = subprocess.run(
+        command, cwd=home, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stderr
+    assert "the last flight of every aircraft is there" in run.stdout
+    results = {path.name for path in (home / "build" / "demo").iterdir()}
+    assert results == {"delays.parquet", "delays.png", "compaction.png"}
+    assert not list(scratch.glob("drumlin-demo-*"))
