@@ -16,11 +16,12 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
+from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.grouping import Size, group_segments
 from drumlin.compaction.map_building import MapBuilding
 from drumlin.compaction.offset_map import OffsetMap
@@ -34,7 +35,7 @@ from drumlin.compaction.throttle import Throttle
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view, note_cleaned
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
-from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
 from drumlin.storage.transaction_index import AbortedTransaction
 
 T = TypeVar("T")
@@ -104,16 +105,19 @@ class Cleaner:
             OSError: a disk is full, or fails.
             KafkaError: the log dir is offline, the log deleted.
         """
-        with contextlib.closing(self._round(log)) as cleaning:
+        view = self._call(lambda: cleaning_view(log))
+        ours: set[Segment] = set()
+        with _changes_told(log, view, ours), contextlib.closing(self._round(log, view)) as cleaning:
             if not cleaning.begin():
                 return None
             for group in cleaning.groups():
                 new = self._rewrite(log, cleaning, group)
-                swap = SegmentSwap(log, cleaning.view, group, new)
+                swap = SegmentSwap(log, view, group, new)
                 swap.run(lambda swap: self._call(lambda: replace(swap)))
+                ours.update(group)
                 cleaning.statistics.segments_after += len(new)
             done = cleaning.done()
-            note_cleaned(log, cleaning.view, done.round_end_offset)
+            note_cleaned(log, view, done.round_end_offset)
         return done
 
     def _rewrite(
@@ -131,7 +135,8 @@ class Cleaner:
 
     def simulate(self, log: PartitionLog) -> CleaningStatistics | None:
         """What `clean` would do now, without a change; it reads as much. Raises the same."""
-        with contextlib.closing(self._round(log)) as cleaning:
+        view = self._call(lambda: cleaning_view(log))
+        with _changes_told(log, view), contextlib.closing(self._round(log, view)) as cleaning:
             if not cleaning.begin():
                 return None
             for group in cleaning.groups():
@@ -139,11 +144,33 @@ class Cleaner:
                 cleaning.statistics.segments_after += 1
             return cleaning.done()
 
-    def _round(self, log: PartitionLog) -> Round:
-        view = self._call(lambda: cleaning_view(log))
+    def _round(self, log: PartitionLog, view: CleaningView) -> Round:
         files = log.log_directory.files
         reader = PieceReader(files, self._throttle, self._stopping)
         return Round(log, view, self._settings, reader, self._clock)
+
+
+@contextlib.contextmanager
+def _changes_told(
+    log: PartitionLog, view: CleaningView, ours: Container[Segment] = ()
+) -> Iterator[None]:
+    """Not what is read is broken where somebody else has cut or removed it meanwhile.
+
+    `ours` are segments that this cleaning has removed itself.
+
+    Raises:
+        SegmentsChanged: in the place of what was raised inside.
+    """
+    try:
+        yield
+    except (CleaningFailed, FileNotFoundError) as error:
+        if (
+            log.is_deleted
+            or log.truncations != view.truncations
+            or any(segment.is_deleted for segment in view.segments if segment not in ours)
+        ):
+            raise SegmentsChanged(f"{log.name} was changed meanwhile: {error}") from error
+        raise
 
 
 class Round:

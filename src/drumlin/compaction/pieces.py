@@ -5,6 +5,7 @@ Every piece is accounted for by the throttle, and is an occasion to stop.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import threading
 from collections.abc import Iterator
@@ -82,8 +83,10 @@ class PieceReader:
 
     def _grow(self) -> None:
         size = 2 * len(self._buffer)
-        self._buffer.close()
+        self.close()
         self._buffer = mmap.mmap(-1, size)
 
     def close(self) -> None:
-        self._buffer.close()
+        # An error on its way up holds slices of it; the memory goes when that is forgotten.
+        with contextlib.suppress(BufferError):
+            self._buffer.close()

@@ -5,7 +5,7 @@ is `cleaner.py`. A thread that finds nothing to do, or fails, rests for `log.cle
 
 What happens to a log whose cleaning fails:
 
-- its disk is full: nothing was changed; it is tried again after a rest
+- its disk is full: nothing was changed; it is tried again after a rest, others are not kept
 - something in it cannot be read as records: uncleanable until the broker starts again, or
   until somebody asks for a cleaning
 - its log dir fails: that goes offline as with any other access
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import threading
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -93,6 +94,7 @@ class CleanerPool:
         self._lock = threading.Lock()
         self._in_progress: set[Key] = set()
         self._uncleanable: dict[Key, str] = {}
+        self._resting_until: dict[Key, float] = {}  # there was no room for them
         self._forced: list[PartitionLog] = []
         self._stopping = threading.Event()
         self._wake = threading.Condition(self._lock)
@@ -195,11 +197,13 @@ class CleanerPool:
         key = _key(log)
         with self._lock:
             is_known = key in self._in_progress or key in self._uncleanable
-        return not is_known and log.log_directory.is_online and not log.is_deleted
+            is_resting = self._resting_until.get(key, -math.inf) > self._clock.monotonic()
+        return not (is_known or is_resting) and log.log_directory.is_online and not log.is_deleted
 
     # -- cleaning ----------------------------------------------------------------------
 
     def _clean(self, log: PartitionLog) -> bool:
+        """Clean a log; False if it could not be done, and would be tried again at once."""
         cleaner = Cleaner(self._settings, self._throttle, self._call, self._clock, self._stopping)
         try:
             done = cleaner.clean(log, self._logs.replace_segments)
@@ -210,19 +214,23 @@ class CleanerPool:
             return False
         except CleaningFailed as error:
             self._give_up(log, str(error))
-            return False
+            return True
         except OSError as error:
-            self._failed(log, error)
-            return False
+            return self._failed(log, error)
         except KafkaError as error:
             if not log.is_deleted:
                 _log.warning("%s could not be cleaned: %s", log.name, error)
             return False
+        except Exception as error:  # noqa: BLE001  the others are cleaned all the same
+            _log.exception("the cleaner does not know what to do with %s", log.name)
+            self._give_up(log, f"{type(error).__name__}: {error}")
+            return True
         if done is None:
             return False
         with self._lock:
             self.totals.add(done)
             self._uncleanable.pop(_key(log), None)
+            self._resting_until.pop(_key(log), None)
         _log_done(done)
         return True
 
@@ -232,15 +240,20 @@ class CleanerPool:
             self.totals.failures += 1
             self._uncleanable[_key(log)] = reason
 
-    def _failed(self, log: PartitionLog, error: OSError) -> None:
+    def _failed(self, log: PartitionLog, error: OSError) -> bool:
+        if log.is_deleted:
+            return False
+        rest_until = self._clock.monotonic() + self._settings.backoff_ms / 1000
+        has_room = error.errno not in NO_ROOM
         with self._lock:
             self.totals.failures += 1
-        if log.is_deleted:
-            return
-        if error.errno in NO_ROOM:
-            _log.warning("no room to clean %s: %s; trying again later", log.name, error)
-        else:
+            if not has_room:
+                self._resting_until[_key(log)] = rest_until
+        if has_room:
             log.log_directory.fail(error, f"clean {log.name}")
+        else:
+            _log.warning("no room to clean %s: %s; trying again later", log.name, error)
+        return not has_room
 
     # -- what others ask for -----------------------------------------------------------
 
@@ -285,6 +298,7 @@ class CleanerPool:
         """The log is deleted."""
         with self._lock:
             self._uncleanable.pop((topic, partition), None)
+            self._resting_until.pop((topic, partition), None)
             self.totals.by_log.pop((topic, partition), None)
 
 

@@ -29,7 +29,7 @@ from drumlin.storage.segment import IndexProgress, Segment, TimestampAndOffset
 from drumlin.storage.transaction_index import AbortedTransaction
 
 _OUTPUT_BYTES: Final = 8 << 20
-_NO_TIMESTAMP_YET: Final = (-1, -1)
+_NOTHING_INDEXED: Final = IndexProgress(TimestampAndOffset(-1, -1), 0)
 
 
 class Output(Protocol):
@@ -109,7 +109,9 @@ class Rewriting:
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
         self._entries: list[IndexEntry] = []
-        self._last_offset = -1  # of what is written, or beyond
+        self._last_offset = -1  # of what is in the buffer, or beyond
+        #: Of the file in front of what is in the buffer.
+        self._progress = _NOTHING_INDEXED
         self.special = SpecialFacts()
 
     def count(self, done: CleaningStatistics) -> None:
@@ -130,8 +132,11 @@ class Rewriting:
 
     def begin_file(self) -> None:
         """What comes next goes into a file of its own."""
-        self._pass.unindexed_bytes = 0
-        self._pass.largest_timestamp = _NO_TIMESTAMP_YET
+        self._go_on_from(_NOTHING_INDEXED)
+
+    def _go_on_from(self, progress: IndexProgress) -> None:
+        self._pass.largest_timestamp, self._pass.unindexed_bytes = progress
+        self._progress = progress
 
     def rewrite(
         self,
@@ -199,9 +204,9 @@ class Rewriting:
             kept = self._pass.filter_body(self._unfolding.records_of(batch, header, where), header)
         except CorruptRecord as error:
             raise CleaningFailed(f"{where}: {error}") from None
-        if kept.is_unchanged:
-            return batch
-        return with_records(header, kept) if kept.record_count else self._emptied(header)
+        if not kept.record_count:  # it may have been empty before
+            return self._emptied(header)
+        return batch if kept.is_unchanged else with_records(header, kept)
 
     def _rewrite_control(self, batch: memoryview, header: BatchHeader, where: str) -> Buffer | None:
         marker = marker_in(batch, header, where)
@@ -237,19 +242,17 @@ class Rewriting:
         self._buffer[self._filled : self._filled + size] = batch
         self._filled += size
         self.special.bytes_written += size
-        self._index(memoryview(self._buffer)[self._filled - size : self._filled], position)
+        self._index(parse_header(batch), position)
 
-    def _index(self, batches: memoryview, position: int) -> None:
-        """Note index entries for batches, as the pass does for its own."""
-        for start, header in iterate_headers(batches):
-            if header.max_timestamp > self._pass.largest_timestamp[0]:
-                self._pass.largest_timestamp = (header.max_timestamp, header.last_offset)
-            if self._pass.unindexed_bytes > self._interval:
-                place = position + start
-                largest = self._pass.largest_timestamp
-                self._entries.append(IndexEntry(header.last_offset, place, *largest))
-                self._pass.unindexed_bytes = 0
-            self._pass.unindexed_bytes += header.size
+    def _index(self, header: BatchHeader, position: int) -> None:
+        """Note an index entry for a batch if one is due, as the pass does for its own."""
+        if header.max_timestamp > self._pass.largest_timestamp[0]:
+            self._pass.largest_timestamp = (header.max_timestamp, header.last_offset)
+        if self._pass.unindexed_bytes > self._interval:
+            largest = self._pass.largest_timestamp
+            self._entries.append(IndexEntry(header.last_offset, position, *largest))
+            self._pass.unindexed_bytes = 0
+        self._pass.unindexed_bytes += header.size
 
     def _make_room(self, room_needed: int, output: Output) -> None:
         self._flush(output)
@@ -260,14 +263,36 @@ class Rewriting:
         if not self._filled:
             return
         batches = memoryview(self._buffer)[: self._filled]
-        if output.position and not output.fits(len(batches), self._last_offset):
-            # Compressed anew, or with a delete horizon, records may take more room than before.
-            output.next_file(parse_header(batches).base_offset)
-            self.begin_file()
-            self._entries = []
-            self._index(batches, 0)
-        largest = TimestampAndOffset(*self._pass.largest_timestamp)
-        progress = IndexProgress(largest, self._pass.unindexed_bytes)
-        output.write(batches, self._last_offset, self._entries, progress)
+        if output.fits(len(batches), self._last_offset):
+            self._write(batches, self._last_offset, output)
+        else:
+            self._write_apart(batches, output)
         self._filled = 0
+
+    def _write(self, batches: memoryview, last_offset: int, output: Output) -> None:
+        largest = TimestampAndOffset(*self._pass.largest_timestamp)
+        self._progress = IndexProgress(largest, self._pass.unindexed_bytes)
+        output.write(batches, last_offset, self._entries, self._progress)
         self._entries = []
+
+    def _write_apart(self, batches: memoryview, output: Output) -> None:
+        """Write into as many files as it takes, looking at each batch.
+
+        Compressed anew, or with a delete horizon, records may take more room than before. And
+        the segment may end far behind its last batch, which is all that its indexes must tell.
+        """
+        self._go_on_from(self._progress)
+        self._entries = []
+        start, last_offset = 0, -1
+        for position, header in iterate_headers(batches):
+            is_empty = output.position == 0 and position == start
+            end = position + header.size
+            if not is_empty and not output.fits(end - start, header.last_offset):
+                if position > start:
+                    self._write(batches[start:position], last_offset, output)
+                output.next_file(header.base_offset)
+                self.begin_file()
+                start = position
+            self._index(header, output.position + position - start)
+            last_offset = header.last_offset
+        self._write(batches[start:], last_offset, output)
