@@ -10,8 +10,10 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
+from drumlin.storage.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.segment_swap import SegmentSwap
 from storage.samples import NOW_MS, append, create, offsets, open_logs, read_all, reopened
 
 DAY_MS = 86_400_000
@@ -98,6 +100,47 @@ def test_compacted_logs_do_not_expire(logs: LogDirectories) -> None:
     log.delete_records_before(3)
     logs.delete_old_segments()
     assert len(log.segments) == 2
+
+
+def emptied(logs: LogDirectories, log: PartitionLog, number: int) -> None:
+    """A cleaning after which nothing is left in one segment."""
+    view = log.cleaning_view()
+    segment = view.segments[number]
+    new = CleanedSegmentWriter(log, segment.base_offset).finish(segment.modified_ms())
+    SegmentSwap(log, view, [segment], [new]).run(logs.replace_segments)
+
+
+def test_compaction_and_deletion_together(logs: LogDirectories) -> None:
+    both = frozenset({"compact", "delete"})
+    log = daily(logs, 10, retention_ms=5 * DAY_MS, cleanup_policy=both)
+    for number in (0, 1, 7):
+        emptied(logs, log, number)
+    size = log.size_bytes // 7
+    logs.delete_old_segments()
+    # An empty segment has no records to be as old as; it goes by the time of its file.
+    assert log.log_start_offset == 0
+    os.utime(log.segments.first.log_file.path, (NOW_MS / 1000 - 9e5, NOW_MS / 1000 - 9e5))
+    logs.delete_old_segments()
+    assert log.log_start_offset == 1
+    log.config = LogConfig(
+        segment_ms=1000, retention_ms=-1, retention_bytes=3 * size, cleanup_policy=both
+    )
+    logs.delete_old_segments()
+    assert [segment.base_offset for segment in log.segments] == [6, 7, 8, 9]
+    assert offsets(read_all(log)) == [6, 8, 9]
+
+
+def test_compaction_alone_deletes_below_the_log_start_only(logs: LogDirectories) -> None:
+    compact = frozenset({"compact"})
+    log = daily(logs, 5, retention_ms=1, retention_bytes=1, cleanup_policy=compact)
+    for number in range(3):
+        emptied(logs, log, number)
+    logs.delete_old_segments()
+    assert len(log.segments) == 5
+    log.delete_records_before(2)
+    logs.delete_old_segments()
+    assert [segment.base_offset for segment in log.segments] == [2, 3, 4]
+    assert offsets(read_all(log)) == [3, 4]
 
 
 def test_deleted_records_free_whole_segments(logs: LogDirectories) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import functools
 import itertools
@@ -39,6 +40,7 @@ from storage.samples import (
     revive,
 )
 from storage.test_cleaned_segment import write
+from storage.test_threads import Workers
 from storage.unordered_files import Killed, UnorderedFiles, losses
 
 CONFIG = LogConfig(
@@ -301,6 +303,20 @@ def test_a_start_that_does_not_come_to_its_end(folder: Path, name: str, applied:
     assert all(outcome == after for outcomes in found for outcome in outcomes)
 
 
+def test_an_exchange_that_apache_kafka_has_begun(folder: Path) -> None:
+    """It has no plan: all that is `.swap` is to take its place, and a start may be stopped too."""
+    logs = open_logs(folder, config=CONFIG)
+    log = fill(logs)
+    written(log, log.cleaning_view(), EXCHANGES["four against two"])
+    logs.abandon()
+    for path in (folder / "t-0").glob("*.cleaned"):
+        path.rename(path.with_suffix(".swap"))
+    found = list(outcomes_of(folder, load, random.Random(0)))
+    after = found[-1][-1]
+    assert len(after.batches) < len(BATCHES)
+    assert all(outcome == after for outcomes in found for outcome in outcomes)
+
+
 def test_what_was_cleaned_is_not_read_again(folder: Path) -> None:
     """From it, leader epochs and producers could not be told any more."""
     logs = open_logs(folder, config=CONFIG)
@@ -415,6 +431,47 @@ def test_who_reads_the_old_segments_finishes_on_them(logs: LogDirectories) -> No
     assert [first, *walk] == list(old.walk(0))
     assert old.transaction_index.entries() == ((100, 0, 2, 3),)
     assert offsets(log)[:3] == [0, 3, 6]
+
+
+def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
+    """Segments come and go under their hands; every batch they get is one of the log's."""
+    config = dataclasses.replace(CONFIG, file_delete_delay_ms=0)
+    logs = open_logs(tmp_path, config=config, budget=12)
+    log = fill(logs)
+    log.config = config
+    originals = {header.base_offset: batch for header, batch in batches_from(log, 0)}
+    last = max(originals)
+    workers = Workers()
+
+    def look(chance: random.Random) -> None:
+        offset = chance.randint(0, last)
+        header, _ = next(batches_from(log, offset))
+        assert header.end_offset > offset
+        for header, batch in batches_from(log, offset):
+            assert originals[header.base_offset] == batch
+        found = log.offset_for_timestamp(NOW_MS + min(offset, 39))
+        assert found is not None
+        log.aborted_transactions(offset, last)
+
+    try:
+        for seed in range(3):
+            workers.add(functools.partial(look, random.Random(seed)))
+        workers.add(logs.remove_doomed)
+        chance = random.Random(0)
+        for _ in range(150):
+            sealed = len(log.segments) - 1
+            first = chance.randrange(sealed)
+            old = range(first, min(sealed, first + chance.randint(1, 2)))
+            base_offset = log.segments.snapshot()[first].base_offset
+            end_offset = log.segments.snapshot()[old.stop].base_offset
+            batches = [each for each in BATCHES if base_offset <= each < end_offset]
+            new = sorted({base_offset, chance.choice(batches)})
+            cleaned(logs, log, Exchange(old, lambda at, new=new: new, lambda offset: True))
+    finally:
+        workers.stop()
+        assert not workers.failures
+        assert logs.directories[0].is_online
+        logs.close()
 
 
 def test_old_files_are_removed_later(logs: LogDirectories, tmp_path: Path) -> None:

@@ -60,10 +60,11 @@ def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
             if is_segment_file and first <= _base_offset(name) < end:
                 files.remove(f"{path}/{name}")
         files.sync_directory(path)  # what is replaced must not come back among what replaces it
-    # Logs last: as long as one is left as `.swap`, a crash comes back to where we are.
-    for name in sorted(swaps, key=lambda name: name in logs):
-        files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
-    files.sync_directory(path)
+    # Logs first: an index in its place, beside a log that is not, would be taken for an old one.
+    for part in (logs, [name for name in swaps if name not in logs]):
+        for name in part:
+            files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
+        files.sync_directory(path)
     _logger.info("%s: completed a cleaning: %s", path, ", ".join(sorted(logs)))
 
 
