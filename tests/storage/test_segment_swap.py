@@ -1,4 +1,4 @@
-"""Cleaned segments take the place of old ones: crashes at every step, errors, readers, refusals."""
+"""Cleaned segments take the place of old ones: errors, readers, refusals."""
 
 from __future__ import annotations
 
@@ -7,335 +7,49 @@ import errno
 import functools
 import itertools
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader, iterate_headers
 from drumlin.storage.cleaned_segment import CleanedSegmentWriter
-from drumlin.storage.cleaning_view import CleaningView
-from drumlin.storage.leader_epochs import EpochEntry
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
-from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.wire.errors import KafkaError
 from storage.doors import FailingFiles
+from storage.exchanges import (
+    BATCHES,
+    CONFIG,
+    EXCHANGES,
+    Exchange,
+    batches_from,
+    cleaned,
+    content,
+    fill,
+    offsets,
+    written,
+)
 from storage.samples import (
     IN_MEMORY,
     NOW_MS,
     append,
-    create,
     from_producer,
     marker,
     open_logs,
     read_bytes,
     revive,
 )
-from storage.test_cleaned_segment import write
 from storage.test_threads import Workers
-from storage.unordered_files import Killed, UnorderedFiles, losses
-
-CONFIG = LogConfig(
-    segment_bytes=2000,
-    index_interval_bytes=100,
-    retention_ms=-1,
-    cleanup_policy=frozenset({"compact"}),
-)
-SEGMENTS = 5
-#: In each segment two records of an aborted transaction, its marker, and five more batches.
-BATCHES = [8 * n + offset for n in range(SEGMENTS) for offset in (0, 2, 3, 4, 5, 6, 7)] + [40]
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Old segments, by number, give way to new ones with these base offsets; and what stays."""
-
-    old: range
-    new: Callable[[list[int]], list[int]]
-    keeps: Callable[[int], bool]
-    keeps_aborted: bool = False
-
-
-EXCHANGES = {
-    "three against one": Exchange(range(3), lambda at: at[:1], lambda offset: offset % 3 == 0),
-    "four against two": Exchange(
-        range(4), lambda at: [at[0], at[2] + 2], lambda offset: offset % 4 < 2, keeps_aborted=True
-    ),
-    "in the middle, at the second one's offset": Exchange(
-        range(1, 4), lambda at: [at[2], at[3]], lambda offset: offset >= 20
-    ),
-    "none instead": Exchange(range(1, 3), lambda at: [], lambda offset: False),
-    "an empty one": Exchange(range(2), lambda at: at[:1], lambda offset: False),
-    "one against two": Exchange(range(2, 3), lambda at: [at[2], at[2] + 4], lambda offset: True),
-}
-
-
-def fill(logs: LogDirectories) -> PartitionLog:
-    """Sealed segments of eight offsets, and an active one."""
-    log = create(logs, CONFIG)
-    for number in range(SEGMENTS):
-        producer_id = 100 + number
-        log.append_as_leader(
-            from_producer(0, 2, producer_id=producer_id, is_transactional=True), 0, NOW_MS
-        )
-        log.append_internal(marker(commit=False, producer_id=producer_id), 0, NOW_MS)
-        for _ in range(5):
-            append(log, value=b"v%d" % log.log_end_offset, timestamp=NOW_MS + log.log_end_offset)
-        log.roll(NOW_MS)
-    append(log, 3)
-    log.flush()
-    logs.write_checkpoints()
-    assert [segment.base_offset for segment in log.segments] == [8 * n for n in range(SEGMENTS + 1)]
-    return log
-
-
-def written(
-    log: PartitionLog, view: CleaningView, exchange: Exchange
-) -> tuple[list[Segment], list[Segment]]:
-    """The old segments, and new ones with the batches that stay."""
-    old = [view.segments[number] for number in exchange.old]
-    base_offsets = exchange.new([segment.base_offset for segment in view.segments])
-    new = []
-    for number, base_offset in enumerate(base_offsets):
-        end_offset = base_offsets[number + 1] if number + 1 < len(base_offsets) else 1 << 60
-        writer = CleanedSegmentWriter(log, base_offset)
-        try:
-            for segment in old:
-                places = [
-                    place
-                    for place in segment.walk(0)
-                    if base_offset <= place.header.base_offset < end_offset
-                    and exchange.keeps(place.header.base_offset)
-                ]
-                write(writer, b"".join(map(segment.read_batch, places)))
-                if exchange.keeps_aborted:
-                    writer.add_aborted(
-                        each
-                        for each in segment.transaction_index.entries()
-                        if base_offset <= each.last_offset < end_offset
-                    )
-            new.append(writer.finish(NOW_MS))
-        except OSError:
-            writer.abandon()
-            for segment in new:
-                segment.remove_files()
-            raise
-    return old, new
-
-
-def cleaned(logs: LogDirectories, log: PartitionLog, exchange: Exchange) -> None:
-    """What a cleaner does."""
-    view = log.cleaning_view()
-    old, new = written(log, view, exchange)
-    SegmentSwap(log, view, old, new).run(logs.replace_segments)
-
-
-class Content(NamedTuple):
-    """All that readers can see of a log."""
-
-    batches: list[bytes]
-    aborted: list[AbortedTransaction]
-    start_offset: int
-    end_offset: int
-    epochs: tuple[EpochEntry, ...]
-
-
-def batches_from(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Every batch from an offset on, as a reader sees them who goes from fetch to fetch."""
-    while offset < log.log_end_offset:
-        data = memoryview(read_bytes(log, offset, max_bytes=1000))
-        for position, header in iterate_headers(data):
-            yield header, bytes(data[position : position + header.size])
-            offset = header.end_offset
-
-
-def content(log: PartitionLog) -> Content:
-    """What there is, found by the indexes as well."""
-    found = list(batches_from(log, 0))
-    at = 0
-    for header, batch in found:
-        for offset in range(at, header.end_offset):
-            assert next(batches_from(log, offset)) == (header, batch)
-        at = header.end_offset
-    first = log.offset_for_timestamp(NOW_MS + 30)
-    assert first is not None
-    assert first.offset == next(
-        header.base_offset for header, _ in found if header.max_timestamp >= NOW_MS + 30
-    )
-    return Content(
-        [batch for _, batch in found],
-        log.aborted_transactions(0, log.log_end_offset),
-        log.log_start_offset,
-        log.log_end_offset,
-        log.leader_epochs.entries,
-    )
-
-
-def offsets(log: PartitionLog) -> list[int]:
-    """Of the batches: most have one record."""
-    return [header.base_offset for header, _ in batches_from(log, log.log_start_offset)]
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
         yield Path(path)
-
-
-# -- crashes -----------------------------------------------------------------------------------
-
-
-Work = Callable[[Path, UnorderedFiles], None]
-
-
-def killed_after(
-    source: Path, work: Path, steps: int | None, do: Work
-) -> tuple[UnorderedFiles, bool]:
-    """Do something with a copy of the log dir `source`; stopped after so many operations."""
-    root = work / "logs"
-    shutil.copytree(source, root)
-    files = UnorderedFiles(work / "vault")
-    files.begin(root, root / "t-0")
-    files.stop_after = steps
-    try:
-        do(root, files)
-    except Killed:
-        return files, False
-    return files, True
-
-
-def clean(exchange: Exchange, root: Path, files: UnorderedFiles) -> None:
-    steps, files.stop_after = files.stop_after, None
-    logs = open_logs(root, config=CONFIG, files=files)
-    files.done, files.stop_after = 0, steps
-    try:
-        log = logs.get("t", 0)
-        assert log is not None
-        cleaned(logs, log, exchange)
-    finally:
-        files.stop_after = None
-        logs.abandon()
-
-
-def load(root: Path, files: UnorderedFiles) -> None:
-    open_logs(root, config=CONFIG, files=files).abandon()
-
-
-def outcomes_of(source: Path, do: Work, chance: random.Random) -> Iterator[list[Content]]:
-    """What a start finds after each step, with this lost or that. The last step is the end."""
-    is_done, steps = False, 0
-    while not is_done:
-        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as work:
-            files, is_done = killed_after(source, Path(work), steps, do)
-            found = []
-            for number, lost in enumerate(losses(files.changes, chance)):
-                target = Path(work, str(number))
-                files.leave_to(Path(work, "logs"), target, lost)
-                found.append(reloaded(target))
-            for number in range(2):  # and what was not synced of files
-                target = Path(work, f"cut-{number}")
-                files.leave_to(Path(work, "logs"), target, (), lambda: chance.random() < 0.5)
-                found.append(reloaded(target))
-            yield found
-        steps += 1
-
-
-def reloaded(root: Path) -> Content:
-    """What a start finds; all is in order then, and the log goes on."""
-    logs = open_logs(root, config=CONFIG)
-    log = logs.get("t", 0)
-    assert log is not None
-    found = content(log)
-    names = {path.suffix for path in log.directory.iterdir()}
-    assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
-    assert not (log.directory / "segment-swap").exists()
-    assert append(log).base_offset == found.end_offset
-    producers = {entry.producer_id for entry in log.producer_state.producers()}
-    assert producers == {100 + number for number in range(SEGMENTS)}
-    logs.abandon()
-    return found
-
-
-@pytest.mark.parametrize("name", EXCHANGES)
-def test_a_crash_leaves_the_old_log_or_the_new_one(folder: Path, name: str) -> None:
-    """After every step, and whatever is lost of what was not synced yet."""
-    exchange, chance = EXCHANGES[name], random.Random(name)
-    logs = open_logs(folder, config=CONFIG)
-    before = content(fill(logs))
-    logs.abandon()
-    found = list(outcomes_of(folder, functools.partial(clean, exchange), chance))
-    after = found[-1][0]
-    assert after != before
-    is_over = False
-    for step, outcomes in enumerate(found):
-        for outcome in outcomes:
-            assert outcome in (before, after), f"after step {step}"
-        # Once no crash leads to the old log, none does later.
-        assert not is_over or before not in outcomes, f"after step {step}"
-        is_over = before not in outcomes
-    assert found[0] == [before] * len(found[0])
-    assert found[-1] == [after] * len(found[-1])
-
-
-@pytest.mark.parametrize("name", ["four against two", "none instead", "an empty one"])
-@pytest.mark.parametrize("applied", [True, False])
-def test_a_start_that_does_not_come_to_its_end(folder: Path, name: str, applied: bool) -> None:
-    """It completes an exchange, and is stopped at every step of that."""
-    chance = random.Random(name)
-    logs = open_logs(folder, config=CONFIG)
-    log = fill(logs)
-    view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES[name]))
-    swap.prepare()
-    if applied:
-        logs.replace_segments(swap)
-    logs.abandon()
-    found = list(outcomes_of(folder, load, chance))
-    after = found[-1][-1]
-    assert all(outcome == after for outcomes in found for outcome in outcomes)
-
-
-def test_an_exchange_that_apache_kafka_has_begun(folder: Path) -> None:
-    """It has no plan: all that is `.swap` is to take its place, and a start may be stopped too."""
-    logs = open_logs(folder, config=CONFIG)
-    log = fill(logs)
-    written(log, log.cleaning_view(), EXCHANGES["four against two"])
-    logs.abandon()
-    for path in (folder / "t-0").glob("*.cleaned"):
-        path.rename(path.with_suffix(".swap"))
-    found = list(outcomes_of(folder, load, random.Random(0)))
-    after = found[-1][-1]
-    assert len(after.batches) < len(BATCHES)
-    assert all(outcome == after for outcomes in found for outcome in outcomes)
-
-
-def test_what_was_cleaned_is_not_read_again(folder: Path) -> None:
-    """From it, leader epochs and producers could not be told any more."""
-    logs = open_logs(folder, config=CONFIG)
-    log = create(logs, CONFIG)
-    for number in range(20):
-        append(log, leader_epoch=number, value=bytes(100))
-        log.append_as_leader(from_producer(0, producer_id=number), number, NOW_MS)
-        log.roll(NOW_MS)
-    producers = [entry.producer_id for entry in log.producer_state.producers()]
-    epochs = log.leader_epochs.entries
-    cleaned(logs, log, Exchange(range(19), lambda at: at[:1], lambda offset: offset == 36))
-    logs.abandon()
-    logs = open_logs(folder, config=CONFIG)
-    again = logs.get("t", 0)
-    assert again is not None
-    assert again.leader_epochs.entries == epochs
-    assert [entry.producer_id for entry in again.producer_state.producers()] == producers
-    assert offsets(again) == [36, 38, 39]
-    logs.abandon()
 
 
 # -- errors ------------------------------------------------------------------------------------
