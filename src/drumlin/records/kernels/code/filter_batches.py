@@ -116,7 +116,7 @@ def _filter_batch(
     kept = state[FILTER_BATCH + BATCH_RECORDS_WRITTEN]
     attributes = state[HEAD_ATTRIBUTES]
     base_timestamp = read_integer(data, position + _BASE_TIMESTAMP_POSITION, 8)
-    horizon_is_due = is_horizon_due(end - body, state)
+    horizon_is_due = is_horizon_due(end - body, offset_map, state)
     is_dropped = kept == 0 and not _is_kept_empty(state)
     if not is_dropped and kept == state[HEAD_COUNT] and not horizon_is_due:
         copy_bytes(output, start, data, position, HEADER_SIZE)

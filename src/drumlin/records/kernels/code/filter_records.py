@@ -87,7 +87,7 @@ def filter_records(
     status, written = filter_body(data, 0, size, output, 0, False, offset_map, state)
     if status != STOP_ORDINARY:
         return status
-    if is_horizon_due(size, state):
+    if is_horizon_due(size, offset_map, state):
         state[FILTER_HORIZON_IS_DUE] = 1
         _, written = filter_body(data, 0, size, output, 0, True, offset_map, state)
     for fact in range(BATCH_FACTS_WIDTH):
@@ -97,17 +97,20 @@ def filter_records(
 
 
 @helper
-def is_horizon_due(body_size: int, state: Pointer) -> bool:
+def is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool:
     """Whether the batch that was filtered gets a delete horizon.
 
     Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
-    tombstones stay for good.
+    tombstones stay for good. Nor if some of it lies behind what the map knows: tombstones there
+    are seen by another cleaning first.
     """
+    last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
     lowest = _INT64_MIN + state[FILTER_NEW_HORIZON_MS]
     is_possible = (
         body_size <= REBASED_BODY_MAX and state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] >= lowest
     )
-    return is_possible and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
+    is_known = last_offset <= offset_map[OFFSET_MAP_LATEST_OFFSET]
+    return is_possible and is_known and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
 
 
 @helper
