@@ -20,6 +20,10 @@ BENCHES = {
     "latency": "end to end, 5,000 records/s of 1 KB",
     "columns": "the columnar client beside confluent-kafka, on one core",
     "spark": "Spark read beside Spark's own Kafka connector",
+    "compaction": "cleaning a topic of 6 million records and 1 million keys",
+    "compaction_latency": "end to end latency while a cleaner runs",
+    "compaction_growth": "cleaning time against log size and distinct keys",
+    "offset_map": "memory of the cleaner's map for each key",
     "partitions": "5,000 partitions: start, and what an idle one costs",
 }
 
@@ -30,7 +34,14 @@ def main() -> int:
     failed = []
     for name in arguments.benches or BENCHES:
         directory = Path(tempfile.mkdtemp(prefix="drumlin-bench-", dir=arguments.directory))
-        options = Options(arguments.rounds, arguments.warmup, arguments.seconds, directory)
+        options = Options(
+            arguments.rounds,
+            arguments.warmup,
+            arguments.seconds,
+            directory,
+            arguments.scale,
+            arguments.output,
+        )
         try:
             results += importlib.import_module(f"bench.{name}").run(options)
         except Exception as error:
@@ -66,6 +77,9 @@ def _arguments() -> argparse.Namespace:
         help="rounds without a gain until a side counts as warm; 0: no warm-up (default: 4)",
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round (default: 2)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the topics of `compaction*` (default: 1)"
+    )
     parser.add_argument(
         "--directory",
         type=Path,

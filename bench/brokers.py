@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.harness import Options
@@ -24,6 +24,15 @@ KAFKA_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
+# Its cleaner says how fast it was, which some benchmarks read; else only what goes wrong.
+_KAFKA_LOGGING = """\
+appender.console.type = Console
+appender.console.name = console
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+logger.cleaner.name = org.apache.kafka.storage.internals.log.LogCleaner$CleanerThread
+logger.cleaner.level = info
+"""
 _CREATE_TOPICS, _DELETE_TOPICS, _METADATA, _LIST_OFFSETS = 7, 6, 12, 8
 _LATEST = -1
 _numbers = itertools.count()
@@ -111,27 +120,32 @@ def require_no_error(answer: Any) -> None:
 
 
 @contextlib.contextmanager
-def brokers(options: Options) -> Iterator[tuple[Broker, Broker]]:
-    """Drumlin and Apache Kafka, both running and both empty."""
-    with drumlin(options) as ours, kafka(options) as theirs:
+def brokers(
+    options: Options, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[Broker, Broker]]:
+    """Drumlin and Apache Kafka, both running and both empty, with defaults but for `settings`."""
+    with drumlin(options, settings) as ours, kafka(options, settings) as theirs:
         yield ours, theirs
 
 
 @contextlib.contextmanager
-def drumlin(options: Options) -> Iterator[Broker]:
+def drumlin(options: Options, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
     directory = options.directory / "drumlin"
     directory.mkdir()
-    server = DrumlinServer(directory)
+    server = DrumlinServer(directory, settings)
     with contextlib.closing(server):
         server.start()
         yield Broker("Drumlin", server)
 
 
 @contextlib.contextmanager
-def kafka(options: Options) -> Iterator[Broker]:
+def kafka(options: Options, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
     directory = options.directory / "kafka"
     directory.mkdir()
-    server = ApacheKafka(directory, {}, jvm=KAFKA_JVM)
+    logging = directory / "log4j2.properties"
+    logging.write_text(_KAFKA_LOGGING)
+    jvm = (*KAFKA_JVM, f"-Dlog4j2.configurationFile={logging}")
+    server = ApacheKafka(directory, settings or {}, jvm=jvm)
     with contextlib.closing(server):
         server.start()
         yield Broker("Kafka", server)

@@ -30,6 +30,8 @@ class Options:
     warmup: int
     seconds: float
     directory: Path
+    scale: float = 1.0  # of sizes that are given: those of `compaction`
+    output: Path = Path("build/bench")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,8 @@ import statistics
 import struct
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -20,7 +22,8 @@ from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compa
 
 _RECORDS_PER_SECOND = 5000
 _RECORD_BYTES = 1000
-_SETTLING_SECONDS = 1.0  # connections are made and buffers grow: not counted
+SETTLING_SECONDS = 1.0  # connections are made and buffers grow: not counted
+START_SECONDS = 0.5  # from a process being there to the first record
 _STAMP = struct.Struct(">q")
 
 
@@ -36,27 +39,48 @@ def run(options: Options) -> list[Comparison]:
         return compare("latency", "5,000 records/s of 1 KB", metrics, sides, options)
 
 
-def _round(broker: Broker, options: Options) -> Callable[[], Metrics]:
-    count = int(_RECORDS_PER_SECOND * (options.seconds + _SETTLING_SECONDS))
-    settling = int(_RECORDS_PER_SECOND * _SETTLING_SECONDS)
+class Latencies(NamedTuple):
+    """Of every record in turn, in ns: until acknowledged, and until the consumer had it."""
 
+    produce: list[int]
+    end_to_end: list[int]
+
+
+def p99_ms(latencies: list[int]) -> float:
+    return statistics.quantiles(latencies, n=100)[98] / 1e6
+
+
+def _round(broker: Broker, options: Options) -> Callable[[], Metrics]:
     def measure() -> Metrics:
-        with broker.topic() as topic:
-            process = multiprocessing.get_context("spawn").Process(
-                target=_produce, args=(broker.address, topic, count), daemon=True
-            )
-            process.start()
-            with Stopwatch(broker.pid) as watch:
-                latencies = _consume(broker, topic, count)[settling:]
-            process.join()
-        percentiles = statistics.quantiles(latencies, n=100)
+        with broker.topic() as topic, Stopwatch(broker.pid) as watch:
+            latencies = measure_latencies(broker, topic, options.seconds).end_to_end
         return {
-            "p50": percentiles[49] / 1e6,
-            "p99": percentiles[98] / 1e6,
+            "p50": statistics.median(latencies) / 1e6,
+            "p99": p99_ms(latencies),
             "cpu": 100 * watch.cpu_seconds / watch.seconds,
         }
 
     return measure
+
+
+def measure_latencies(
+    broker: Broker, topic: str, seconds: float, *, wants_produce: bool = False
+) -> Latencies:
+    """Send and receive for so long, after the connections have settled."""
+    settling = int(_RECORDS_PER_SECOND * SETTLING_SECONDS)
+    count = settling + int(_RECORDS_PER_SECOND * seconds)
+    processes = multiprocessing.get_context("spawn")
+    ours, its = processes.Pipe()
+    process = processes.Process(
+        target=_produce,
+        args=(broker.address, topic, count, its if wants_produce else None),
+        daemon=True,
+    )
+    process.start()
+    end_to_end = _consume(broker, topic, count)[settling:]
+    produce = ours.recv()[settling:] if wants_produce else []
+    process.join()
+    return Latencies(produce, end_to_end)
 
 
 def _consume(broker: Broker, topic: str, count: int) -> list[int]:
@@ -83,15 +107,26 @@ def _consume(broker: Broker, topic: str, count: int) -> list[int]:
     return latencies
 
 
-def _produce(address: str, topic: str, count: int) -> None:
+def _produce(address: str, topic: str, count: int, report: Connection | None) -> None:
     """Runs in a process of its own; every record at its time, as far as sleeping allows."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
     padding = b"v" * (_RECORD_BYTES - _STAMP.size)
-    start = time.monotonic() + 0.5
+    latencies: list[int] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            raise RuntimeError(f"not delivered: {error}")
+        latencies.append(int(message.latency() * 1e9))
+
+    callback = {} if report is None else {"on_delivery": delivered}
+    start = time.monotonic() + START_SECONDS
     for number in range(count):
         wait = start + number / _RECORDS_PER_SECOND - time.monotonic()
         if wait > 0:
             time.sleep(wait)
-        producer.produce(topic, _STAMP.pack(time.monotonic_ns()) + padding, partition=0)
+        value = _STAMP.pack(time.monotonic_ns()) + padding
+        producer.produce(topic, value, partition=0, **callback)
         producer.poll(0)
     producer.flush()
+    if report is not None:
+        report.send(latencies)

@@ -47,7 +47,7 @@ def run(options: Options) -> list[Comparison]:
     return results
 
 
-def _once_led(broker: Broker, frame: bytes) -> bytes:
+def once_led(broker: Broker, frame: bytes) -> bytes:
     """The answer to the first request, when the new topic's leader has learned that it leads."""
     answers: list[bytes] = []
 
@@ -70,7 +70,7 @@ def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[],
     def measure() -> Metrics:
         with broker.topic() as topic:
             frame = produce_frame(broker, topic, batch)
-            answer_bytes = _once_led(broker, frame)
+            answer_bytes = once_led(broker, frame)
             per_request = broker.end_offset(topic)
             load = Load(broker.port, [frame], scenario.in_flight, len(answer_bytes))
             with contextlib.closing(load), Stopwatch(broker.pid) as watch:

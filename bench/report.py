@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -102,4 +103,43 @@ def write_chart(path: Path, results: Sequence[Comparison]) -> None:
     axes.set_title("Drumlin beside its peers: ratio, spread of rounds, and target (|)", loc="left")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.margins(x=0.12)
+    figure.savefig(path, dpi=140)
+
+
+class Curve(NamedTuple):
+    """One chart: a comparison for every place on its x axis."""
+
+    label: str
+    places: Sequence[float]
+    results: Sequence[Comparison]
+
+
+def write_curves(path: Path, title: str, curves: Sequence[Curve]) -> None:
+    """Charts side by side: both sides' medians, with the spread of rounds behind them."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, charts = pyplot.subplots(
+        1, len(curves), figsize=(5.5 * len(curves), 4), layout="constrained", squeeze=False
+    )
+    for axes, curve in zip(charts[0], curves, strict=True):
+        first = curve.results[0]
+        for name, color, side in (
+            (first.our_name, _OURS, "ours"),
+            (first.their_name, _PLAIN, "theirs"),
+        ):
+            rounds = [getattr(each, side) for each in curve.results]
+            medians = [statistics.median(each) for each in rounds]
+            axes.plot(curve.places, medians, marker="o", color=color, label=name)
+            low, high = map(min, rounds), map(max, rounds)
+            axes.fill_between(curve.places, list(low), list(high), color=color, alpha=0.2)
+        axes.set_xlabel(curve.label)
+        axes.set_ylabel(first.metric.unit)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, x=0.01, ha="left")
     figure.savefig(path, dpi=140)
