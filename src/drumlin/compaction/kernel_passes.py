@@ -173,10 +173,16 @@ class KernelFilterPass:
         if room > len(self._body):
             self._body = bytearray(room)
         status = self._kernels.filter_records(
-            _pointer(body), len(body), _pointer(self._body), self._map.words, state
+            _pointer(body),
+            len(body),
+            _pointer(self._body),
+            len(self._body),
+            self._map.words,
+            state,
         )
         if status >= at.FAULT_MAGIC:
             raise CorruptRecord(FAULTS[status])
+        assert status == at.STOP_END
         return filtered_body(
             self._rules,
             header,

@@ -175,7 +175,7 @@ class PlainFilterPass:
             try:
                 written, needed = b"", batch_size
                 if room >= needed and len(self._entries) < SCAN_ENTRIES_MAX:
-                    written, needed, facts = self._filter(chunk, position, header)
+                    written, needed, facts = self._filter(chunk, position, header, room)
             except CorruptRecord as corrupt:
                 reason, fault = Reason.CORRUPT, str(corrupt)
                 return FilterStop(reason, position, batch_size, fault, output_size, 0)
@@ -204,20 +204,22 @@ class PlainFilterPass:
         return self._facts
 
     def _filter(
-        self, chunk: Chunk, position: int, header: BatchHeader
+        self, chunk: Chunk, position: int, header: BatchHeader, room: int
     ) -> tuple[bytes, int, FilterFacts]:
-        """What a batch becomes, the room that is asked for that, and facts of its records."""
+        """What a batch becomes if it finds the room that it asks for; and facts of its records."""
         batch = bytes(memoryview(chunk)[position : position + header.size])
         body = batch[HEADER_SIZE:]
         left, facts = self._filter_body(body, header)
         if left.is_unchanged and not left.is_dropped:
             return batch, len(batch), facts
+        is_rebased = left.has_delete_horizon and not header.has_delete_horizon
+        growth = header.record_count * REBASED_RECORD_GROWTH_MAX if is_rebased else 0
+        if len(batch) + growth > room:
+            return b"", len(batch) + growth, facts
         if not crc_matches(batch, 0, header):
             raise CorruptRecord(FAULTS[FAULT_CRC])
         if left.is_dropped:
             return b"", len(batch), facts
-        is_rebased = left.has_delete_horizon and not header.has_delete_horizon
-        growth = header.record_count * REBASED_RECORD_GROWTH_MAX if is_rebased else 0
         attributes = header.attributes & ~DELETE_HORIZON_MASK
         new_header = header._replace(
             batch_length=HEADER_SIZE - LOG_OVERHEAD + len(left.body),
@@ -243,7 +245,6 @@ class PlainFilterPass:
         timestamps = [record.timestamp for record in kept]
         if (
             "first seen" in verdicts
-            and header.last_offset <= self._map.latest_offset
             and min(timestamps) >= INT64_MIN + self._new_horizon_ms
             and len(body) <= REBASED_BODY_MAX
         ):

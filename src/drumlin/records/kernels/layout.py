@@ -105,5 +105,5 @@ SIGNATURES: Final = {
     "map_batches": "pilll",
     "map_records": "pill",
     "filter_batches": "pipillll",
-    "filter_records": "pipll",
+    "filter_records": "pipill",
 }

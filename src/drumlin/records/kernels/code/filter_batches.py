@@ -10,7 +10,7 @@ from drumlin.records.kernels.code.batch_header import (
 )
 from drumlin.records.kernels.code.crc32c import crc32c
 from drumlin.records.kernels.code.dialect import Pointer, copy_bytes, helper, int64s_at
-from drumlin.records.kernels.code.filter_records import filter_body, is_horizon_due
+from drumlin.records.kernels.code.filter_records import filter_body
 from drumlin.records.kernels.code.integers import read_integer, write_integer
 from drumlin.records.kernels.compaction_layout import (
     BATCH_FACTS_WIDTH,
@@ -25,6 +25,7 @@ from drumlin.records.kernels.compaction_layout import (
     FILTER_ENTRY_COUNT,
     FILTER_FACTS,
     FILTER_FILE_POSITION,
+    FILTER_HORIZON_IS_DUE,
     FILTER_INTERVAL,
     FILTER_KEPT_EMPTY,
     FILTER_KEPT_EMPTY_COUNT,
@@ -41,7 +42,6 @@ from drumlin.records.kernels.compaction_layout import (
     HEAD_LAST_DELTA,
     HEAD_MAX_TIMESTAMP,
     HEAD_SIZE,
-    REBASED_RECORD_GROWTH_MAX,
     STOP_FULL,
     STOP_ORDINARY,
 )
@@ -109,14 +109,16 @@ def _filter_batch(
     start = state[FILTER_OUTPUT_SIZE]
     body = position + HEADER_SIZE
     status, written = filter_body(
-        data, body, end, output, start + HEADER_SIZE, False, offset_map, state
+        data, body, end, output, start + HEADER_SIZE, room, offset_map, state
     )
     if status != STOP_ORDINARY:
+        if status == STOP_FULL:
+            state[FILTER_ROOM_NEEDED] += HEADER_SIZE
         return status
     kept = state[FILTER_BATCH + BATCH_RECORDS_WRITTEN]
     attributes = state[HEAD_ATTRIBUTES]
     base_timestamp = read_integer(data, position + _BASE_TIMESTAMP_POSITION, 8)
-    horizon_is_due = is_horizon_due(end - body, offset_map, state)
+    horizon_is_due = state[FILTER_HORIZON_IS_DUE]
     is_dropped = kept == 0 and not _is_kept_empty(state)
     if not is_dropped and kept == state[HEAD_COUNT] and not horizon_is_due:
         copy_bytes(output, start, data, position, HEADER_SIZE)
@@ -131,13 +133,6 @@ def _filter_batch(
         attributes &= ~_DELETE_HORIZON
         base_timestamp = _NO_TIMESTAMP
     elif horizon_is_due:
-        needed = end - position + state[HEAD_COUNT] * REBASED_RECORD_GROWTH_MAX
-        if room - start < needed:
-            state[FILTER_ROOM_NEEDED] = needed
-            return STOP_FULL
-        _, written = filter_body(
-            data, body, end, output, start + HEADER_SIZE, True, offset_map, state
-        )
         attributes |= _DELETE_HORIZON
         base_timestamp = state[FILTER_NEW_HORIZON_MS]
     if kept > 0 and not attributes & _LOG_APPEND_TIME:

@@ -39,6 +39,7 @@ from drumlin.records.kernels.compaction_layout import (
     FILTER_NEW_HORIZON_MS,
     FILTER_NOW_MS,
     FILTER_OUTPUT_SIZE,
+    FILTER_ROOM_NEEDED,
     FILTER_ROW_END,
     FILTER_ROW_HAS_VALUE,
     FILTER_ROW_HASH_0,
@@ -60,6 +61,9 @@ from drumlin.records.kernels.compaction_layout import (
     OFFSET_MAP_SEED_0,
     OFFSET_MAP_SEED_1,
     REBASED_BODY_MAX,
+    REBASED_RECORD_GROWTH_MAX,
+    STOP_END,
+    STOP_FULL,
     STOP_ORDINARY,
 )
 
@@ -77,40 +81,16 @@ _UNKNOWN = 4
 
 
 def filter_records(
-    data: Pointer, size: int, output: Pointer, offset_map: Pointer, state: Pointer
+    data: Pointer, size: int, output: Pointer, room: int, offset_map: Pointer, state: Pointer
 ) -> int:
-    """What survives of the records of one batch, whose header is in the state.
-
-    The output has room for all that this may become.
-    """
-    state[FILTER_HORIZON_IS_DUE] = 0
-    status, written = filter_body(data, 0, size, output, 0, False, offset_map, state)
+    """What survives of the records of one batch, whose header is in the state."""
+    status, written = filter_body(data, 0, size, output, 0, room, offset_map, state)
     if status != STOP_ORDINARY:
         return status
-    if is_horizon_due(size, offset_map, state):
-        state[FILTER_HORIZON_IS_DUE] = 1
-        _, written = filter_body(data, 0, size, output, 0, True, offset_map, state)
     for fact in range(BATCH_FACTS_WIDTH):
         state[FILTER_FACTS + fact] += state[FILTER_BATCH + fact]
     state[FILTER_OUTPUT_SIZE] = written
-    return 0
-
-
-@helper
-def is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool:
-    """Whether the batch that was filtered gets a delete horizon.
-
-    Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
-    tombstones stay for good. Nor if some of it lies behind what the map knows: tombstones there
-    are seen by another cleaning first.
-    """
-    last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
-    lowest = _INT64_MIN + state[FILTER_NEW_HORIZON_MS]
-    is_possible = (
-        body_size <= REBASED_BODY_MAX and state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] >= lowest
-    )
-    is_known = last_offset <= offset_map[OFFSET_MAP_LATEST_OFFSET]
-    return is_possible and is_known and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
+    return STOP_END
 
 
 @helper
@@ -120,14 +100,56 @@ def filter_body(
     end: int,
     output: Pointer,
     target: int,
-    is_rebased: bool,
+    room: int,
     offset_map: Pointer,
     state: Pointer,
 ) -> tuple[int, int]:
-    """Copy the records of `data[position:end]` that survive; their end in the output.
+    """Copy the records of `data[position:end]` that survive; status, and their end in the output.
 
-    `is_rebased`: with timestamp deltas against the new delete horizon. Facts are in the state.
+    The output has room for as many bytes as there are, `room` is where it ends. With a new delete
+    horizon they may become more: it is found wanting then. Facts are in the state.
     """
+    state[FILTER_HORIZON_IS_DUE] = 0
+    while True:
+        status, written = _copy_body(data, position, end, output, target, offset_map, state)
+        if (
+            status != STOP_ORDINARY
+            or state[FILTER_HORIZON_IS_DUE]
+            or not _is_horizon_due(end - position, state)
+        ):
+            return status, written
+        needed = end - position + state[HEAD_COUNT] * REBASED_RECORD_GROWTH_MAX
+        if room - target < needed:
+            state[FILTER_ROOM_NEEDED] = needed
+            return STOP_FULL, 0
+        state[FILTER_HORIZON_IS_DUE] = 1
+
+
+@helper
+def _is_horizon_due(body_size: int, state: Pointer) -> bool:
+    """Whether the batch that was filtered gets a delete horizon.
+
+    Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
+    tombstones stay for good.
+    """
+    lowest = _INT64_MIN + state[FILTER_NEW_HORIZON_MS]
+    is_possible = (
+        body_size <= REBASED_BODY_MAX and state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] >= lowest
+    )
+    return is_possible and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
+
+
+@helper
+def _copy_body(
+    data: Pointer,
+    position: int,
+    end: int,
+    output: Pointer,
+    target: int,
+    offset_map: Pointer,
+    state: Pointer,
+) -> tuple[int, int]:
+    """The same, with timestamp deltas as they are, or against the new horizon if that is due."""
     for fact in range(BATCH_WIDTH):
         state[FILTER_BATCH + fact] = 0
     state[FILTER_BATCH + BATCH_MAX_TIMESTAMP] = _NO_TIMESTAMP
@@ -142,7 +164,7 @@ def filter_body(
             position, next_delta = _look(data, position, end, next_delta, offset_map, state, row)
             if position < 0:
                 return ~position, 0
-        target = _copy_survivors(data, rows, output, target, is_rebased, offset_map, state)
+        target = _copy_survivors(data, rows, output, target, offset_map, state)
         left -= rows
     if position != end:
         return FAULT_RECORDS, 0
@@ -217,7 +239,6 @@ def _copy_survivors(
     rows: int,
     output: Pointer,
     target: int,
-    is_rebased: bool,
     offset_map: Pointer,
     state: Pointer,
 ) -> int:
@@ -236,7 +257,7 @@ def _copy_survivors(
         state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] = min(
             state[FILTER_BATCH + BATCH_MIN_TIMESTAMP], timestamp
         )
-        if is_rebased:
+        if state[FILTER_HORIZON_IS_DUE]:
             target = _rebase(data, output, target, state, row)
             continue
         # Neighbours are copied together.
