@@ -172,7 +172,7 @@ def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
             workers.add(functools.partial(look, random.Random(seed)))
         workers.add(logs.remove_doomed)
         chance = random.Random(0)
-        for _ in range(150):
+        for _ in range(60):
             sealed = len(log.segments) - 1
             first = chance.randrange(sealed)
             old = range(first, min(sealed, first + chance.randint(1, 2)))
