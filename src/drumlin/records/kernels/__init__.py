@@ -1,4 +1,4 @@
-"""Compiled loops over records: survey, decode, encode, hash.
+"""Compiled loops over records: survey, decode, encode, hash, scan, and compaction's two passes.
 
 `code/` holds the loops, in Python for numba; a child process compiles them once for each
 machine (`compile.py`), the result is cached (`cache.py`) and loaded as machine code
