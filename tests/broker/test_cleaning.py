@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.in_process import config
+from broker.in_process import config, running
 from drumlin.broker.cleaning import LoopCalls, cleaner_settings
+from drumlin.broker.opening import StartFailed
+from drumlin.cli.broker_http import broker_on
 from drumlin.compaction.errors import CleaningStopped
 from rig.compacted_topic import (
     alter,
@@ -321,6 +324,32 @@ def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
         server.stop()
     finally:
         server.close()
+
+
+def test_a_start_that_fails_leaves_no_socket(tmp_path: Path) -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(StartFailed):
+                async with running(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port}"):
+                    pass
+        assert not (tmp_path / "drumlin-admin.sock").exists()
+
+    asyncio.run(run())
+
+
+def test_a_data_directory_may_lie_deep(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120) / ("e" * 120)
+
+    async def run() -> None:
+        async with running(deep):
+            broker = broker_on(deep)
+            assert broker is not None
+            report = await asyncio.to_thread(broker.get, "/compaction")
+            assert (report["is_enabled"], report["partitions"]) == (True, [])
+        assert not (deep / "drumlin-admin.sock").exists()
+
+    asyncio.run(run())
 
 
 def test_an_address_of_metrics_that_is_in_use(tmp_path: Path, server: DrumlinServer) -> None:

@@ -131,7 +131,11 @@ class Broker:
             metadata, logs = await asyncio.to_thread(open_data, config, clock)
             try:
                 broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
-                await broker._begin()
+                try:
+                    await broker._begin()
+                except BaseException:
+                    await broker.endpoints.stop()
+                    raise
             except BaseException:
                 logs.abandon()
                 await metadata.close()

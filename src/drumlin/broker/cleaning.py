@@ -105,11 +105,14 @@ class LoopCalls:
                 result.set_exception(error)
 
         self._pending.add(result)
+        if self._is_closed:  # looked at second: `close` refuses what it finds pending
+            self._pending.discard(result)
+            raise CleaningStopped("the broker stops")
         try:
             self._loop.call_soon_threadsafe(call)
             while not result.done():
                 # A loop that ends without `close` forgets what it was to do.
-                if self._is_closed or self._loop.is_closed():
+                if self._loop.is_closed():
                     break
                 concurrent.futures.wait((result,), _LOOK_S)
         except RuntimeError:
