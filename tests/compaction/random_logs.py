@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from drumlin.clock import ManualClock
-from drumlin.records.batch import parse_header
+from drumlin.records.batch import BatchHeader, parse_header
 from drumlin.records.record import Record, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
@@ -33,6 +33,7 @@ class Appended:
     producer_id: int
     is_undecided: bool = False
     is_aborted: bool = False
+    marker_offset: int = -1
 
 
 class RandomLog:
@@ -45,7 +46,12 @@ class RandomLog:
         assert isinstance(self.clock, ManualClock)
         self.random = random.Random(seed)
         self.appended: list[Appended] = []
+        #: Of every batch, as it was appended, by its last offset.
+        self.headers: dict[int, BatchHeader] = {}
+        #: When a cleaning saw a tombstone for the first time, by its offset.
+        self.tombstones_seen_ms: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
         self._keys = [b"", b"\x00\x00\x00\x01", *(b"key-%d" % i for i in range(12))]
         self._number = 0
 
@@ -63,15 +69,36 @@ class RandomLog:
         else:
             self._append(self.random.choice(_TRANSACTIONAL), is_transactional=True)
 
-    def _append(self, producer_id: int, *, is_transactional: bool = False) -> None:
-        count = self.random.choice((1, 1, 2, 3, 7))
-        records = [self._record(number) for number in range(count)]
+    def append_filler(self) -> None:
+        """Something that can be cleaned, by nobody, of a key of its own."""
+        self._append(-1, [Record(0, self.now_ms, b"filler", b"value")])
+
+    def bump_epoch(self) -> None:
+        """A producer begins anew."""
+        self._start_epoch(self.random.choice(_IDEMPOTENT))
+
+    def _start_epoch(self, producer_id: int) -> None:
+        self._epochs[producer_id] = self._epochs.get(producer_id, 0) + 1
+        self._sequences[producer_id] = 0
+
+    def _append(
+        self,
+        producer_id: int,
+        records: list[Record] | None = None,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        if records is None:
+            records = [
+                self._record(number) for number in range(self.random.choice((1, 1, 2, 3, 7)))
+            ]
+        count = len(records)
         sequence = self._sequences.get(producer_id, 0) if producer_id >= 0 else -1
         batch = encode_batch(
             records,
             compression=self.random.choice(_CODECS),
             producer_id=producer_id,
-            producer_epoch=0 if producer_id >= 0 else -1,
+            producer_epoch=self._epochs.get(producer_id, 0) if producer_id >= 0 else -1,
             base_sequence=sequence,
             is_transactional=is_transactional,
             timestamp_type=self.random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
@@ -81,6 +108,7 @@ class RandomLog:
         result = self.log.append_as_leader(prepared, 0, self.now_ms)
         if producer_id >= 0:
             self._sequences[producer_id] = sequence + count
+        self._note_header(batch)
         for number, record in enumerate(records):
             stamp = header.max_timestamp if header.is_log_append_time else record.timestamp
             seen = Record(
@@ -105,10 +133,41 @@ class RandomLog:
             return
         producer_id = self.random.choice(opened)
         is_commit = self.random.random() < 0.5
-        self.log.append_internal(marker(commit=is_commit, producer_id=producer_id), 0, self.now_ms)
+        if self.random.random() < 0.3:  # with or without: as of Kafka 4.0, or before
+            self._start_epoch(producer_id)
+        batch = marker(
+            commit=is_commit, producer_id=producer_id, epoch=self._epochs.get(producer_id, 0)
+        )
+        result = self.log.append_internal(batch, 0, self.now_ms)
+        self._note_header(batch)
         for each in self.appended:
             if each.is_undecided and each.producer_id == producer_id:
                 each.is_undecided, each.is_aborted = False, not is_commit
+                each.marker_offset = result.base_offset
+
+    def end_all_transactions(self) -> None:
+        while any(each.is_undecided for each in self.appended):
+            self.end_transaction()
+
+    def _note_header(self, batch: bytearray | memoryview) -> None:
+        header = parse_header(batch)
+        self.headers[header.last_offset] = header
+
+    def delete_records(self) -> None:
+        """The log starts later from now on."""
+        log = self.log
+        undecided = log.producer_state.first_undecided_offset
+        end = log.log_end_offset if undecided is None else undecided
+        if end > log.log_start_offset:
+            step = max(1, (end - log.log_start_offset) // 4)
+            log.delete_records_before(log.log_start_offset + self.random.randrange(step))
+            self.logs.delete_old_segments()
+
+    def note_seen_tombstones(self, round_end_offset: int) -> None:
+        """A cleaning got as far as this."""
+        for each in self.appended:
+            if each.record.offset < round_end_offset and each.record.value is None:
+                self.tombstones_seen_ms.setdefault(each.record.offset, self.now_ms)
 
     def latest(self, end_offset: int) -> dict[bytes, Appended]:
         """Of each key the last record that counts, below an offset."""
