@@ -20,6 +20,7 @@ from drumlin.broker.opening import StartFailed
 from drumlin.cli.broker_http import broker_on
 from drumlin.compaction.errors import CleaningStopped
 from rig.compacted_topic import (
+    CLEANED_S,
     alter,
     ask_operator,
     await_clean,
@@ -98,7 +99,7 @@ def test_records_do_not_wait_longer_than_they_may(server: DrumlinServer) -> None
     """Neither for more of them, nor for the segment to be full."""
     create(server.address, "soon", min_cleanable_dirty_ratio="1", max_compaction_lag_ms="300")
     last = produce(server.address, "soon", rounds=2, keys=20)
-    wait_until(lambda: len(read(server.address, "soon")) == 20, "all to be cleaned")
+    wait_until(lambda: len(read(server.address, "soon")) == 20, "all to be cleaned", CLEANED_S)
     assert {key: value for _, key, value in read(server.address, "soon")} == last
 
 
@@ -284,6 +285,7 @@ def test_a_log_that_cannot_be_read_is_given_up(tmp_path: Path) -> None:
         row = wait_until(
             lambda: status(server.data, "broken")["uncleanable_because"],  # type: ignore[index]
             "the broken log to be given up",
+            CLEANED_S,
         )
         assert "00000000000000000000.log" in row
         body = '{"topic": "broken"}'

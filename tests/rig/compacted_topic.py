@@ -22,6 +22,8 @@ from confluent_kafka.admin import (
 
 from rig.waiting import wait_until
 
+#: The first cleaning of a machine waits for kernels to be compiled.
+CLEANED_S = 180.0
 #: Small segments, and dirty at once.
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -124,4 +126,4 @@ def await_clean(data: Path, topic: str) -> dict[str, Any]:
         row = status(data, topic)
         return row if row and row["last_cleaning"] and not row["head_bytes"] else None
 
-    return wait_until(is_clean, f"{topic} to be clean")
+    return wait_until(is_clean, f"{topic} to be clean", CLEANED_S)
