@@ -116,7 +116,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
         started.close()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/client.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/client.md", "docs/compaction.md"])
 def test_snippets_run(broker: DrumlinServer, name: str) -> None:
     """Those without Spark, one after the other, as a reader would type them."""
     names: dict[str, Any] = {}

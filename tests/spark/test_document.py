@@ -1,4 +1,4 @@
-"""The programs in docs/spark.md run as they stand there."""
+"""The programs in docs/spark.md and docs/compaction.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -13,16 +13,28 @@ from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "spark.md"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
 def test_programs_run(spark: SparkSession, address: str, tmp_path: Path) -> None:
     Topic(address, 2, name="flights").create().fill(100)
-    names: dict[str, Any] = {}
-    for source in re.findall(
-        r"^```python\n(.*?)^```", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
-    ):
-        here = source.replace("127.0.0.1:9092", address).replace("/data/", f"{tmp_path}/")
-        exec(compile(here, DOCUMENT.name, "exec"), names)
+    names = _run("spark.md", {"127.0.0.1:9092": address, "/data/": f"{tmp_path}/"})
     assert names["flights"].count() == 100
     assert spark.read.parquet(str(tmp_path / "flights")).count() == 100
+
+
+def test_what_is_left_of_a_compacted_topic(spark: SparkSession, address: str) -> None:
+    names = _run("compaction.md", {"127.0.0.1:9092": address})
+    assert names["left"]["offset"].to_pylist() == [2, 3, 4]
+    state = {bytes(row.key): bytes(row.value) for row in names["state"].collect()}
+    assert state == {b"ann": b"15", b"eve": b"7"}
+
+
+def _run(document: str, replaced: dict[str, str]) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    text = (DOCUMENTS / document).read_text()
+    for source in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for written, here in replaced.items():
+            source = source.replace(written, here)
+        exec(compile(source, document, "exec"), names)
+    return names
