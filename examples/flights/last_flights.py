@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from drumlin.client.client import Client
 
 _PARTITION = 0
-_CLEANING_TIMEOUT_S = 60
+_CLEANING_TIMEOUT_S = 180
 _LOOK_EVERY_S = 0.05
 #: What compaction needs, and a few things so that there is something to see within seconds.
 _CONFIGS = {
