@@ -193,6 +193,7 @@ class Round:
         self._found = find_cleanable(log, view, self._now_ms)
         self._map: OffsetMap | None = None
         self._rewriting: Rewriting | None = None
+        self._began_s = time.perf_counter()
         self.statistics = CleaningStatistics(
             log.topic,
             log.partition,
@@ -311,6 +312,7 @@ class Round:
         assert self._rewriting is not None
         self._rewriting.count(self.statistics)
         self.statistics.ended_ms = self._clock.wall_ms()
+        self.statistics.seconds = time.perf_counter() - self._began_s
         return self.statistics
 
 

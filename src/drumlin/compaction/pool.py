@@ -76,6 +76,14 @@ class Totals:
         self.by_log[done.topic, done.partition] = done
 
 
+class _Worker(NamedTuple):
+    """What one thread has, beside what all share."""
+
+    number: int
+    stopping: threading.Event
+    throttle: Throttle
+
+
 class CleanerPool:
     """See the module. `start` and `stop` belong to the broker's loop; the rest to any thread."""
 
@@ -104,9 +112,15 @@ class CleanerPool:
     # -- threads -----------------------------------------------------------------------
 
     def start(self) -> None:
+        # An event of their own: one that outlives the patience of `stop` still ends.
+        self._stopping = threading.Event()
+        self._throttle = Throttle(
+            self._settings.io_max_bytes_per_second, self._clock, self._stopping
+        )
         for number in range(self._settings.threads):
+            worker = _Worker(number, self._stopping, self._throttle)
             thread = threading.Thread(
-                target=self._work, args=(number,), name=f"cleaner-{number}", daemon=True
+                target=self._work, args=(worker,), name=f"cleaner-{number}", daemon=True
             )
             self._threads.append(thread)
             thread.start()
@@ -125,34 +139,39 @@ class CleanerPool:
         self._threads.clear()
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Go on with other settings. Blocks while the threads finish what they are about."""
-        self.stop()
-        self._stopping.clear()
-        self._settings = settings
-        self._throttle = Throttle(settings.io_max_bytes_per_second, self._clock, self._stopping)
-        self.start()
+        """Go on with other settings; cleanings under way keep their memory.
 
-    def _work(self, number: int) -> None:
-        while not self._stopping.is_set():
+        Another number of threads ends them: it blocks until they have, and begins anew.
+        """
+        is_same_crew = settings.threads == self._settings.threads
+        self._settings = settings
+        if is_same_crew:
+            self._throttle.bytes_per_second = settings.io_max_bytes_per_second
+        else:
+            self.stop()
+            self.start()
+
+    def _work(self, worker: _Worker) -> None:
+        while not worker.stopping.is_set():
             try:
-                was_busy = self._clean_next()
+                was_busy = self._clean_next(worker)
             except Exception:  # noqa: BLE001  a thread outlives whatever happens to one log
-                _log.exception("cleaner %d failed; trying again after a rest", number)
+                _log.exception("cleaner %d failed; trying again after a rest", worker.number)
                 was_busy = False
             if not was_busy:
                 with self._wake:
-                    if not self._forced and not self._stopping.is_set():
+                    if not self._forced and not worker.stopping.is_set():
                         self._wake.wait(self._settings.backoff_ms / 1000)
 
     # -- choosing ----------------------------------------------------------------------
 
-    def _clean_next(self) -> bool:
+    def _clean_next(self, worker: _Worker) -> bool:
         """Clean one log; False if there is nothing to clean, or it failed."""
         log = self._take_forced() or self._take_dirtiest()
         if log is None:
             return False
         try:
-            return self._clean(log)
+            return self._clean(log, worker)
         finally:
             with self._wake:
                 self._in_progress.discard(_key(log))
@@ -202,9 +221,9 @@ class CleanerPool:
 
     # -- cleaning ----------------------------------------------------------------------
 
-    def _clean(self, log: PartitionLog) -> bool:
+    def _clean(self, log: PartitionLog, worker: _Worker) -> bool:
         """Clean a log; False if it could not be done, and would be tried again at once."""
-        cleaner = Cleaner(self._settings, self._throttle, self._call, self._clock, self._stopping)
+        cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
         try:
             done = cleaner.clean(log, self._logs.replace_segments)
         except CleaningStopped:

@@ -18,9 +18,7 @@ def describe_cleaning(done: CleaningStatistics) -> Fields:
     """One cleaning, made or simulated."""
     fields = dataclasses.asdict(done)
     fields |= {
-        # With all that is waited for, as the disk; `seconds` is the work alone.
         "took_ms": done.ended_ms - done.started_ms,
-        "seconds": done.seconds,
         "bytes_freed": done.bytes_freed,
         "records_removed": done.records_read - done.records_written,
         "bytes_per_second": done.bytes_per_second,

@@ -33,10 +33,7 @@ class CleaningStatistics:
     segments_before: int = 0
     segments_after: int = 0
     rewrite_seconds: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return self.map_seconds + self.rewrite_seconds
+    seconds: float = 0.0  # all in all: with what it took to make the new segments durable
 
     @property
     def bytes_freed(self) -> int:
