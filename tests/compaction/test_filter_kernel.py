@@ -340,6 +340,18 @@ def test_behind_the_round_nothing_is_touched(make: str) -> None:
     assert [record.offset for record in kept] == [2, 3, 4]
 
 
+def test_a_batch_at_the_end_of_the_round_gets_its_horizon_from_the_next_one(make: str) -> None:
+    # One tombstone was looked at, the other one was not: a horizon would be for both.
+    log = batch(values(0, [b"a", b"b"], None))
+    offset_map = a_map(latest_offset=0)
+    assert clean(make, log, offset_map, rules())[1] == log
+    body, header = memoryview(log)[HEADER_SIZE:], parse_header(log)
+    assert filter_pass(make, offset_map, rules()).filter_body(body, header).is_unchanged
+    offset_map.latest_offset = 1
+    ((header, kept),) = read(clean(make, log, offset_map, rules())[1])
+    assert (header.has_delete_horizon, len(kept)) == (True, 2)
+
+
 def test_timestamps_too_far_from_a_horizon(make: str) -> None:
     log = batch([Record(0, -(2**63), b"a", None)])
     assert clean(make, log, a_map(), rules())[1] == log

@@ -245,6 +245,7 @@ class PlainFilterPass:
         timestamps = [record.timestamp for record in kept]
         if (
             "first seen" in verdicts
+            and header.last_offset <= self._map.latest_offset
             and min(timestamps) >= INT64_MIN + self._new_horizon_ms
             and len(body) <= REBASED_BODY_MAX
         ):

@@ -115,7 +115,7 @@ def filter_body(
         if (
             status != STOP_ORDINARY
             or state[FILTER_HORIZON_IS_DUE]
-            or not _is_horizon_due(end - position, state)
+            or not _is_horizon_due(end - position, offset_map, state)
         ):
             return status, written
         needed = end - position + state[HEAD_COUNT] * REBASED_RECORD_GROWTH_MAX
@@ -126,17 +126,20 @@ def filter_body(
 
 
 @helper
-def _is_horizon_due(body_size: int, state: Pointer) -> bool:
+def _is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool:
     """Whether the batch that was filtered gets a delete horizon.
 
     Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
-    tombstones stay for good.
+    tombstones stay for good. Nor if some of it lies behind what the map knows: tombstones there
+    are seen by another cleaning first.
     """
+    last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
     lowest = _INT64_MIN + state[FILTER_NEW_HORIZON_MS]
     is_possible = (
         body_size <= REBASED_BODY_MAX and state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] >= lowest
     )
-    return is_possible and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
+    is_known = last_offset <= offset_map[OFFSET_MAP_LATEST_OFFSET]
+    return is_possible and is_known and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
 
 
 @helper
