@@ -284,8 +284,8 @@ class LogDirectories:
             KafkaError: KAFKA_STORAGE_ERROR, its dir is offline.
             OSError: a file could not be renamed; in all three cases nothing was changed.
         """
-        log = swap.log
-        self._doomed.add(log.replace_segments(swap), log.config.file_delete_delay_ms)
+        delay_ms = swap.log.config.file_delete_delay_ms
+        swap.log.replace_segments(swap, lambda paths: self._doomed.add(paths, delay_ms))
 
     def roll_overdue(self) -> None:
         """Roll active segments with records that have waited for `max.compaction.lag.ms`."""

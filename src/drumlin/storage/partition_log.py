@@ -478,9 +478,11 @@ class PartitionLog:
     def cleaning_view(self) -> CleaningView:
         return cleaning_view(self)
 
-    def replace_segments(self, swap: SegmentSwap) -> list[str]:
-        """Put cleaned segments where old ones were; those files are to be removed later."""
-        return swap.apply()
+    def replace_segments(
+        self, swap: SegmentSwap, remove_later: Callable[[list[str]], None]
+    ) -> None:
+        """Put cleaned segments where old ones were; see `SegmentSwap.apply`."""
+        swap.apply(remove_later)
 
     def truncate_to(self, offset: int) -> None:
         """Remove every batch that reaches to `offset` or beyond."""
@@ -502,5 +504,3 @@ class PartitionLog:
         self.leader_epochs = fresh.leader_epochs
         self.producer_state = fresh.producer_state
         self.durability = fresh.durability
-        self.truncations += 1
-        self.swaps.pending = None

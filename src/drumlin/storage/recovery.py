@@ -91,6 +91,8 @@ def reload_log(log: PartitionLog) -> None:
         if fresh.log_end_offset < log.log_end_offset:
             _logger.error("%s has lost what lies behind %d", log, fresh.log_end_offset)
         log.adopt(fresh)
+        log.truncations += 1  # no segment is what it was
+        log.swaps.pending = None
 
 
 # -- reading what is there ---------------------------------------------------------------------

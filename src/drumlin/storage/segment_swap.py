@@ -2,9 +2,10 @@
 
     prepare   cleaner's thread    all that is below is made durable, then the plan is: from here
                                   on a crash leads to the new log
-    apply     the log's thread    `.cleaned` -> `.swap`, old files -> `.deleted`, `.swap` -> names;
-                                  readers find the new segments from here on
-    finish    cleaner's thread    the names are made durable, the plan is removed
+    apply     the log's thread    `.cleaned` -> `.swap`, old files in their way -> `.deleted`,
+                                  `.swap` -> names; readers find the new segments from here on
+    finish    cleaner's thread    other old files -> `.deleted`; the names are made durable, the
+                                  plan is removed
 
 Between `prepare` and `apply` the log lives on. What would make the plan wrong waits (retention)
 or takes it back first (truncation). One exchange of a log at a time: `SegmentSwaps` keeps it.
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.files import TEMPORARY_SUFFIX
 from drumlin.storage.open_files import LogFile
-from drumlin.storage.segment import Segment, name_for_deleted
+from drumlin.storage.segment import DELETED_SUFFIX, Segment, name_for_deleted
 from drumlin.storage.swap_plan import (
     CLEANED_SUFFIX,
     FILE_NAME,
@@ -87,6 +88,7 @@ class SegmentSwap:
         self._new = tuple(new)
         self._plan = SwapPlan((), ())
         self._is_torn = False
+        self._remove_later: Callable[[list[str]], None] = lambda _: None
         self._files = log.log_directory.files
         self._plan_path = f"{log.path}/{FILE_NAME}"
 
@@ -122,7 +124,9 @@ class SegmentSwap:
         # Recovery must not read cleaned segments again: what leader epochs and producers were
         # like can't be told from them as well as from what they were made of.
         end_offset = self._check()
-        log.flush(end_offset)
+        with log.durability.lock:
+            # Not `flush`: what a cleaning has no room for takes no log dir offline.
+            log.durability.sync(log.segments, log.leader_epochs, end_offset)
         for segment in self._old:
             segment.transaction_index.entries()  # readers in their midst find them in memory
         with log.swaps.lock:
@@ -149,11 +153,11 @@ class SegmentSwap:
         files = (file for segment in self._new for file in segment.all_files())
         return [file for file in files if file.path.endswith(CLEANED_SUFFIX)]
 
-    def apply(self) -> list[str]:
+    def apply(self, remove_later: Callable[[list[str]], None]) -> None:
         """Exchange the segments, in their folder and in the log. Called by the log alone.
 
-        Returns:
-            The old files, by their new names: to be removed later.
+        Args:
+            remove_later: takes the old files by their new names; `finish` calls it too.
         """
         swaps = self.log.swaps
         if not swaps.lock.acquire(blocking=False):
@@ -162,16 +166,17 @@ class SegmentSwap:
             self._check()
             if swaps.pending is not self or self.is_applied:
                 raise SegmentsChanged(f"what was to be exchanged in {self.log.name} was taken back")
-            deleted = self._rename_all()
+            self._rename_all()
             self.log.segments.replace(self._old, self._new)
             self.log.durability.forget(self._old)
             self.log.durability.note_new_names()
             self.is_applied = True
+            self._remove_later = remove_later
         finally:
             swaps.lock.release()
         for segment in self._old:
             segment.discard()
-        return deleted
+        remove_later([file.path for file in self._old_files() if _is_deleted(file)])
 
     def finish(self) -> None:
         """Make the new names durable, so that no start has anything to complete. Blocks.
@@ -204,6 +209,7 @@ class SegmentSwap:
         if self._is_torn:
             raise OSError(errno.EIO, f"{path} has to be loaded anew")
         if self.is_applied:
+            self._rename_old()
             files.sync_directory(path)
             remove_snapshots(path, self._plan, files)
         files.remove(self._plan_path)
@@ -253,7 +259,21 @@ class SegmentSwap:
 
     # -- renaming ----------------------------------------------------------------------
 
-    def _rename_all(self) -> list[str]:
+    def _old_files(self) -> list[LogFile]:
+        return [file for segment in self._old for file in segment.all_files()]
+
+    def _rename_old(self) -> None:
+        """What `apply` could leave as it was, as nothing takes its name. There may be a lot."""
+        renamed = []
+        try:
+            for file in self._old_files():
+                if not _is_deleted(file) and self._files.exists(file.path):
+                    file.rename(name_for_deleted(file.path, self._files))
+                    renamed.append(file.path)
+        finally:
+            self._remove_later(renamed)
+
+    def _rename_all(self) -> None:
         """Give all files their new names, or leave all as they were."""
         done: list[tuple[LogFile, str]] = []
 
@@ -265,27 +285,24 @@ class SegmentSwap:
         for segment in self._old:
             segment.is_deleted = True
         try:
-            return self._rename_in_order(rename)
+            self._rename_in_order(rename)
         except OSError as error:
             self._take_back(done, error)
             raise
 
-    def _rename_in_order(self, rename: Callable[[LogFile, str], None]) -> list[str]:
-        """The order, first from the end and then from the beginning, is Apache Kafka's.
-
-        So it, too, could complete or undo what a killed process leaves.
-        """
+    def _rename_in_order(self, rename: Callable[[LogFile, str], None]) -> None:
+        """Apache Kafka's order: first from the end, then from the beginning."""
         new = self._new_files()
         for file in reversed(new):
             rename(file, file.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
-        deleted = []
-        for file in (file for segment in self._old for file in segment.all_files()):
-            if self._files.exists(file.path):
-                rename(file, name_for_deleted(file.path, self._files))
-                deleted.append(file.path)
+        base_offsets = {segment.base_offset for segment in self._new}
+        for segment in self._old:
+            if segment.base_offset in base_offsets:
+                for file in segment.all_files():
+                    if self._files.exists(file.path):
+                        rename(file, name_for_deleted(file.path, self._files))
         for file in new:
             rename(file, file.path.removesuffix(SWAP_SUFFIX))
-        return deleted
 
     def _take_back(self, done: list[tuple[LogFile, str]], error: OSError) -> None:
         try:
@@ -299,3 +316,7 @@ class SegmentSwap:
             return
         for segment in self._old:
             segment.is_deleted = False
+
+
+def _is_deleted(file: LogFile) -> bool:
+    return file.path.endswith(DELETED_SUFFIX)
