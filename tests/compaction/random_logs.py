@@ -7,6 +7,8 @@ never counts, offsets and order never change.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import random
 from dataclasses import dataclass
 
@@ -54,6 +56,17 @@ class RandomLog:
         self._epochs: dict[int, int] = {}
         self._keys = [b"", b"\x00\x00\x00\x01", *(b"key-%d" % i for i in range(12))]
         self._number = 0
+
+    def copied(self) -> RandomLog:
+        """A twin of its own, for a copy of the log."""
+        again = copy.copy(self)
+        again.random = random.Random(len(self.appended))
+        again.appended = [dataclasses.replace(each) for each in self.appended]
+        again.headers = dict(self.headers)
+        again.tombstones_seen_ms = dict(self.tombstones_seen_ms)
+        again._sequences = dict(self._sequences)
+        again._epochs = dict(self._epochs)
+        return again
 
     @property
     def now_ms(self) -> int:

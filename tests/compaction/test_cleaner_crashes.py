@@ -1,0 +1,185 @@
+"""The cleaner when its process is killed, its device loses power, is full, or fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import itertools
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compaction.promises import CONFIG, RETENTION_MS, call, check, clean, reload
+from compaction.random_logs import RandomLog
+from drumlin.clock import ManualClock
+from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.storage.files import Files
+from storage.doors import FailingFiles
+from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, revive
+from storage.unordered_files import Killed, UnorderedFiles
+
+#: Cleaned when somebody says so, and not by itself.
+_CONFIG = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0, segment_bytes=2000)
+_CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        yield Path(path)
+
+
+def dirty_log(root: Path, seed: int) -> RandomLog:
+    """A log that was cleaned before, has got more since then, and rests on its device.
+
+    Its next cleaning drops values, tombstones, markers and aborted data.
+    """
+    logs = open_logs(root, config=_CONFIG, clock=ManualClock(NOW_MS))
+    world = RandomLog(logs, create(logs, _CONFIG), seed)
+    for _ in range(2):
+        for _ in range(20):
+            world.append_some()
+            if world.random.random() < 0.4:
+                world.end_transaction()
+        world.end_all_transactions()
+        world.log.roll(world.now_ms)
+        clean(world)
+        world.clock.advance_ms(RETENTION_MS)
+    for _ in range(15):
+        world.append_some()
+    world.end_all_transactions()
+    world.log.roll(world.now_ms)
+    world.append_some()
+    world.log.flush()
+    logs.write_checkpoints()
+    logs.abandon()
+    return world
+
+
+def opened(world: RandomLog, root: Path, files: Files | None = None) -> RandomLog:
+    """The same log as it lies somewhere else, with a twin of its own."""
+    again = world.copied()
+    again.clock = ManualClock(world.now_ms)
+    reload(again, root, files)
+    return again
+
+
+def sealed_end(world: RandomLog) -> int:
+    return world.log.segments.active.base_offset
+
+
+def killed_after(world: RandomLog, source: Path, work: Path, steps: int | None) -> UnorderedFiles:
+    """Clean a copy of the log in `source`; stopped after so many operations."""
+    root = work / "logs"
+    shutil.copytree(source, root)
+    files = UnorderedFiles(work / "vault")
+    copied = opened(world, root, files)
+    files.begin(root, copied.log.directory)
+    files.stop_after = steps
+    try:
+        clean(copied)
+    except Killed:
+        assert steps is not None
+    finally:
+        files.stop_after = None
+        copied.logs.abandon()
+    return files
+
+
+def check_and_go_on(world: RandomLog, root: Path) -> None:
+    """What a start finds is in order, and is cleaned as if nothing had happened."""
+    again = opened(world, root)
+    names = {path.suffix for path in again.log.directory.iterdir()}
+    assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
+    assert again.log.log_end_offset == world.log.log_end_offset
+    check(again, reached=sealed_end(again))
+    again.end_all_transactions()
+    again.append_filler()
+    again.log.roll(again.now_ms)
+    assert clean(again) is not None
+    check(again)
+    again.clock.advance_ms(RETENTION_MS - 1)
+    again.append_filler()
+    again.log.roll(again.now_ms)
+    clean(again)
+    check(again)
+    again.logs.abandon()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_process_that_is_killed_at_any_step(folder: Path, seed: int) -> None:
+    world = dirty_log(folder / "source", seed)
+    (folder / "whole").mkdir()
+    steps = killed_after(world, folder / "source", folder / "whole", None).done
+    assert steps > 20, "nothing was cleaned"
+    for step in range(steps + 1):
+        work = folder / "work"
+        work.mkdir()
+        files = killed_after(world, folder / "source", work, step)
+        files.leave_to(work / "logs", work / "left")
+        check_and_go_on(world, work / "left")
+        shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_machine_without_power_at_any_step(folder: Path, seed: int) -> None:
+    """Any part of what was not synced is lost, in any order."""
+    chance = random.Random(seed)
+    world = dirty_log(folder / "source", seed)
+    (folder / "whole").mkdir()
+    steps = killed_after(world, folder / "source", folder / "whole", None).done
+    for step in range(steps + 1):
+        work = folder / "work"
+        work.mkdir()
+        files = killed_after(world, folder / "source", work, step)
+        share = chance.choice((0.3, 0.7, 1.0))
+        lost = {number for number in range(files.changes) if chance.random() < share}
+        files.leave_to(work / "logs", work / "left", lost, lambda: chance.random() < 0.7)
+        check_and_go_on(world, work / "left")
+        shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("only_once", [True, False])
+def test_a_device_that_fails_at_any_step(folder: Path, code: int, only_once: bool) -> None:
+    """Nothing is lost, the log goes on, and the next cleaning does what this one could not."""
+    source = folder / "source"
+    world = dirty_log(source, 5)
+    for after in itertools.count():
+        shutil.copytree(source, folder / str(after))
+        files = FailingFiles()
+        copied = opened(world, folder / str(after), files)
+        log = copied.log
+        pool = CleanerPool(copied.logs, call, CleanerSettings(), copied.clock)
+        pool.start()
+        files.fail(*_CHANGING, code=code, after=after, only_once=only_once)
+        assert pool.run(log, 60)
+        reached = files.failures > 0
+        files.heal()
+        if code == errno.ENOSPC and only_once:
+            assert log.log_directory.is_online
+        if not log.log_directory.is_online:
+            assert not pool.run(log, 60) or pool.totals.cleanings == 0
+            assert revive(copied.logs, log.log_directory)
+        assert pool.uncleanable == {}
+        check(copied, reached=sealed_end(copied))
+        copied.append_filler()
+        if reached:
+            assert pool.run(log, 60)
+            assert pool.totals.cleanings == 1
+        else:
+            assert pool.totals.cleanings == 1
+        pool.stop()
+        names = {path.suffix for path in log.directory.iterdir()}
+        assert not names & {".cleaned", ".swap", ".tmp"}
+        copied.note_seen_tombstones(log.log_end_offset)
+        check(copied)
+        assert append(log).base_offset == copied.log.log_end_offset - 1
+        copied.logs.abandon()
+        if not reached:
+            return
