@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import SEQUENCE_MODULO
+from drumlin.records.batch import CRC_START, HEADER_SIZE, LOG_OVERHEAD, SEQUENCE_MODULO
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import AppendResult, PartitionLog
 from drumlin.storage.producer_snapshot import (
@@ -203,6 +205,45 @@ def test_open_transactions_survive_a_crash(tmp_path: Path, logs: LogDirectories)
     assert aborted == [(7, 1, 11, 12)]
     logs, log = reopened(logs, tmp_path, config)
     assert log.aborted_transactions(0, 100) == aborted
+    assert log.producer_state.first_undecided_offset is None
+    logs.abandon()
+
+
+def emptied_marker(base_offset: int) -> bytearray:
+    """What a cleaning may leave of the end of a transaction: a header, and no record."""
+    header = bytearray(marker(commit=True, epoch=3)[:HEADER_SIZE])
+    struct.pack_into(">qi", header, 0, base_offset, HEADER_SIZE - LOG_OVERHEAD)
+    struct.pack_into(">i", header, 57, 0)
+    struct.pack_into(">I", header, CRC_START - 4, crc32c(bytes(header[CRC_START:])))
+    return header
+
+
+def test_an_emptied_marker_opens_no_transaction(tmp_path: Path, logs: LogDirectories) -> None:
+    log = create(logs)
+    log.append_as_follower(memoryview(emptied_marker(5)), NOW_MS)
+    append(log)
+    for is_clean in (None, True, False):
+        if is_clean is not None:
+            if is_clean:
+                logs.close()
+            logs, log = reopened(logs, tmp_path)
+        assert log.producer_state.first_undecided_offset is None
+        entry = log.producer_state.get(7)
+        assert entry is not None
+        assert (entry.producer_epoch, entry.last_sequence) == (3, -1)
+        assert entry.last_timestamp == NOW_MS
+        assert refusal(log, 0, epoch=2) is ErrorCode.invalid_producer_epoch
+    send(log, 0, epoch=3)
+    logs.abandon()
+
+
+def test_an_emptied_marker_has_ended_its_transaction(tmp_path: Path, logs: LogDirectories) -> None:
+    """Its records may still be open in a snapshot from before they were cleaned away."""
+    log = create(logs)
+    send(log, 0, 2, is_transactional=True)
+    log.append_as_follower(memoryview(emptied_marker(2)), NOW_MS)
+    assert log.producer_state.first_undecided_offset is None
+    logs, log = reopened(logs, tmp_path)
     assert log.producer_state.first_undecided_offset is None
     logs.abandon()
 

@@ -249,10 +249,8 @@ class PartitionLog:
             now_ms,
             None if marker is None else state.aborted_by(header, marker, base_offset),
         )
-        if marker is not None:
-            state.end_transaction(header, marker)
-        elif header.has_producer_id:
-            state.update(header, base_offset, header.max_timestamp)
+        if header.has_producer_id:
+            state.follow(header, marker)
 
     def _write(
         self,

@@ -65,11 +65,9 @@ def follow_batch(
         return
     if header.has_producer_id:
         marker = parse_marker(segment.read_batch(place), header) if header.is_control else None
-        if marker is None:
-            state.update(header, header.base_offset, header.max_timestamp)
-        else:
+        if marker is not None and writes_index:
             aborted = state.aborted_by(header, marker, header.base_offset)
-            if aborted is not None and writes_index:
+            if aborted is not None:
                 segment.transaction_index.append(aborted)
-            state.end_transaction(header, marker)
+        state.follow(header, marker)
     state.end_offset = header.end_offset

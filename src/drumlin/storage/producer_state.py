@@ -243,6 +243,30 @@ class ProducerState:
         entry.transaction_first_offset = None
         self._open_transactions.pop(header.producer_id, None)
 
+    def follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        """A batch by a producer is in the log, its offsets in place."""
+        if marker is not None:
+            self.end_transaction(header, marker)
+        elif header.is_control:
+            self._note_emptied_marker(header)
+        else:
+            self.update(header, header.base_offset, header.max_timestamp)
+
+    def _note_emptied_marker(self, header: BatchHeader) -> None:
+        """A control batch is in the log whose marker was cleaned away.
+
+        Its transaction was decided long ago, so it opens none. One that is open here, by a
+        snapshot of before its records went, ended with it.
+        """
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._producers[header.producer_id] = entry
+        entry.start_epoch(header.producer_epoch)
+        entry.last_timestamp = max(entry.last_timestamp, header.max_timestamp)
+        entry.transaction_first_offset = None
+        self._open_transactions.pop(header.producer_id, None)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have long been silent; not those with an open transaction.
 
