@@ -185,7 +185,8 @@ def _check_committed(world: RandomLog, visible: list[Record]) -> None:
         if record.offset < end and not by_offset[record.offset].is_aborted
     ]
     assert read_committed(world.log) == expected
-    for start in range(world.log.log_start_offset, world.log.log_end_offset, 7):
+    first, last = world.log.log_start_offset, world.log.log_end_offset
+    for start in range(first, last, max(7, (last - first) // 6)):
         assert read_committed(world.log, start) == [r for r in expected if r.offset >= start]
         later = [record for record in visible if record.offset >= start]
         assert read_uncommitted(world.log, start) == later
@@ -200,7 +201,7 @@ def _check_times(world: RandomLog) -> None:
         for record in decode_batch(batch)
         if record.offset >= log.log_start_offset
     ]
-    for timestamp in {record.timestamp for record in records[::5]}:
+    for timestamp in {record.timestamp for record in records[:: max(1, len(records) // 6)]}:
         found = log.offset_for_timestamp(timestamp)
         assert found is not None
         assert found.offset == next(r.offset for r in records if r.timestamp >= timestamp)

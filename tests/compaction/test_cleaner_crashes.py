@@ -42,7 +42,7 @@ def dirty_log(root: Path, seed: int) -> RandomLog:
     logs = open_logs(root, config=_CONFIG, clock=ManualClock(NOW_MS))
     world = RandomLog(logs, create(logs, _CONFIG), seed)
     for _ in range(2):
-        for _ in range(20):
+        for _ in range(14):
             world.append_some()
             if world.random.random() < 0.4:
                 world.end_transaction()
@@ -50,7 +50,7 @@ def dirty_log(root: Path, seed: int) -> RandomLog:
         world.log.roll(world.now_ms)
         clean(world)
         world.clock.advance_ms(RETENTION_MS)
-    for _ in range(15):
+    for _ in range(12):
         world.append_some()
     world.end_all_transactions()
     world.log.roll(world.now_ms)
