@@ -176,6 +176,24 @@ class RandomLog:
             log.delete_records_before(log.log_start_offset + self.random.randrange(step))
             self.logs.delete_old_segments()
 
+    def truncate(self) -> None:
+        """Cut the log somewhere behind its last marker, where nothing can have been cleaned."""
+        log = self.log
+        markers = [h.last_offset for h in self.headers.values() if h.is_control]
+        first = max(log.segments.active.base_offset, log.log_start_offset, *markers, 0) + 1
+        if first >= log.log_end_offset:
+            return
+        log.truncate_to(self.random.randrange(first, log.log_end_offset))
+        end = log.log_end_offset
+        self.appended = [each for each in self.appended if each.record.offset < end]
+        self.headers = {last: each for last, each in self.headers.items() if last < end}
+        for each in log.producer_state.producers():
+            self._sequences[each.producer_id] = each.last_sequence + 1
+            self._epochs[each.producer_id] = each.producer_epoch
+        known = {each.producer_id for each in log.producer_state.producers()}
+        self._sequences = {n: each for n, each in self._sequences.items() if n in known}
+        self._epochs = {n: each for n, each in self._epochs.items() if n in known}
+
     def note_seen_tombstones(self, round_end_offset: int) -> None:
         """A cleaning got as far as this."""
         for each in self.appended:
