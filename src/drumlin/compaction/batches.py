@@ -32,7 +32,7 @@ from drumlin.storage.control_records import parse_marker
 from drumlin.storage.producer_state import TransactionMarker
 
 #: Nothing that a broker has accepted unfolds to more.
-_UNFOLDED_BYTES_MAX: Final = 1 << 31
+_UNFOLDED_BYTES_MAX: Final = 1 << 30
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _SPECIAL: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 

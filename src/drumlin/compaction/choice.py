@@ -22,6 +22,15 @@ class Candidate(NamedTuple):
         return self.cleanable.overdue_ms > 0 and self.cleanable.cleanable_bytes > 0
 
     @property
+    def is_worth_it(self) -> bool:
+        return self.is_overdue or self.is_dirty_enough
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The larger one comes first."""
+        return self.cleanable.overdue_ms, self.cleanable.dirty_ratio
+
+    @property
     def is_dirty_enough(self) -> bool:
         cleanable = self.cleanable
         return (
@@ -29,13 +38,8 @@ class Candidate(NamedTuple):
         )
 
 
-def choose(candidates: Iterable[tuple[L, Candidate]]) -> L | None:
-    """The log whose delay is a broken promise, the longest first; else the dirtiest; or None."""
-    best: L | None = None
-    best_rank = (0, 0.0)
-    for log, candidate in candidates:
-        if candidate.is_overdue or candidate.is_dirty_enough:
-            rank = (candidate.cleanable.overdue_ms, candidate.cleanable.dirty_ratio)
-            if best is None or rank > best_rank:
-                best, best_rank = log, rank
-    return best
+def in_order(candidates: Iterable[tuple[L, Candidate]]) -> list[L]:
+    """Those worth a cleaning: whose delay is a broken promise first, then the dirtiest."""
+    worthy = [(log, each) for log, each in candidates if each.is_worth_it]
+    worthy.sort(key=lambda each: each[1].rank, reverse=True)
+    return [log for log, _ in worthy]

@@ -17,11 +17,11 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
-from drumlin.compaction.errors import CleaningFailed
+from drumlin.compaction.errors import CleaningFailed, CleaningPostponed, SegmentGone
 from drumlin.compaction.grouping import Size, group_segments
 from drumlin.compaction.map_building import MapBuilding
 from drumlin.compaction.offset_map import OffsetMap
@@ -32,6 +32,7 @@ from drumlin.compaction.rewriting import LiveProducers, Output, Rewriting
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
+from drumlin.config.topic import LogConfig
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view, note_cleaned
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
@@ -39,6 +40,8 @@ from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
 from drumlin.storage.transaction_index import AbortedTransaction
 
 T = TypeVar("T")
+#: With less of a map a cleaning would hardly come forward.
+_MAP_BYTES_MIN: Final = 1 << 20
 _FOR_EVER: Final = 2**63 - 1
 
 
@@ -48,7 +51,33 @@ class Call(Protocol):
     def __call__(self, function: Callable[[], T], /) -> T: ...
 
 
-def find_cleanable(log: PartitionLog, view: CleaningView, now_ms: int) -> Cleanable:
+class Outline(NamedTuple):
+    """As much of a log as it takes to see whether to clean it. Any thread may draw it."""
+
+    segments: tuple[Segment, ...]
+    log_start_offset: int
+    last_stable_offset: int
+    config: LogConfig
+
+
+def outline(log: PartitionLog) -> Outline:
+    """A log as it is about now: a cleaning begins with a view that is true."""
+    end_offset = log.log_end_offset
+    while True:
+        try:
+            first_undecided = log.producer_state.first_undecided_offset
+            break
+        except RuntimeError:  # a transaction begins or ends this very moment
+            continue
+    return Outline(
+        log.segments.snapshot(),
+        log.log_start_offset,
+        end_offset if first_undecided is None else first_undecided,
+        log.config,
+    )
+
+
+def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int) -> Cleanable:
     """What of a log can be cleaned.
 
     Raises:
@@ -101,19 +130,29 @@ class Cleaner:
 
         Raises:
             CleaningFailed: something in it cannot be read as records.
-            CleaningStopped, SegmentsChanged: the rest of it will be cleaned another time.
+            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest of it will be cleaned
+                another time.
             OSError: a disk is full, or fails.
             KafkaError: the log dir is offline, the log deleted.
         """
         view = self._call(lambda: cleaning_view(log))
         ours: set[Segment] = set()
         with _changes_told(log, view, ours), contextlib.closing(self._round(log, view)) as cleaning:
-            if not cleaning.begin():
+            if not view.config.is_compacted or not cleaning.begin():
                 return None
+            # What the map says is the last record of its key must outlive those before it.
+            log.flush(cleaning.statistics.round_end_offset)
             for group in cleaning.groups():
-                new = self._rewrite(log, cleaning, group)
-                swap = SegmentSwap(log, view, group, new)
-                swap.run(lambda swap: self._call(lambda: replace(swap)))
+                try:
+                    new = self._rewrite(log, cleaning, group)
+                    SegmentSwap(log, view, group, new).run(
+                        lambda swap: self._call(lambda: replace(swap))
+                    )
+                except (SegmentGone, SegmentsChanged):
+                    if not _is_gone(log, group):
+                        raise
+                    cleaning.forget_group()
+                    continue  # to retention: the rest can be cleaned all the same
                 ours.update(group)
                 cleaning.statistics.segments_after += len(new)
             done = cleaning.done()
@@ -140,7 +179,11 @@ class Cleaner:
             if not cleaning.begin():
                 return None
             for group in cleaning.groups():
-                cleaning.rewrite(group, Counting())
+                try:
+                    cleaning.rewrite(group, Counting())
+                except SegmentGone:
+                    cleaning.forget_group()
+                    continue
                 cleaning.statistics.segments_after += 1
             return cleaning.done()
 
@@ -148,6 +191,12 @@ class Cleaner:
         files = log.log_directory.files
         reader = PieceReader(files, self._throttle, self._stopping)
         return Round(log, view, self._settings, reader, self._clock)
+
+
+def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
+    """Whether retention has taken any of these, and nothing else has happened to the log."""
+    current = log.segments.snapshot()
+    return not log.is_deleted and any(segment not in current for segment in group)
 
 
 @contextlib.contextmanager
@@ -215,12 +264,7 @@ class Round:
         if not found.cleanable_bytes:
             return False
         start_s = time.perf_counter()
-        offset_map = self._map = OffsetMap(
-            self._settings.map_bytes,
-            found.first_dirty_offset,
-            load_factor=self._settings.io_buffer_load_factor,
-            expected_keys=found.first_uncleanable_offset - found.first_dirty_offset,
-        )
+        offset_map = self._map = self._new_map(found)
         building = MapBuilding(
             map_pass(
                 offset_map,
@@ -231,7 +275,7 @@ class Round:
             self._reader,
         )
         is_complete = all(
-            building.add(segment)
+            self._add(building, segment, end_offset)
             for segment, end_offset in self._sealed()
             if end_offset > found.first_dirty_offset
             and segment.base_offset < found.first_uncleanable_offset
@@ -246,6 +290,29 @@ class Round:
             return False
         self._rewriting = self._begin_rewriting(offset_map)
         return True
+
+    def _new_map(self, found: Cleanable) -> OffsetMap:
+        """A map for what is dirty, or as much of it as there is memory for."""
+        memory_bytes = self._settings.map_bytes
+        while True:
+            try:
+                return OffsetMap(
+                    memory_bytes,
+                    found.first_dirty_offset,
+                    load_factor=self._settings.io_buffer_load_factor,
+                    expected_keys=found.first_uncleanable_offset - found.first_dirty_offset,
+                )
+            except (MemoryError, OSError) as error:
+                memory_bytes //= 2
+                if memory_bytes < _MAP_BYTES_MIN:
+                    needed = f"{self._settings.map_bytes} bytes for an offset map"
+                    raise CleaningPostponed(needed) from error
+
+    def _add(self, building: MapBuilding, segment: Segment, end_offset: int) -> bool:
+        try:
+            return building.add(segment, end_offset)
+        except SegmentGone:
+            return True  # and with it all before it, of which its keys would have told
 
     def _begin_rewriting(self, offset_map: OffsetMap) -> Rewriting:
         config, view = self.view.config, self.view
@@ -287,7 +354,9 @@ class Round:
         chosen = [
             (segment, segment_end)
             for segment, segment_end in self._sealed()
-            if segment_end > start_offset and segment.base_offset < end_offset
+            if segment_end > start_offset
+            and segment.base_offset < end_offset
+            and not segment.is_deleted
         ]
         self.statistics.segments_before = len(chosen)
         config = self.view.config
@@ -301,11 +370,15 @@ class Round:
         start_s = time.perf_counter()
         self._rewriting.begin_file()
         ends = {id(segment): end_offset for segment, end_offset in self._sealed()}
+        aborted = self._aborted(group[0].base_offset, ends[id(group[-1])])
         for segment in group:
-            end_offset = ends[id(segment)]
-            aborted = self._aborted(segment.base_offset, end_offset)
-            self._rewriting.rewrite(segment, end_offset, aborted, output)
+            self._rewriting.rewrite(segment, ends[id(segment)], aborted, output)
         self.statistics.rewrite_seconds += time.perf_counter() - start_s
+
+    def forget_group(self) -> None:
+        """What was rewritten last is gone from the log: it comes to nothing."""
+        assert self._rewriting is not None
+        self._rewriting.forget_file()
 
     def done(self) -> CleaningStatistics:
         """What was done, all in all."""

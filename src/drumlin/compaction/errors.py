@@ -8,4 +8,12 @@ class CleaningFailed(Exception):
 
 
 class CleaningStopped(Exception):
-    """The pool stops, or the log is gone: nothing was changed by what was begun."""
+    """The pool stops: nothing was changed by what was begun."""
+
+
+class SegmentGone(Exception):
+    """Retention, or somebody else, has removed the segment that is being read."""
+
+
+class CleaningPostponed(Exception):
+    """There is no memory for it now; the message says how much was asked for."""

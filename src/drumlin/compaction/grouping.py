@@ -19,6 +19,10 @@ class Size(NamedTuple):
     time_index_bytes: int
 
 
+#: They are exchanged in one go, while nobody else can change a log.
+_SEGMENTS_MAX = 100
+
+
 def group_segments(
     segments: Sequence[Size], segment_bytes: int, segment_index_bytes: int
 ) -> list[range]:
@@ -31,7 +35,7 @@ def group_segments(
     while start < len(segments):
         end = start + 1
         first, total = segments[start], segments[start]
-        while end < len(segments):
+        while end < min(len(segments), start + _SEGMENTS_MAX):
             each = segments[end]
             total = Size(
                 first.base_offset,

@@ -52,6 +52,14 @@ class KernelMapPass:
         self._state[at.MAP_FIRST_OFFSET] = first_offset
         self._state[at.MAP_END_OFFSET] = min(end_offset, INT64_MAX)
 
+    @property
+    def end_offset(self) -> int:
+        return self._state[at.MAP_END_OFFSET]
+
+    @end_offset.setter
+    def end_offset(self, offset: int) -> None:
+        self._state[at.MAP_END_OFFSET] = min(offset, INT64_MAX)
+
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
         state = self._state
         assert 0 <= position <= size <= len(chunk)
@@ -98,6 +106,7 @@ class KernelFilterPass:
         state[at.FILTER_NEW_HORIZON_MS] = new_horizon_ms(rules)
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
+        state[at.FILTER_END_OFFSET] = INT64_MAX
         # Whatever an address is given away of is held for as long as the pass is.
         self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
         state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
@@ -108,6 +117,22 @@ class KernelFilterPass:
             state[at.FILTER_BITMAP] = ctypes.addressof(self._bitmap)
             state[at.FILTER_BITMAP_START] = rules.bitmap_start
             state[at.FILTER_BITMAP_END] = rules.bitmap_start + 8 * len(rules.bitmap)
+
+    @property
+    def next_offset(self) -> int:
+        return self._state[at.FILTER_NEXT_OFFSET]
+
+    @next_offset.setter
+    def next_offset(self, offset: int) -> None:
+        self._state[at.FILTER_NEXT_OFFSET] = offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._state[at.FILTER_END_OFFSET]
+
+    @end_offset.setter
+    def end_offset(self, offset: int) -> None:
+        self._state[at.FILTER_END_OFFSET] = offset
 
     @property
     def unindexed_bytes(self) -> int:

@@ -31,16 +31,19 @@ class MapBuilding:
         self._unfolding = Unfolding()
         self.bytes_read = 0
 
-    def add(self, segment: Segment) -> bool:
-        """Take a segment in; False when the round ends in it.
+    def add(self, segment: Segment, end_offset: int) -> bool:
+        """Take a segment in, which ends at `end_offset`; False when the round ends in it.
 
         Raises:
             CleaningFailed, CleaningStopped, OSError
         """
+        self._pass.end_offset = end_offset
         for piece in self._reader.pieces(segment):
             reason = self._take(piece)
             self.bytes_read += piece.used
-            if reason in (Reason.DONE, Reason.FULL):
+            if reason is Reason.DONE:
+                raise CleaningFailed(f"{piece.where}: a batch behind the end of its segment")
+            if reason is Reason.FULL:
                 return False
         return True
 

@@ -73,6 +73,10 @@ class MapFacts(NamedTuple):
 class MapPass(Protocol):
     """Pass 1 over one log. What it has seen is `offset_map.latest_offset`."""
 
+    #: Where it ends. A caller who goes segment by segment sets it to each one's end: then
+    #: whatever lies behind it is a batch with a damaged offset, which no CRC covers.
+    end_offset: int
+
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
         """Put the records of ordinary batches in `chunk[position:size]`.
 
@@ -160,9 +164,15 @@ class FilterFacts(NamedTuple):
 class FilterPass(Protocol):
     """Pass 2 over one log.
 
-    Three attributes belong to the file that is being written. The caller sets them when he
-    begins one, and keeps them true when he writes a batch himself.
+    Two attributes belong to what is read: a batch that lies before `next_offset`, or ends behind
+    `end_offset`, is corrupt. Two belong to the file that is being written. The caller sets them
+    when he begins a segment or a file, and keeps them true when he deals with a batch himself.
     """
+
+    #: End of the batches dealt with so far.
+    next_offset: int
+    #: End of the segment that is being read.
+    end_offset: int
 
     #: Bytes since the last index entry.
     unindexed_bytes: int

@@ -1,4 +1,4 @@
-"""A segment's file in pieces of megabytes, read into one buffer that is used again and again.
+"""A segment's file in pieces of a megabyte, read into one buffer that is used again and again.
 
 Every piece is accounted for by the throttle, and is an occasion to stop.
 """
@@ -11,12 +11,13 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from drumlin.compaction.errors import CleaningFailed, CleaningStopped
+from drumlin.compaction.errors import CleaningFailed, CleaningStopped, SegmentGone
 from drumlin.compaction.throttle import Throttle
 from drumlin.storage.files import Files
 from drumlin.storage.segment import Segment
 
-_PIECE_BYTES: Final = 4 << 20
+#: Little enough for a processor's cache, and for the throttle to be smooth.
+_PIECE_BYTES: Final = 1 << 20
 
 
 class Piece:
@@ -54,13 +55,16 @@ class PieceReader:
         Raises:
             CleaningFailed: the file ends within a batch.
             CleaningStopped: told so.
+            SegmentGone: it is removed meanwhile.
             OSError: it cannot be read.
         """
         position, end = 0, segment.size
         with segment.log_file as descriptor:
             while position < end:
-                if self._stopping.is_set() or segment.is_deleted:
+                if self._stopping.is_set():
                     raise CleaningStopped(segment.log_file.path)
+                if segment.is_deleted:
+                    raise SegmentGone(segment.log_file.path)
                 size = min(len(self._buffer), end - position)
                 path = segment.log_file.path
                 piece = Piece(memoryview(self._buffer)[:size], path, position)

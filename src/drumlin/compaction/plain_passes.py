@@ -51,7 +51,7 @@ from drumlin.records.kernels.compaction_layout import (
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX
 from drumlin.records.scan import IndexEntry
 from drumlin.records.survey import glance
-from drumlin.records.varint import INT64_MIN, read_varint, read_varlong, write_varint
+from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, write_varint
 
 
 class _Record(NamedTuple):
@@ -72,7 +72,7 @@ class PlainMapPass:
     def __init__(self, offset_map: OffsetMap, first_offset: int, end_offset: int) -> None:
         self._map = offset_map
         self._first_offset = first_offset
-        self._end_offset = end_offset
+        self.end_offset = end_offset
         self._facts = MapFacts(0, 0, 0, 0)
 
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
@@ -109,14 +109,14 @@ class PlainMapPass:
         return self._map_body(body, header)
 
     def _is_behind_end(self, header: BatchHeader) -> bool:
-        if header.base_offset < self._end_offset:
+        if header.base_offset < self.end_offset:
             return False
-        self._map.latest_offset = self._end_offset - 1
+        self._map.latest_offset = self.end_offset - 1
         return True
 
     def _map_body(self, body: Buffer, header: BatchHeader) -> Reason:
         for record in _records(body, header):
-            if record.offset >= self._end_offset:
+            if record.offset >= self.end_offset:
                 break
             if record.offset >= self._first_offset:
                 if record.key is not None and not self._map.put(record.key, record.offset):
@@ -126,7 +126,7 @@ class PlainMapPass:
         return self.pass_over(header)
 
     def pass_over(self, header: BatchHeader) -> Reason:
-        return pass_over(self._map, header, self._first_offset, self._end_offset)
+        return pass_over(self._map, header, self._first_offset, self.end_offset)
 
     def _count(
         self, batches: int = 0, size_bytes: int = 0, records: int = 0, keyless: int = 0
@@ -147,6 +147,8 @@ class PlainFilterPass:
     ) -> None:
         self.unindexed_bytes = 0
         self.largest_timestamp = (NO_TIMESTAMP, NO_TIMESTAMP)
+        self.next_offset = 0
+        self.end_offset = INT64_MAX
         self._map = offset_map
         self._rules = rules
         self._new_horizon_ms = new_horizon_ms(rules)
@@ -173,6 +175,8 @@ class PlainFilterPass:
                 return FilterStop(reason, position, batch_size, fault, output_size, 0)
             room = len(output) - output_size
             try:
+                if header.base_offset < self.next_offset or header.end_offset > self.end_offset:
+                    raise CorruptRecord(FAULTS[FAULT_ORDER])
                 written, needed = b"", batch_size
                 if room >= needed and len(self._entries) < SCAN_ENTRIES_MAX:
                     written, needed, facts = self._filter(chunk, position, header, room)
@@ -188,6 +192,7 @@ class PlainFilterPass:
             output[output_size : output_size + len(written)] = written
             output_size += len(written)
             position += batch_size
+            self.next_offset = header.end_offset
 
     @property
     def entries(self) -> list[IndexEntry]:

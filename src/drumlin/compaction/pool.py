@@ -9,27 +9,31 @@ What happens to a log whose cleaning fails:
 - something in it cannot be read as records: uncleanable until the broker starts again, or
   until somebody asks for a cleaning
 - its log dir fails: that goes offline as with any other access
-- it changed meanwhile (truncated, shortened, deleted): it is looked at anew
+- it changed meanwhile (truncated, shortened), or there is no memory: likewise
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import threading
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from drumlin.clock import Clock
-from drumlin.compaction.choice import Candidate, choose
+from drumlin.compaction.choice import Candidate, in_order
 from drumlin.compaction.cleanable import Cleanable
-from drumlin.compaction.cleaner import Call, Cleaner, find_cleanable
-from drumlin.compaction.errors import CleaningFailed, CleaningStopped
+from drumlin.compaction.cleaner import Call, Cleaner, find_cleanable, outline
+from drumlin.compaction.errors import (
+    CleaningFailed,
+    CleaningPostponed,
+    CleaningStopped,
+    SegmentGone,
+)
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
-from drumlin.storage.cleaning_view import cleaning_view
 from drumlin.storage.files import NO_ROOM
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
@@ -40,6 +44,9 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 _JOIN_S: Final = 30.0
+#: After all logs were looked at they are not looked at again for so long, or ten times longer
+#: than that took: 5,000 logs are a second of work.
+_LOOK_PAUSE_S: Final = 0.1
 
 
 class LogStatus(NamedTuple):
@@ -102,8 +109,12 @@ class CleanerPool:
         self._lock = threading.Lock()
         self._in_progress: set[Key] = set()
         self._uncleanable: dict[Key, str] = {}
-        self._resting_until: dict[Key, float] = {}  # there was no room for them
+        self._resting_until: dict[Key, float] = {}  # their last cleaning came to nothing
+        self._ranking_lock = threading.Lock()
+        self._ranking: deque[PartitionLog] = deque()
+        self._rank_again_at = -math.inf
         self._forced: list[PartitionLog] = []
+        self._is_closed = False
         self._stopping = threading.Event()
         self._wake = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
@@ -112,6 +123,7 @@ class CleanerPool:
     # -- threads -----------------------------------------------------------------------
 
     def start(self) -> None:
+        self._is_closed = False
         # An event of their own: one that outlives the patience of `stop` still ends.
         self._stopping = threading.Event()
         self._throttle = Throttle(
@@ -127,6 +139,7 @@ class CleanerPool:
 
     def begin_to_stop(self) -> None:
         """Have all cleanings end at their next step; what they have begun is undone."""
+        self._is_closed = True
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
@@ -134,6 +147,9 @@ class CleanerPool:
     def stop(self) -> None:
         """Return when all threads have ended. Blocks; not on the loop, which they may need."""
         self.begin_to_stop()
+        self._join()
+
+    def _join(self) -> None:
         for thread in self._threads:
             thread.join(_JOIN_S)
         self._threads.clear()
@@ -148,7 +164,10 @@ class CleanerPool:
         if is_same_crew:
             self._throttle.bytes_per_second = settings.io_max_bytes_per_second
         else:
-            self.stop()
+            self._stopping.set()
+            with self._wake:
+                self._wake.notify_all()
+            self._join()
             self.start()
 
     def _work(self, worker: _Worker) -> None:
@@ -167,7 +186,7 @@ class CleanerPool:
 
     def _clean_next(self, worker: _Worker) -> bool:
         """Clean one log; False if there is nothing to clean, or it failed."""
-        log = self._take_forced() or self._take_dirtiest()
+        log = self._take_forced() or self._take_next()
         if log is None:
             return False
         try:
@@ -185,32 +204,43 @@ class CleanerPool:
                     return self._forced.pop(number)
         return None
 
-    def _take_dirtiest(self) -> PartitionLog | None:
+    def _take_next(self) -> PartitionLog | None:
         """The log that comes first, ours from here on; None if none is worth it."""
-        candidates = self._candidates()
-        while candidates:
-            chosen = choose(candidates.items())
-            if chosen is None:
-                return None
-            with self._lock:
-                if _key(chosen) not in self._in_progress:
-                    self._in_progress.add(_key(chosen))
-                    return chosen
-            del candidates[chosen]  # another thread was faster
+        with self._ranking_lock:
+            now_s = self._clock.monotonic()
+            if not self._ranking and now_s >= self._rank_again_at:
+                self._ranking = self._rank()
+                # What took long to look at is not looked at again at once.
+                took_s = self._clock.monotonic() - now_s
+                self._rank_again_at = now_s + max(_LOOK_PAUSE_S, 10 * took_s)
+            while self._ranking:
+                log = self._ranking.popleft()
+                if self._is_free(log) and self._is_still_worth_it(log):
+                    with self._lock:
+                        self._in_progress.add(_key(log))
+                    return log
         return None
 
-    def _candidates(self) -> dict[PartitionLog, Candidate]:
-        now_ms = self._clock.wall_ms()
-        found: dict[PartitionLog, Candidate] = {}
+    def _rank(self) -> deque[PartitionLog]:
+        """All logs that are worth a cleaning, the one that comes first in front."""
+        candidates = {}
         logs = self._call(lambda: [log for log in self._logs if log.config.is_compacted])
         for log in filter(self._is_free, logs):
-            try:
-                view = self._call(functools.partial(cleaning_view, log))
-                cleanable = find_cleanable(log, view, now_ms)
-            except (OSError, KafkaError):
-                continue  # its dir has failed, or it is gone
-            found[log] = Candidate(cleanable, view.config.min_cleanable_dirty_ratio)
-        return found
+            candidate = self._candidate(log)
+            if candidate is not None:
+                candidates[log] = candidate
+        return deque(in_order(candidates.items()))
+
+    def _candidate(self, log: PartitionLog) -> Candidate | None:
+        try:
+            found = find_cleanable(log, outline(log), self._clock.wall_ms())
+        except (OSError, KafkaError):
+            return None  # its dir has failed, or it is gone
+        return Candidate(found, log.config.min_cleanable_dirty_ratio)
+
+    def _is_still_worth_it(self, log: PartitionLog) -> bool:
+        candidate = self._candidate(log) if log.config.is_compacted else None
+        return candidate is not None and candidate.is_worth_it
 
     def _is_free(self, log: PartitionLog) -> bool:
         key = _key(log)
@@ -228,29 +258,39 @@ class CleanerPool:
             done = cleaner.clean(log, self._logs.replace_segments)
         except CleaningStopped:
             return False
-        except SegmentsChanged as changed:
-            _log.info("%s changed while it was cleaned: %s", log.name, changed)
-            return False
+        except (SegmentsChanged, SegmentGone, CleaningPostponed, MemoryError) as error:
+            return self._rest(log, error)
         except CleaningFailed as error:
             self._give_up(log, str(error))
             return True
         except OSError as error:
             return self._failed(log, error)
         except KafkaError as error:
-            if not log.is_deleted:
-                _log.warning("%s could not be cleaned: %s", log.name, error)
-            return False
+            return self._rest(log, error)
         except Exception as error:  # noqa: BLE001  the others are cleaned all the same
             _log.exception("the cleaner does not know what to do with %s", log.name)
             self._give_up(log, f"{type(error).__name__}: {error}")
             return True
         if done is None:
-            return False
+            return self._rest(log, None)
         with self._lock:
             self.totals.add(done)
             self._uncleanable.pop(_key(log), None)
             self._resting_until.pop(_key(log), None)
         _log_done(done)
+        return True
+
+    def _rest(self, log: PartitionLog, error: Exception | None) -> bool:
+        """Leave a log be for a while, so that others get their turn; True: look at those."""
+        if log.is_deleted:
+            return True
+        with self._lock:
+            self._resting_until[_key(log)] = (
+                self._clock.monotonic() + self._settings.backoff_ms / 1000
+            )
+            self.totals.failures += error is not None
+        if error is not None:
+            _log.warning("%s could not be cleaned, trying again later: %s", log.name, error)
         return True
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
@@ -260,19 +300,9 @@ class CleanerPool:
             self._uncleanable[_key(log)] = reason
 
     def _failed(self, log: PartitionLog, error: OSError) -> bool:
-        if log.is_deleted:
-            return False
-        rest_until = self._clock.monotonic() + self._settings.backoff_ms / 1000
-        has_room = error.errno not in NO_ROOM
-        with self._lock:
-            self.totals.failures += 1
-            if not has_room:
-                self._resting_until[_key(log)] = rest_until
-        if has_room:
+        if error.errno not in NO_ROOM and not log.is_deleted:
             log.log_directory.fail(error, f"clean {log.name}")
-        else:
-            _log.warning("no room to clean %s: %s; trying again later", log.name, error)
-        return not has_room
+        return self._rest(log, error)
 
     # -- what others ask for -----------------------------------------------------------
 
@@ -285,7 +315,7 @@ class CleanerPool:
             self._wake.notify_all()
             while log in self._forced or _key(log) in self._in_progress:
                 left_s = before + timeout_s - self._clock.monotonic()
-                if left_s <= 0 or self._stopping.is_set():
+                if left_s <= 0 or self._is_closed:
                     return False
                 self._wake.wait(min(left_s, 1.0))
         return True
@@ -296,8 +326,7 @@ class CleanerPool:
         Raises:
             OSError, KafkaError: it cannot be looked at.
         """
-        view = self._call(lambda: cleaning_view(log))
-        found = find_cleanable(log, view, self._clock.wall_ms())
+        found = find_cleanable(log, outline(log), self._clock.wall_ms())
         key = _key(log)
         with self._lock:
             return LogStatus(

@@ -19,16 +19,18 @@ from drumlin.compaction.batches import (
     without_records,
 )
 from drumlin.compaction.errors import CleaningFailed
+from drumlin.compaction.pass_outcomes import FAULTS
 from drumlin.compaction.passes import FilterPass, FilterRules, IndexEntry, Reason
 from drumlin.compaction.pieces import Piece, PieceReader
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.transactions import TransactionFilter
 from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels.compaction_layout import FAULT_ORDER
 from drumlin.storage.segment import IndexProgress, Segment, TimestampAndOffset
 from drumlin.storage.transaction_index import AbortedTransaction
 
-_OUTPUT_BYTES: Final = 8 << 20
+_OUTPUT_BYTES: Final = 2 << 20
 _NOTHING_INDEXED: Final = IndexProgress(TimestampAndOffset(-1, -1), 0)
 
 
@@ -134,6 +136,12 @@ class Rewriting:
         """What comes next goes into a file of its own."""
         self._go_on_from(_NOTHING_INDEXED)
 
+    def forget_file(self) -> None:
+        """What was rewritten last comes to nothing."""
+        self._filled = 0
+        self._entries = []
+        self._transactions.take_kept()
+
     def _go_on_from(self, progress: IndexProgress) -> None:
         self._pass.largest_timestamp, self._pass.unindexed_bytes = progress
         self._progress = progress
@@ -152,6 +160,7 @@ class Rewriting:
         Raises:
             CleaningFailed, CleaningStopped, OSError
         """
+        self._pass.end_offset = end_offset
         self._last_offset = end_offset - 1
         self._transactions.add_aborted(aborted)
         for piece in self._reader.pieces(segment):
@@ -195,6 +204,9 @@ class Rewriting:
     def _rewrite_special(self, batch: memoryview, where: str) -> Buffer | None:
         """What is left of a batch; None for nothing."""
         header = sound_header(batch, where)
+        if header.base_offset < self._pass.next_offset or header.end_offset > self._pass.end_offset:
+            raise CleaningFailed(f"{where}: {FAULTS[FAULT_ORDER]}")
+        self._pass.next_offset = header.end_offset
         if header.is_control:
             return self._rewrite_control(batch, header, where)
         if self._transactions.is_aborted(header):

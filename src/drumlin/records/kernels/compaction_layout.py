@@ -112,7 +112,10 @@ FILTER_ROW_HOME: Final = 7
 FILTER_ROW_HASH_0: Final = 8
 FILTER_ROW_HASH_1: Final = 9
 FILTER_ROW_WIDTH: Final = 10
-FILTER_STATE_WIDTH: Final = FILTER_BLOCK + FILTER_BLOCK_ROWS * FILTER_ROW_WIDTH
+#: Batches lie between these two: what was read ends at the first, the segment at the second.
+FILTER_NEXT_OFFSET: Final = FILTER_BLOCK + FILTER_BLOCK_ROWS * FILTER_ROW_WIDTH
+FILTER_END_OFFSET: Final = FILTER_NEXT_OFFSET + 1
+FILTER_STATE_WIDTH: Final = FILTER_END_OFFSET + 1
 
 #: Bytes that a record may take more when its timestamp delta is written anew; it has seven at
 #: least, so that a body becomes less than three times as large.

@@ -17,11 +17,13 @@ from drumlin.records.kernels.compaction_layout import (
     BATCH_MAX_TIMESTAMP,
     BATCH_RECORDS_WRITTEN,
     FAULT_CRC,
+    FAULT_ORDER,
     FILTER_BATCH,
     FILTER_BATCHES_READ,
     FILTER_BATCHES_WRITTEN,
     FILTER_BYTES_READ,
     FILTER_BYTES_WRITTEN,
+    FILTER_END_OFFSET,
     FILTER_ENTRY_COUNT,
     FILTER_FACTS,
     FILTER_FILE_POSITION,
@@ -32,6 +34,7 @@ from drumlin.records.kernels.compaction_layout import (
     FILTER_LARGEST_OFFSET,
     FILTER_LARGEST_TIMESTAMP,
     FILTER_NEW_HORIZON_MS,
+    FILTER_NEXT_OFFSET,
     FILTER_OUTPUT_SIZE,
     FILTER_POSITION,
     FILTER_ROOM_NEEDED,
@@ -78,6 +81,12 @@ def filter_batches(
         status = read_header(data, position, size, state)
         if status != STOP_ORDINARY:
             break
+        end_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA] + 1
+        if state[HEAD_BASE_OFFSET] < state[FILTER_NEXT_OFFSET] or (
+            end_offset > state[FILTER_END_OFFSET]
+        ):
+            status = FAULT_ORDER
+            break
         batch_size = state[HEAD_SIZE]
         if room - state[FILTER_OUTPUT_SIZE] < batch_size or (
             state[FILTER_ENTRY_COUNT] == SCAN_ENTRIES_MAX
@@ -91,6 +100,7 @@ def filter_batches(
             state[FILTER_BATCHES_READ] += 1
             state[FILTER_BYTES_READ] += batch_size
             state[FILTER_POSITION] = position + batch_size
+            state[FILTER_NEXT_OFFSET] = end_offset
     return status
 
 
