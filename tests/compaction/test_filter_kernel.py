@@ -460,7 +460,7 @@ def test_progress_belongs_to_the_caller(make: str) -> None:
     a_pass.run(log, len(log), bytearray(1000), file_position=5000)
     assert a_pass.entries == [IndexEntry(7, 5000, NOW_MS, 3)]
     assert (a_pass.unindexed_bytes, a_pass.largest_timestamp) == (len(log), (NOW_MS, 3))
-    a_pass.unindexed_bytes, a_pass.largest_timestamp = 0, (-1, -1)
+    a_pass.unindexed_bytes, a_pass.largest_timestamp, a_pass.next_offset = 0, (-1, -1), 0
     a_pass.run(log, len(log), bytearray(1000))
     assert a_pass.entries == []
     assert a_pass.largest_timestamp == (NOW_MS - 1000, 7)
