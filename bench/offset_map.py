@@ -30,7 +30,7 @@ _PAGE_BYTES = 4096
 
 def run(options: Options) -> list[Comparison]:
     """A comparison for every size, and what follows for a map of 8 GiB."""
-    kernels.require()
+    kernels.require_for_compaction()
     results = []
     for full_size in _SIZES:
         size = round(full_size * options.scale)

@@ -14,7 +14,9 @@ from drumlin.records.kernels import loading
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """As in a process that has not loaded any, and can't."""
-    with mock.patch.multiple(loading, _kernels=None, _failed=True, _background=object()):
+    nothing = {"_kernels": None, "_failed": True, "_background": object()}
+    nothing |= {"_compaction_kernels": None, "_compaction_failed": True}
+    with mock.patch.multiple(loading, **nothing):
         yield
 
 

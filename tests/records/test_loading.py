@@ -95,8 +95,8 @@ def test_a_folder_that_others_write_to_is_avoided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    own = cache.locate()
+    own = cache.locate("kernels")
     assert own.parent == tmp_path / "drumlin"
     assert own.parent.stat().st_mode & 0o777 == 0o700
     own.parent.chmod(mode)
-    assert cache.locate().parent != own.parent
+    assert cache.locate("kernels").parent != own.parent

@@ -32,7 +32,7 @@ from drumlin.records.scan import IndexEntry
 from drumlin.records.varint import INT64_MAX
 
 if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
+    from drumlin.records.kernels.machine_code import CompactionKernels
 
 _MapState = ctypes.c_int64 * at.MAP_STATE_WIDTH
 _FilterState = ctypes.c_int64 * at.FILTER_STATE_WIDTH
@@ -43,7 +43,7 @@ class KernelMapPass:
     """Pass 1; see `MapPass`."""
 
     def __init__(
-        self, kernels: Kernels, offset_map: OffsetMap, first_offset: int, end_offset: int
+        self, kernels: CompactionKernels, offset_map: OffsetMap, first_offset: int, end_offset: int
     ) -> None:
         assert first_offset >= offset_map.base_offset
         self._kernels = kernels
@@ -91,7 +91,7 @@ class KernelFilterPass:
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: CompactionKernels,
         offset_map: OffsetMap,
         rules: FilterRules,
         index_interval_bytes: int,

@@ -20,7 +20,7 @@ from typing import Final
 
 from drumlin.compaction.keyed_hash import SEED_SIZE, keyed_hash
 from drumlin.records.batch import Buffer
-from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.kernels import compaction_kernels_if_ready
 from drumlin.records.kernels.compaction_layout import (
     OFFSET_MAP_ADDRESS,
     OFFSET_MAP_BASE_OFFSET,
@@ -173,7 +173,7 @@ class OffsetMap:
         if size > min(self.memory_bytes // 8, _BITMAP_BYTES_MAX):
             return None
         bitmap = bytearray(size)
-        kernels = kernels_if_ready()
+        kernels = compaction_kernels_if_ready()
         if kernels is None:
             self._mark_plain(bitmap, start_offset, end_offset)
         elif size:

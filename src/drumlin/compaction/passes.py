@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.records.batch import BatchHeader, Buffer
-from drumlin.records.kernels import require
+from drumlin.records.kernels import require_for_compaction
 from drumlin.records.scan import IndexEntry
 
 __all__ = [
@@ -219,7 +219,7 @@ class FilterPass(Protocol):
 
 def map_pass(offset_map: OffsetMap, *, first_offset: int, end_offset: int) -> MapPass:
     """Pass 1 over records from `first_offset` (that of the map, or later) up to `end_offset`."""
-    kernels = require()
+    kernels = require_for_compaction()
     if kernels is None:
         from drumlin.compaction.plain_passes import PlainMapPass
 
@@ -237,7 +237,7 @@ def filter_pass(
     An index entry is due for a batch in front of which more than `index_interval_bytes` lie;
     with -1 every batch gets one.
     """
-    kernels = require()
+    kernels = require_for_compaction()
     if kernels is None:
         from drumlin.compaction.plain_passes import PlainFilterPass
 

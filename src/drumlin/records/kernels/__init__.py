@@ -9,11 +9,21 @@ long as the answer is None. Importing this package imports neither numba nor llv
 from __future__ import annotations
 
 from drumlin.records.kernels.loading import (
+    compaction_kernels_if_ready,
     kernels_for,
     kernels_if_ready,
     load_in_background,
     ready,
     require,
+    require_for_compaction,
 )
 
-__all__ = ["kernels_for", "kernels_if_ready", "load_in_background", "ready", "require"]
+__all__ = [
+    "compaction_kernels_if_ready",
+    "kernels_for",
+    "kernels_if_ready",
+    "load_in_background",
+    "ready",
+    "require",
+    "require_for_compaction",
+]

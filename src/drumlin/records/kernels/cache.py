@@ -22,12 +22,12 @@ from drumlin.records.kernels import machine_code
 _DIGEST_SIZE: Final = 32
 
 
-def locate() -> Path:
-    """The file for this processor, these kernels and these versions of their compiler.
+def locate(set_name: str) -> Path:
+    """The file for this processor, a set of kernels and these versions of their compiler.
 
     It may not exist yet; then it can be written.
     """
-    name = f"kernels-{_key()}.o"
+    name = f"{set_name}-{_key()}.o"
     for folder in _folders():
         path = folder / name
         if _is_safe(folder) and (path.exists() or os.access(folder, os.W_OK)):

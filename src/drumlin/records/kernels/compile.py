@@ -1,4 +1,4 @@
-"""The child process that compiles the kernels: `python -m drumlin.records.kernels.compile FILE`.
+"""The child process that compiles the kernels: `python -m drumlin.records.kernels.compile SET FILE`.
 
 numba compiles each kernel to LLVM's language; what is kept of that is the kernels and what
 they call, without numba's wrappers for Python. The result is one object file of machine code
@@ -26,38 +26,42 @@ from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
-from drumlin.records.kernels.layout import SIGNATURES
+from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
 
-_KERNELS: Final[dict[str, Any]] = {
-    "survey": survey,
-    "inspect": inspect,
-    "decode": decode,
-    "encode": encode,
-    "murmur2": murmur2,
-    "scan": scan,
-    "mark_survivors": mark_survivors,
-    "map_batches": map_batches,
-    "map_records": map_records,
-    "filter_batches": filter_batches,
-    "filter_records": filter_records,
+_SETS: Final[dict[str, dict[str, Any]]] = {
+    "kernels": {
+        "survey": survey,
+        "inspect": inspect,
+        "decode": decode,
+        "encode": encode,
+        "murmur2": murmur2,
+        "scan": scan,
+    },
+    "compaction": {
+        "mark_survivors": mark_survivors,
+        "map_batches": map_batches,
+        "map_records": map_records,
+        "filter_batches": filter_batches,
+        "filter_records": filter_records,
+    },
 }
 # All that machine code may ask of its surroundings: the C library has it, whoever loads it.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
 
 
 def main() -> None:
-    path = Path(sys.argv[1])
+    set_name, path = sys.argv[1], Path(sys.argv[2])
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if cache.read(path) is None:  # nobody else was faster
-            cache.write(path, compile_kernels())
+            cache.write(path, compile_kernels(set_name))
 
 
-def compile_kernels() -> bytes:
-    """An object file that defines every kernel by its name."""
+def compile_kernels(set_name: str) -> bytes:
+    """An object file that defines every kernel of a set by its name."""
     target = machine_code.target_machine()
     module = llvm.parse_assembly("")
-    for name, kernel in _KERNELS.items():
+    for name, kernel in _SETS[set_name].items():
         module.link_in(_alone(name, kernel, target))
     undefined = {
         function.name
@@ -71,7 +75,9 @@ def compile_kernels() -> bytes:
 
 def _alone(name: str, kernel: Any, target: Any) -> Any:
     """One kernel as a module of its own in which nothing else is visible from outside."""
-    compiled = cfunc(_signature(SIGNATURES[name]), error_model="numpy")(kernel)
+    compiled = cfunc(_signature((SIGNATURES | COMPACTION_SIGNATURES)[name]), error_model="numpy")(
+        kernel
+    )
     module = llvm.parse_assembly(compiled.inspect_llvm())
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration:

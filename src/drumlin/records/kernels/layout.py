@@ -101,6 +101,9 @@ SIGNATURES: Final = {
     "encode": "lliipil",
     "murmur2": "lii",
     "scan": "pillll",
+}
+#: Those of compaction are a set of their own: nobody but a cleaner waits for them.
+COMPACTION_SIGNATURES: Final = {
     "mark_survivors": "liip",
     "map_batches": "pilll",
     "map_records": "pill",

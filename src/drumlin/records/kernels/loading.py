@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
+    from drumlin.records.kernels.machine_code import CompactionKernels, Kernels
 
 _log = logging.getLogger(__name__)
 _COMPILE_TIMEOUT_S = 300
@@ -27,8 +27,11 @@ _RECORDS_WORTH_LOADING = 1000
 
 _records_seen = 0
 _lock = threading.Lock()
+_compaction_lock = threading.Lock()
 _kernels: Kernels | None = None
 _failed = False
+_compaction_kernels: CompactionKernels | None = None
+_compaction_failed = False
 _background: threading.Thread | None = None
 
 
@@ -57,11 +60,35 @@ def require() -> Kernels | None:
     with _lock:
         if _kernels is None and not _failed:
             try:
-                _kernels = _load()
+                code = _code_of("kernels")
+                from drumlin.records.kernels import machine_code
+
+                _kernels = machine_code.load(code)
             except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
                 _failed = True
                 _log.warning("no fast kernels, records are handled slowly: %s", error)
         return _kernels
+
+
+def compaction_kernels_if_ready() -> CompactionKernels | None:
+    """Those of compaction, or None as long as plain Python has to serve."""
+    return _compaction_kernels
+
+
+def require_for_compaction() -> CompactionKernels | None:
+    """As `require`, those of compaction."""
+    global _compaction_kernels, _compaction_failed
+    with _compaction_lock:
+        if _compaction_kernels is None and not _compaction_failed:
+            try:
+                code = _code_of("compaction")
+                from drumlin.records.kernels import machine_code
+
+                _compaction_kernels = machine_code.load_for_compaction(code)
+            except Exception as error:  # noqa: BLE001  as above
+                _compaction_failed = True
+                _log.warning("no fast kernels, logs are cleaned slowly: %s", error)
+        return _compaction_kernels
 
 
 def load_in_background() -> None:
@@ -72,25 +99,25 @@ def load_in_background() -> None:
         _background.start()
 
 
-def _load() -> Kernels:
+def _code_of(set_name: str) -> bytes:
     # Not needed by those who never meet a large batch: imported here.
-    from drumlin.records.kernels import cache, machine_code
+    from drumlin.records.kernels import cache
 
-    path = cache.locate()
+    path = cache.locate(set_name)
     code = cache.read(path)
     if code is None:
-        _compile(str(path))
+        _compile(set_name, str(path))
         code = cache.read(path)
     if code is None:
         raise RuntimeError(f"{path} can't be read back")
-    return machine_code.load(code)
+    return code
 
 
-def _compile(path: str) -> None:
+def _compile(set_name: str, path: str) -> None:
     # A child: compiling needs 200 MB and holds the GIL. It must find what this process finds.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     finished = subprocess.run(  # noqa: S603  our own interpreter and module
-        [sys.executable, "-m", "drumlin.records.kernels.compile", path],
+        [sys.executable, "-m", "drumlin.records.kernels.compile", set_name, path],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,

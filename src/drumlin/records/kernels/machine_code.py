@@ -7,12 +7,12 @@ processes share) instead of half a second and 100 MB.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 
-from drumlin.records.kernels.layout import SIGNATURES
+from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
 
 _TYPES: Final = {"p": ctypes.c_void_p, "l": ctypes.c_void_p, "i": ctypes.c_int64}
 
@@ -26,6 +26,12 @@ class Kernels(NamedTuple):
     encode: Callable[..., int]
     murmur2: Callable[..., int]
     scan: Callable[..., int]
+    engine: Any  # owns the memory that the code lies in
+
+
+class CompactionKernels(NamedTuple):
+    """Those of compaction, likewise."""
+
     mark_survivors: Callable[..., int]
     map_batches: Callable[..., int]
     map_records: Callable[..., int]
@@ -51,11 +57,20 @@ def target_machine() -> Any:
 
 def load(object_code: bytes) -> Kernels:
     """The kernels in an object file that `compile.py` has made for this processor."""
+    return Kernels(**_functions(object_code, SIGNATURES))
+
+
+def load_for_compaction(object_code: bytes) -> CompactionKernels:
+    """Those of compaction, likewise."""
+    return CompactionKernels(**_functions(object_code, COMPACTION_SIGNATURES))
+
+
+def _functions(object_code: bytes, signatures: Mapping[str, str]) -> dict[str, Any]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
     engine.finalize_object()
-    functions = {}
-    for name, parameters in SIGNATURES.items():
+    functions: dict[str, Any] = {"engine": engine}
+    for name, parameters in signatures.items():
         prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *(_TYPES[each] for each in parameters))
         functions[name] = prototype(engine.get_function_address(name))
-    return Kernels(**functions, engine=engine)
+    return functions
