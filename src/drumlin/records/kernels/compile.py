@@ -1,4 +1,4 @@
-"""The child process that compiles the kernels: `python -m drumlin.records.kernels.compile SET FILE`.
+"""The child that compiles kernels: `python -m drumlin.records.kernels.compile SET FILE`.
 
 numba compiles each kernel to LLVM's language; what is kept of that is the kernels and what
 they call, without numba's wrappers for Python. The result is one object file of machine code
