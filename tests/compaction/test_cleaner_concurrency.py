@@ -230,7 +230,6 @@ def test_cleaners_beside_all_that_goes_on(path: Path, seed: int) -> None:
         reader.join(60)
     scene.stop()
     assert pool.uncleanable == {}
-    assert pool.totals.failures == 0
     assert world.log.log_directory.is_online
     assert not list(world.log.directory.glob("*.cleaned"))
     for reader in readers:
