@@ -20,7 +20,7 @@ from bench.latency import SETTLING_SECONDS, START_SECONDS, measure_latencies, p9
 from drumlin import connect
 from rig.waiting import wait_until
 
-_TOPICS = 2  # so much that the cleaner is not done before the measurement is
+_TOPICS = 3  # so much that the cleaner is not done before the measurement is
 _LIMIT = 1.5
 _PATIENCE_S = 300
 _ROUNDS_MAX = 5
