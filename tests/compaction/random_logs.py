@@ -82,6 +82,15 @@ class RandomLog:
         else:
             self._append(self.random.choice(_TRANSACTIONAL), is_transactional=True)
 
+    def append_plain(self) -> None:
+        """A batch by nobody."""
+        self._append(-1)
+
+    def forget_from(self, offset: int) -> None:
+        """What was appended from an offset on is lost. No markers are among it."""
+        self.appended = [each for each in self.appended if each.record.offset < offset]
+        self.headers = {last: each for last, each in self.headers.items() if last < offset}
+
     def append_filler(self) -> None:
         """Something that can be cleaned, by nobody, of a key of its own."""
         self._append(-1, [Record(0, self.now_ms, b"filler", b"value")])
@@ -184,9 +193,7 @@ class RandomLog:
         if first >= log.log_end_offset:
             return
         log.truncate_to(self.random.randrange(first, log.log_end_offset))
-        end = log.log_end_offset
-        self.appended = [each for each in self.appended if each.record.offset < end]
-        self.headers = {last: each for last, each in self.headers.items() if last < end}
+        self.forget_from(log.log_end_offset)
         for each in log.producer_state.producers():
             self._sequences[each.producer_id] = each.last_sequence + 1
             self._epochs[each.producer_id] = each.producer_epoch

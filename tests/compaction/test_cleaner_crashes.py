@@ -15,6 +15,7 @@ import pytest
 
 from compaction.promises import CONFIG, RETENTION_MS, call, check, clean, reload
 from compaction.random_logs import RandomLog
+from compaction.readers import read_uncommitted
 from drumlin.clock import ManualClock
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
@@ -73,14 +74,24 @@ def sealed_end(world: RandomLog) -> int:
     return world.log.segments.active.base_offset
 
 
-def killed_after(world: RandomLog, source: Path, work: Path, steps: int | None) -> UnorderedFiles:
-    """Clean a copy of the log in `source`; stopped after so many operations."""
+def killed_after(
+    world: RandomLog, source: Path, work: Path, steps: int | None, unsynced: int = 0
+) -> tuple[UnorderedFiles, RandomLog]:
+    """Clean a copy of the log in `source`; stopped after so many operations.
+
+    `unsynced` batches are appended before, and may be lost.
+    """
     root = work / "logs"
     shutil.copytree(source, root)
     files = UnorderedFiles(work / "vault")
     copied = opened(world, root, files)
     files.begin(root, copied.log.directory)
-    files.stop_after = steps
+    for number in range(unsynced):
+        copied.append_plain()
+        if number % 4 == 3:
+            copied.log.roll(copied.now_ms)
+    files.stop_after = None if steps is None else files.done + steps
+    before = files.done
     try:
         clean(copied)
     except Killed:
@@ -88,7 +99,8 @@ def killed_after(world: RandomLog, source: Path, work: Path, steps: int | None) 
     finally:
         files.stop_after = None
         copied.logs.abandon()
-    return files
+    files.done -= before
+    return files, copied
 
 
 def check_and_go_on(world: RandomLog, root: Path) -> None:
@@ -115,12 +127,12 @@ def check_and_go_on(world: RandomLog, root: Path) -> None:
 def test_a_process_that_is_killed_at_any_step(folder: Path, seed: int) -> None:
     world = dirty_log(folder / "source", seed)
     (folder / "whole").mkdir()
-    steps = killed_after(world, folder / "source", folder / "whole", None).done
+    steps = killed_after(world, folder / "source", folder / "whole", None)[0].done
     assert steps > 20, "nothing was cleaned"
     for step in range(steps + 1):
         work = folder / "work"
         work.mkdir()
-        files = killed_after(world, folder / "source", work, step)
+        files, _ = killed_after(world, folder / "source", work, step)
         files.leave_to(work / "logs", work / "left")
         check_and_go_on(world, work / "left")
         shutil.rmtree(work)
@@ -132,15 +144,37 @@ def test_a_machine_without_power_at_any_step(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     world = dirty_log(folder / "source", seed)
     (folder / "whole").mkdir()
-    steps = killed_after(world, folder / "source", folder / "whole", None).done
+    steps = killed_after(world, folder / "source", folder / "whole", None)[0].done
     for step in range(steps + 1):
         work = folder / "work"
         work.mkdir()
-        files = killed_after(world, folder / "source", work, step)
+        files, _ = killed_after(world, folder / "source", work, step)
         share = chance.choice((0.3, 0.7, 1.0))
         lost = {number for number in range(files.changes) if chance.random() < share}
         files.leave_to(work / "logs", work / "left", lost, lambda: chance.random() < 0.7)
         check_and_go_on(world, work / "left")
+        shutil.rmtree(work)
+
+
+def test_the_last_value_of_a_key_outlives_those_before_it(folder: Path) -> None:
+    """Even where it was not synced when the cleaning began."""
+    world = dirty_log(folder / "source", 3)
+    (folder / "whole").mkdir()
+    steps = killed_after(world, folder / "source", folder / "whole", None, unsynced=16)[0].done
+    for step in range(steps + 1):
+        work = folder / "work"
+        work.mkdir()
+        files, copied = killed_after(world, folder / "source", work, step, unsynced=16)
+        files.leave_to(work / "logs", work / "left", set(range(files.changes)), lambda: True)
+        again = opened(copied, work / "left")
+        seen = {record.offset for record in read_uncommitted(again.log)}
+        again.appended = [  # whatever came behind the last sync may be lost, but nothing else
+            each
+            for each in again.appended
+            if each.record.offset < world.log.log_end_offset or each.record.offset in seen
+        ]
+        check(again, reached=again.log.log_end_offset)
+        again.logs.abandon()
         shutil.rmtree(work)
 
 

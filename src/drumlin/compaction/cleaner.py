@@ -141,7 +141,11 @@ class Cleaner:
             if not view.config.is_compacted or not cleaning.begin():
                 return None
             # What the map says is the last record of its key must outlive those before it.
-            log.flush(cleaning.statistics.round_end_offset)
+            # Not by `flush`: what a cleaning has no room for takes no log dir offline.
+            log.log_directory.check_writable()
+            with log.durability.lock:
+                end_offset = cleaning.statistics.round_end_offset
+                log.durability.sync(log.segments, log.leader_epochs, end_offset)
             for group in cleaning.groups():
                 try:
                     new = self._rewrite(log, cleaning, group)
@@ -194,9 +198,12 @@ class Cleaner:
 
 
 def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
-    """Whether retention has taken any of these, and nothing else has happened to the log."""
+    """Whether retention has taken all of these, and nothing else has happened to the log.
+
+    What is left of a group that it has taken only some of must be looked at anew.
+    """
     current = log.segments.snapshot()
-    return not log.is_deleted and any(segment not in current for segment in group)
+    return not log.is_deleted and all(segment not in current for segment in group)
 
 
 @contextlib.contextmanager
