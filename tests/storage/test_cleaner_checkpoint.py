@@ -13,6 +13,7 @@ from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from storage.doors import FailingFiles
 from storage.samples import NOW_MS, append, create, open_logs, reopened
+from storage.test_threads import Workers
 
 KEY = ("t", 0)
 NAME = "cleaner-offset-checkpoint"
@@ -126,3 +127,19 @@ def test_what_can_not_be_noted_is_not_noted(tmp_path: Path) -> None:
     note_cleaned(log, log.cleaning_view(), 9)
     assert cleaned_up_to(log) == 9
     logs.abandon()
+
+
+def test_a_recovery_point_that_was_raised_stays(logs: LogDirectories, log: PartitionLog) -> None:
+    """Whoever writes the whole checkpoint meanwhile does not bring back an older one."""
+    recovery_points = log.log_directory.recovery_points
+    workers = Workers()
+    workers.add(logs.write_checkpoints)
+    try:
+        for _ in range(300):
+            append(log)
+            log.flush()
+            recovery_points.raise_to(KEY, log.recovery_point, only_if=lambda: True)
+            assert recovery_points.get(KEY) == log.recovery_point
+    finally:
+        workers.stop()
+    assert not workers.failures

@@ -10,11 +10,13 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.storage.cleaned_segment import CleanedSegmentWriter
+from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
@@ -278,6 +280,55 @@ def test_a_log_that_was_cut_or_deleted_is_left_alone(
     again = logs.get("t", 0)
     assert again is not None
     assert list(batches_from(again, again.log_start_offset)) == before
+    logs.abandon()
+
+
+class AtThePlan(Files):
+    """Does something just before a plan is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.do: Callable[[], object] | None = None
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        if path.endswith("/segment-swap") and self.do is not None:
+            do, self.do = self.do, None
+            do()
+        super().replace_file(path, content)
+
+
+@pytest.mark.parametrize("is_gone_on", [True, False])
+def test_a_plan_says_nothing_of_a_topic_made_anew(tmp_path: Path, is_gone_on: bool) -> None:
+    """It was deleted in the moment in which the plan was written."""
+    files = AtThePlan()
+    logs = open_logs(tmp_path, config=CONFIG, files=files)
+    log = fill(logs)
+    view = log.cleaning_view()
+    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["three against one"]))
+
+    def make_anew() -> None:
+        logs.delete("t", 0)
+        anew = logs.create("t", 0, UUID(int=77), CONFIG)
+        for _ in range(3):
+            append(anew, 8)
+            anew.roll(NOW_MS)
+
+    files.do = make_anew
+    swap.prepare()
+    if is_gone_on:
+        with pytest.raises(SegmentsChanged):
+            logs.replace_segments(swap)
+        swap.abandon()
+    anew = logs.get("t", 0)
+    assert anew is not None
+    before = [batch for _, batch in batches_from(anew, 0)]
+    assert (tmp_path / "t-0" / "segment-swap").exists()
+    logs.abandon()
+    logs = open_logs(tmp_path, config=CONFIG)
+    again = logs.get("t", 0)
+    assert again is not None
+    assert [batch for _, batch in batches_from(again, 0)] == before
+    assert not (tmp_path / "t-0" / "segment-swap").exists()
     logs.abandon()
 
 

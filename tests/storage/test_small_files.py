@@ -100,11 +100,21 @@ def test_checkpoints(offsets: dict[tuple[str, int], int]) -> None:
             decode_checkpoint(content.rstrip(b"\n").rpartition(b"\n")[0])
 
 
+def test_what_is_noted_of_a_partition_that_is_gone(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), "offsets", Files())
+    checkpoint.set(("t", 0), 7, only_if=lambda: False)
+    checkpoint.raise_to(("t", 1), 7, only_if=lambda: False)
+    assert checkpoint.read() == {}
+    checkpoint.set(("t", 0), 7, only_if=lambda: True)
+    checkpoint.raise_to(("t", 1), 8, only_if=lambda: True)
+    assert checkpoint.read() == {("t", 0): 7, ("t", 1): 8}
+
+
 def test_a_checkpoint_can_be_lowered_before_records_go(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path), "offsets", Files())
     checkpoint.lower(("t", 0), 5)
     assert not (tmp_path / "offsets").exists()
-    checkpoint.write({("t", 0): 10, ("t", 1): 20})
+    checkpoint.write(lambda: {("t", 0): 10, ("t", 1): 20})
     checkpoint.lower(("t", 0), 12)
     checkpoint.lower(("t", 1), 7)
     assert Checkpoint(str(tmp_path), "offsets", Files()).read() == {("t", 0): 10, ("t", 1): 7}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 from drumlin.storage.files import Files
@@ -59,9 +59,15 @@ class Checkpoint:
         with self._lock:
             return dict(self._current())
 
-    def write(self, offsets: PartitionOffsets) -> None:
-        """Replace the file durably, if anything in it changed."""
+    def write(self, current: Callable[[], PartitionOffsets]) -> None:
+        """Replace the file durably, if anything in it changed.
+
+        Args:
+            current: asked when nobody else can change the file any more, so that what was
+                raised or lowered until then is in its answer.
+        """
         with self._lock:
+            offsets = current()
             if offsets != self._current():
                 self._replace(dict(offsets))
 
@@ -70,23 +76,29 @@ class Checkpoint:
         with self._lock:
             return self._current().get(key)
 
-    def set(self, key: tuple[str, int], offset: int) -> None:
-        """Note one partition's offset, durably."""
+    def set(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
+        """Note one partition's offset, durably.
+
+        Args:
+            only_if: asked when nobody else can change the file any more: whoever makes a
+                partition anew has `lower` forget what was noted of the one before.
+        """
         with self._lock:
             offsets = self._current()
-            if offsets.get(key) != offset:
+            if offsets.get(key) != offset and only_if():
                 self._replace({**offsets, key: offset})
 
-    def raise_to(self, key: tuple[str, int], offset: int) -> None:
-        """Note, durably, that all below `offset` is as it should be."""
+    def raise_to(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
+        """Note, durably, that all below `offset` is as it should be; `only_if` as for `set`."""
         with self._lock:
             offsets = self._current()
-            if offsets.get(key, 0) < offset:
+            if offsets.get(key, 0) < offset and only_if():
                 self._replace({**offsets, key: offset})
 
-    def keep(self, keys: Container[tuple[str, int]]) -> None:
-        """Forget all partitions but these."""
+    def keep(self, current: Callable[[], Container[tuple[str, int]]]) -> None:
+        """Forget all partitions but these, which are asked for as by `write`."""
         with self._lock:
+            keys = current()
             offsets = self._current()
             kept = {key: offset for key, offset in offsets.items() if key in keys}
             if len(kept) < len(offsets):

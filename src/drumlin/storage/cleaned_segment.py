@@ -51,6 +51,7 @@ class CleanedSegmentWriter:
         # A plan that is still there could take what is written now for what it means.
         log.swaps.settle()
         self.base_offset = base_offset
+        self._partition_log = log
         self.size = 0
         self.last_offset = -1  #: of the last batch; -1 while there is none
         #: The largest timestamp so far, and the last offset of the first batch that has it.
@@ -176,7 +177,10 @@ class CleanedSegmentWriter:
         for output in self._outputs:
             try:
                 output.close()
-                self._files.remove(output.path)
+                if (
+                    not self._partition_log.is_deleted
+                ):  # else its name may have become another log's
+                    self._files.remove(output.path)
             except OSError as error:
                 _logger.warning("%s could not be removed: %s", output.path, error)
 

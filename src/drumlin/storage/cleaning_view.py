@@ -37,7 +37,9 @@ def note_cleaned(log: PartitionLog, view: CleaningView, end_offset: int) -> None
     """
     with log.swaps.lock:  # a cut lowers it under the same lock
         if log.truncations == view.truncations and not log.is_deleted:
-            log.log_directory.cleaner_offsets.set((log.topic, log.partition), end_offset)
+            log.log_directory.cleaner_offsets.set(
+                (log.topic, log.partition), end_offset, only_if=lambda: not log.is_deleted
+            )
 
 
 def cleaning_view(log: PartitionLog) -> CleaningView:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
+from drumlin.storage import swap_plan
 from drumlin.storage.checkpoints import PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
@@ -233,6 +234,7 @@ class LogDirectories:
             directory.cleaner_offsets.lower((topic, partition), 0)
             self._files.make_directory(path)
             segment = Segment.create(path, 0, self._open_files, self._clock.wall_ms())
+            self._files.remove(f"{path}/{swap_plan.FILE_NAME}")
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._files.remove_directory(path)
@@ -345,27 +347,33 @@ class LogDirectories:
         What was noted of logs that are deleted is forgotten.
         """
         for directory in self.directories:
-            if not directory.is_online:
-                continue
-            logs = {(log.topic, log.partition): log for log in self.in_directory(directory)}
-            try:
-                directory.recovery_points.write(
-                    {key: log.recovery_point for key, log in logs.items()}
-                )
-                directory.log_start_offsets.write(
-                    {
-                        key: log.log_start_offset
-                        for key, log in logs.items()
-                        if log.log_start_offset > log.segments.first.base_offset
-                    }
-                )
-                directory.cleaner_offsets.keep(logs)
-                if high_watermarks is not None:
-                    directory.high_watermarks.write(
-                        {key: offset for key, offset in high_watermarks.items() if key in logs}
-                    )
-            except OSError as error:
-                directory.fail(error, f"write the checkpoints of {directory.path}")
+            if directory.is_online:
+                try:
+                    self._write_checkpoints(directory, high_watermarks)
+                except OSError as error:
+                    directory.fail(error, f"write the checkpoints of {directory.path}")
+
+    def _write_checkpoints(
+        self, directory: LogDirectory, high_watermarks: PartitionOffsets | None
+    ) -> None:
+        def logs() -> dict[tuple[str, int], PartitionLog]:
+            return {(log.topic, log.partition): log for log in self.in_directory(directory)}
+
+        directory.recovery_points.write(
+            lambda: {key: log.recovery_point for key, log in logs().items()}
+        )
+        directory.log_start_offsets.write(
+            lambda: {
+                key: log.log_start_offset
+                for key, log in logs().items()
+                if log.log_start_offset > log.segments.first.base_offset
+            }
+        )
+        directory.cleaner_offsets.keep(logs)
+        if high_watermarks is not None:
+            there = logs()
+            offsets = {key: offset for key, offset in high_watermarks.items() if key in there}
+            directory.high_watermarks.write(lambda: offsets)
 
     def mend(self, directory: LogDirectory) -> bool:
         """Whether an offline dir works again and its logs are in order. Blocks.

@@ -6,9 +6,16 @@ A topic that was deleted and created again under the same name has another id.
 from __future__ import annotations
 
 import base64
+import logging
 from typing import Final
 from uuid import UUID
 
+from drumlin.storage.files import Files
+
+_logger = logging.getLogger(__name__)
+
+#: A folder that does not say which topic it is of.
+NO_TOPIC_ID: Final = UUID(int=0)
 FILE_NAME: Final = "partition.metadata"
 _VERSION: Final = "0"
 
@@ -41,3 +48,18 @@ def decode_partition_metadata(content: bytes) -> UUID:
     if fields.get("version") != _VERSION or "topic_id" not in fields:
         raise ValueError("not a partition.metadata of version 0")
     return decode_uuid(fields["topic_id"])
+
+
+def read_topic_id(path: str, files: Files) -> UUID:
+    """Which topic a partition folder says it is of; `NO_TOPIC_ID` where that can't be told.
+
+    Raises:
+        OSError: the device fails.
+    """
+    try:
+        return decode_partition_metadata(files.read_file(f"{path}/{FILE_NAME}"))
+    except FileNotFoundError:
+        return NO_TOPIC_ID
+    except ValueError as error:
+        _logger.warning("%s/%s is passed over: %s", path, FILE_NAME, error)
+        return NO_TOPIC_ID

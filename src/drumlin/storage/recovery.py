@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage import leader_epochs, partition_metadata
+from drumlin.storage import leader_epochs
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.partition_metadata import read_topic_id
 from drumlin.storage.producer_replay import (
     OFFSET_MAX,
     follow_segment,
@@ -29,8 +29,6 @@ from drumlin.storage.segment_recovery import recover_segment
 from drumlin.storage.truncation import settle
 
 _logger = logging.getLogger(__name__)
-
-_NO_TOPIC_ID: Final = UUID(int=0)
 
 
 class LoadRequest(NamedTuple):
@@ -58,7 +56,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         request.path,
         request.topic,
         request.partition,
-        _read_topic_id(directory, request.path),
+        read_topic_id(request.path, directory.files),
         request.config,
         SegmentList(segments),
     )
@@ -118,17 +116,6 @@ def _open_segments(directory: LogDirectory, request: LoadRequest, now_ms: int) -
         base_offset = request.log_start_offset
         segments = [Segment.create(request.path, base_offset, directory.open_files, now_ms)]
     return segments
-
-
-def _read_topic_id(directory: LogDirectory, path: str) -> UUID:
-    try:
-        content = directory.files.read_file(f"{path}/{partition_metadata.FILE_NAME}")
-        return partition_metadata.decode_partition_metadata(content)
-    except FileNotFoundError:
-        return _NO_TOPIC_ID
-    except ValueError as error:
-        _logger.warning("%s/%s is passed over: %s", path, partition_metadata.FILE_NAME, error)
-        return _NO_TOPIC_ID
 
 
 def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs:

@@ -86,7 +86,7 @@ class SegmentSwap:
         self._truncations = view.truncations
         self._old = tuple(old)
         self._new = tuple(new)
-        self._plan = SwapPlan((), ())
+        self._plan = SwapPlan(log.topic_id, (), ())
         self._is_torn = False
         self._remove_later: Callable[[list[str]], None] = lambda _: None
         self._files = log.log_directory.files
@@ -133,9 +133,13 @@ class SegmentSwap:
             log.swaps.settle()
             self._check()
             key = log.topic, log.partition
-            log.log_directory.recovery_points.raise_to(key, min(end_offset, log.recovery_point))
+            log.log_directory.recovery_points.raise_to(
+                key, min(end_offset, log.recovery_point), only_if=lambda: not log.is_deleted
+            )
             self._plan = SwapPlan(
-                tuple(segment.base_offset for segment in self._old), tuple(self._new_names())
+                log.topic_id,
+                tuple(segment.base_offset for segment in self._old),
+                tuple(self._new_names()),
             )
             self._files.sync_directory(log.path)
             log.swaps.pending = self  # before: after an error it may be there
@@ -210,6 +214,9 @@ class SegmentSwap:
             raise OSError(errno.EIO, f"{path} has to be loaded anew")
         if self.is_applied:
             self._rename_old()
+            if self.log.is_deleted:
+                self.log.swaps.pending = None
+                return
             files.sync_directory(path)
             remove_snapshots(path, self._plan, files)
         files.remove(self._plan_path)
@@ -220,6 +227,8 @@ class SegmentSwap:
             self._remove_new()
 
     def _remove_new(self) -> None:
+        if self.log.is_deleted:
+            return  # they go with their folder, and its name may have become another log's
         for file in self._new_files():
             try:
                 self._files.remove(file.path)
@@ -267,6 +276,8 @@ class SegmentSwap:
         renamed = []
         try:
             for file in self._old_files():
+                if self.log.is_deleted:
+                    return
                 if not _is_deleted(file) and self._files.exists(file.path):
                     file.rename(name_for_deleted(file.path, self._files))
                     renamed.append(file.path)

@@ -3,8 +3,11 @@
 Once it is on the device the exchange counts as done, and a start after a crash completes it; as
 long as it is not, nothing of the old segments was touched. So it does not matter which of the
 renames in between reached the device, nor in which order. All that it names was synced before.
+A plan in the folder of another topic (of the same name, made anew in that moment) counts for
+nothing.
 
     0                             version
+    ABEiM0RVZneImaq7zN3u_w        id of the topic, as in `partition.metadata`
     2 3                           how many base offsets and file names follow
     0                             base offsets of the old segments
     1000
@@ -17,9 +20,16 @@ from __future__ import annotations
 
 import logging
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from drumlin.storage.files import Files
 from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.partition_metadata import (
+    NO_TOPIC_ID,
+    decode_uuid,
+    encode_uuid,
+    read_topic_id,
+)
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.segment import LOG_SUFFIX, file_prefix
 from drumlin.storage.time_index import TimeIndex
@@ -37,11 +47,13 @@ _SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, Transactio
 class SwapPlan(NamedTuple):
     """Segments with `old_base_offsets` give way to the ones that `new_files` make up."""
 
+    topic_id: UUID
     old_base_offsets: tuple[int, ...]
     new_files: tuple[str, ...]
 
     def encode(self) -> bytes:
-        lines = [str(_VERSION), f"{len(self.old_base_offsets)} {len(self.new_files)}"]
+        counts = f"{len(self.old_base_offsets)} {len(self.new_files)}"
+        lines = [str(_VERSION), encode_uuid(self.topic_id), counts]
         lines += [*map(str, self.old_base_offsets), *self.new_files]
         return ("\n".join(lines) + "\n").encode()
 
@@ -52,11 +64,16 @@ class SwapPlan(NamedTuple):
         Raises:
             ValueError: the file is none, or is cut off.
         """
-        version, counts, *rows = content.decode("ascii").splitlines()
+        version, topic_id, counts, *rows = content.decode("ascii").splitlines()
         old_count, new_count = map(int, counts.split(" "))
         if int(version) != _VERSION or len(rows) != old_count + new_count:
             raise ValueError("not a plan of version 0")
-        return cls(tuple(map(int, rows[:old_count])), tuple(rows[old_count:]))
+        old, new = rows[:old_count], rows[old_count:]
+        return cls(decode_uuid(topic_id), tuple(map(int, old)), tuple(new))
+
+    def is_of(self, topic_id: UUID) -> bool:
+        """Whether it was made for this topic; it is where one of the two is not known."""
+        return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
     def gone_base_offsets(self) -> list[int]:
         """Those at which no segment begins any more."""
@@ -79,7 +96,7 @@ def complete_swap(path: str, files: Files) -> bool:
     A crash on the way comes back to where we are.
 
     Returns:
-        Whether there was a plan.
+        Whether there was one to be done.
     """
     plan_path = f"{path}/{FILE_NAME}"
     try:
@@ -88,6 +105,11 @@ def complete_swap(path: str, files: Files) -> bool:
         return False
     except ValueError as error:
         _logger.error("%s is passed over: %s", plan_path, error)
+        return False
+    if not plan.is_of(read_topic_id(path, files)):
+        _logger.warning("%s is of an earlier topic of that name, and is removed", plan_path)
+        files.remove(plan_path)
+        files.sync_directory(path)
         return False
     names = set(files.list_directory(path))
     for name in plan.new_files:

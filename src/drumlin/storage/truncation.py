@@ -68,9 +68,11 @@ def _begin(log: PartitionLog) -> None:
 
 def _lower_checkpoints(log: PartitionLog, offset: int) -> None:
     key = log.topic, log.partition
+    log.durability.drop_from(
+        offset
+    )  # first: who writes the checkpoint meanwhile takes it from here
     log.log_directory.recovery_points.lower(key, offset)
     log.log_directory.cleaner_offsets.lower(key, offset)
-    log.durability.drop_from(offset)
 
 
 def _remove(log: PartitionLog, gone: list[Segment]) -> None:
