@@ -64,6 +64,16 @@ def test_a_record_whose_time_tells_nothing_waits_since_the_segment_began(
     assert bases(logs, log) == [0, 1]
 
 
+def test_old_records_that_are_written_now(logs: LogDirectories, clock: ManualClock) -> None:
+    log = create(logs, CONFIG)
+    for _ in range(3):
+        append(log, timestamp=NOW_MS - 1000 * LAG_MS)
+        clock.advance_ms(1000)
+        assert bases(logs, log) == [0]
+    clock.advance_ms(LAG_MS - 3000)
+    assert bases(logs, log) == [0, 3]
+
+
 def test_after_a_restart(tmp_path: Path, clock: ManualClock, logs: LogDirectories) -> None:
     log = create(logs, CONFIG)
     append(log, timestamp=NOW_MS)

@@ -23,12 +23,16 @@ def is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     """Whether the active segment's oldest record has waited for `max.compaction.lag.ms`.
 
     Nothing in the active segment is cleaned, and a log without appends would not roll. Records
-    without a time, or from the future, wait since the segment was begun.
+    without a time, or from the future, wait since the segment was begun. Nor do old records that
+    are written now wait for longer; of a segment from before a start that is not known, so it may
+    be rolled too early, once.
     """
     if not config.is_compacted or not segment.size:
         return False
     first = segment.first_timestamp
-    since = first if 0 <= first <= now_ms else segment.created_ms
+    since = segment.created_ms
+    if 0 <= first <= now_ms and (segment.was_loaded or first > since):
+        since = first
     return now_ms - since >= config.max_compaction_lag_ms
 
 

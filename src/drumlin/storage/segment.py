@@ -86,6 +86,7 @@ class Segment:
         "size",
         "time_index",
         "transaction_index",
+        "was_loaded",
     )
 
     def __init__(
@@ -95,6 +96,7 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.is_deleted = False
+        self.was_loaded = True  #: and `created_ms` is only when
         self.log_file: LogFile = open_files.file(prefix + LOG_SUFFIX)
         self.offset_index = OffsetIndex(prefix, base_offset, open_files)
         self.time_index = TimeIndex(prefix, base_offset, open_files)
@@ -122,6 +124,7 @@ class Segment:
         except OSError:
             segment.remove_files()
             raise
+        segment.was_loaded = False
         segment._largest_timestamp = _NO_TIMESTAMP_YET
         return segment
 
