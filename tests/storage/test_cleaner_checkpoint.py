@@ -113,7 +113,7 @@ def test_it_goes_with_the_partition(tmp_path: Path, logs: LogDirectories) -> Non
     assert (tmp_path / NAME).read_text() == "0\n0\n"
 
 
-def test_what_can_not_be_noted_is_not_noted(tmp_path: Path) -> None:
+def test_what_can_not_be_written_is_known_and_written_later(tmp_path: Path) -> None:
     files = FailingFiles()
     logs = open_logs(tmp_path, files=files)
     log = create(logs)
@@ -123,9 +123,10 @@ def test_what_can_not_be_noted_is_not_noted(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space"):
             note_cleaned(log, log.cleaning_view(), 9)
         files.heal()
-        assert cleaned_up_to(log) == 1
-    note_cleaned(log, log.cleaning_view(), 9)
-    assert cleaned_up_to(log) == 9
+        assert cleaned_up_to(log) == 9
+        assert (tmp_path / NAME).read_text() == "0\n1\nt 0 1\n"
+    logs.write_checkpoints()
+    assert (tmp_path / NAME).read_text() == "0\n1\nt 0 9\n"
     logs.abandon()
 
 

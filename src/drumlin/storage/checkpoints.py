@@ -53,6 +53,7 @@ class Checkpoint:
         self._files = files
         self._lock = threading.Lock()
         self._offsets: dict[tuple[str, int], int] | None = None  # None: not read yet
+        self._is_behind = False  # the file, with what `set` could not write
 
     def read(self) -> dict[tuple[str, int], int]:
         """All offsets; nothing if the file is missing or broken (which is logged)."""
@@ -79,14 +80,17 @@ class Checkpoint:
     def set(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
         """Note one partition's offset, durably.
 
+        After an `OSError` it is known here, and written with the next change or `keep`.
+
         Args:
             only_if: asked when nobody else can change the file any more: whoever makes a
                 partition anew has `lower` forget what was noted of the one before.
         """
         with self._lock:
             offsets = self._current()
-            if offsets.get(key) != offset and only_if():
-                self._replace({**offsets, key: offset})
+            if (offsets.get(key) != offset or self._is_behind) and only_if():
+                self._offsets, self._is_behind = {**offsets, key: offset}, True
+                self._replace(self._offsets)
 
     def raise_to(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
         """Note, durably, that all below `offset` is as it should be; `only_if` as for `set`."""
@@ -101,7 +105,7 @@ class Checkpoint:
             keys = current()
             offsets = self._current()
             kept = {key: offset for key, offset in offsets.items() if key in keys}
-            if len(kept) < len(offsets):
+            if len(kept) < len(offsets) or self._is_behind:
                 self._replace(kept)
 
     def lower(self, key: tuple[str, int], offset: int) -> None:
@@ -113,7 +117,7 @@ class Checkpoint:
 
     def _replace(self, offsets: dict[tuple[str, int], int]) -> None:
         self._files.replace_file(self.path, encode_checkpoint(offsets))
-        self._offsets = offsets
+        self._offsets, self._is_behind = offsets, False
 
     def _current(self) -> dict[tuple[str, int], int]:
         if self._offsets is None:
