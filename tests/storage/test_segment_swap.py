@@ -7,6 +7,7 @@ import errno
 import functools
 import itertools
 import random
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.config.topic import LogConfig
+from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from drumlin.storage.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
@@ -39,6 +40,7 @@ from storage.samples import (
     IN_MEMORY,
     NOW_MS,
     append,
+    batch_of,
     from_producer,
     marker,
     open_logs,
@@ -139,22 +141,22 @@ def test_who_reads_the_old_segments_finishes_on_them(logs: LogDirectories) -> No
     (part,) = log.read(0, 1 << 20, 8, minimum_one_batch=True).slices
     old = log.segments.first
     walk = old.walk(0)
+    everything = list(old.walk(0))
     first = next(walk)
     cleaned(logs, log, EXCHANGES["three against one"])
-    logs.remove_doomed()  # too early
+    logs.remove_doomed()
+    assert not list(log.directory.glob("*.deleted"))
     assert part.read() == whole
     part.release()
-    assert [first, *walk] == list(old.walk(0))
+    assert [first, *walk] == everything
     assert old.transaction_index.entries() == ((100, 0, 2, 3),)
     assert offsets(log)[:3] == [0, 3, 6]
 
 
 def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
     """Segments come and go under their hands; every batch they get is one of the log's."""
-    config = dataclasses.replace(CONFIG, file_delete_delay_ms=0)
-    logs = open_logs(tmp_path, config=config, budget=12)
+    logs = open_logs(tmp_path, config=CONFIG, budget=12)
     log = fill(logs)
-    log.config = config
     originals = {header.base_offset: batch for header, batch in batches_from(log, 0)}
     last = max(originals)
     workers = Workers()
@@ -192,7 +194,6 @@ def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
 
 def test_old_files_are_removed_later(logs: LogDirectories, tmp_path: Path) -> None:
     log = fill(logs)
-    log.config = LogConfig(file_delete_delay_ms=0, index_interval_bytes=100)
     for _ in range(2):  # of the same names, both waiting
         cleaned(logs, log, EXCHANGES["one against two"])
         cleaned(logs, log, Exchange(range(2, 4), lambda at: [at[2]], lambda offset: True))
@@ -357,6 +358,48 @@ def test_segments_that_retention_took_are_not_brought_back(
     swap.finish()
     assert [segment.base_offset for segment in log.segments] == [24, 32, 40]
     assert offsets(log)[0] == 24  # a batch of two, of which the second one is left
+
+
+@pytest.mark.parametrize("change", ["retention", "policy"])
+def test_what_changed_meanwhile_is_no_mistake(logs: LogDirectories, change: str) -> None:
+    log = fill(logs)
+    view = log.cleaning_view()
+    exchange = EXCHANGES["in the middle, at the second one's offset"]
+    swap = SegmentSwap(log, view, *written(log, view, exchange))
+    if change == "retention":
+        log.delete_records_before(9)
+        logs.delete_old_segments()
+    else:
+        log.config = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"delete"}))
+    with pytest.raises(SegmentsChanged):
+        swap.run(logs.replace_segments)
+    assert log.swaps.pending is None
+
+
+def test_the_largest_timestamp_is_that_of_a_record(logs: LogDirectories) -> None:
+    log = fill(logs)
+    empty = bytearray(batch_of(timestamp=NOW_MS + 500, producer_id=1)[:HEADER_SIZE])
+    struct.pack_into(">qi", empty, 0, log.log_end_offset, HEADER_SIZE - LOG_OVERHEAD)
+    struct.pack_into(">i", empty, 57, 0)
+    log.append_as_follower(memoryview(empty), NOW_MS)
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert (found.offset, found.timestamp) == (39, NOW_MS + 39)
+
+
+def test_retention_that_waited_is_tried_again(logs: LogDirectories) -> None:
+    log = fill(logs)
+    view = log.cleaning_view()
+    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["one against two"]))
+    swap.prepare()
+    log.delete_records_before(9)
+    logs.delete_old_segments()
+    logs.delete_held_segments()
+    assert log.segments.first.base_offset == 0
+    swap.abandon()
+    logs.delete_held_segments()
+    assert log.segments.first.base_offset == 8
+    assert not log.swaps.retention_waits
 
 
 def test_a_cleaners_mistakes_are_refused(logs: LogDirectories) -> None:

@@ -28,6 +28,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
         lambda: _retain(broker),
         first_after_ms=config.log_initial_task_delay_ms,
     )
+    cycles.every(_SECOND_MS, "retention that waited", logs.delete_held_segments)
     cycles.every(_SECOND_MS, "removal", lambda: broker.blocking(logs.remove_doomed))
     cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
     cycles.every(

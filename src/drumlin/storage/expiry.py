@@ -27,9 +27,11 @@ def delete_old_segments(
         Files that are to be removed later.
     """
     if not log.swaps.lock.acquire(blocking=False):
+        log.swaps.retention_waits = True
         return []
     try:
-        if log.swaps.holds_segments:
+        log.swaps.retention_waits = log.swaps.holds_segments
+        if log.swaps.retention_waits:
             return []
         visible = log.log_end_offset if end_offset is None else end_offset
         gone = deletable_segments(

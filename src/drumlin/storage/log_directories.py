@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -271,8 +271,15 @@ class LogDirectories:
 
     def delete_old_segments(self) -> None:
         """Retention, for all logs."""
+        self._delete_old_segments(self)
+
+    def delete_held_segments(self) -> None:
+        """Retention for logs in which an exchange of segments has kept it waiting."""
+        self._delete_old_segments(log for log in self if log.swaps.retention_waits)
+
+    def _delete_old_segments(self, logs: Iterable[PartitionLog]) -> None:
         now_ms = self._clock.wall_ms()
-        for log in self:
+        for log in logs:
             try:
                 self._doomed.add(log.delete_old_segments(now_ms), log.config.file_delete_delay_ms)
             except KafkaError:
@@ -286,8 +293,9 @@ class LogDirectories:
             KafkaError: KAFKA_STORAGE_ERROR, its dir is offline.
             OSError: a file could not be renamed; in all three cases nothing was changed.
         """
-        delay_ms = swap.log.config.file_delete_delay_ms
-        swap.log.replace_segments(swap, lambda paths: self._doomed.add(paths, delay_ms))
+        # At once: who reads them holds descriptors, and who comes too late looks again. A delay
+        # would have the device hold all that was cleaned within it twice.
+        swap.log.replace_segments(swap, lambda paths: self._doomed.add(paths, 0))
 
     def roll_overdue(self) -> None:
         """Roll active segments with records that have waited for `max.compaction.lag.ms`."""

@@ -44,12 +44,14 @@ class SegmentsChanged(Exception):
 class SegmentSwaps:
     """The exchanges of one log. `lock` is held by whoever begins or ends one, or cuts the log."""
 
-    __slots__ = ("lock", "pending")
+    __slots__ = ("lock", "pending", "retention_waits")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         #: The one whose plan is on the device, or may be.
         self.pending: SegmentSwap | None = None
+        #: Retention met an exchange, and is to be tried again soon.
+        self.retention_waits = False
 
     @property
     def holds_segments(self) -> bool:
@@ -84,6 +86,7 @@ class SegmentSwap:
         self.log = log
         self.is_applied = False
         self._truncations = view.truncations
+        self._was_first = view.segments[:1] == tuple(old[:1])
         self._old = tuple(old)
         self._new = tuple(new)
         self._plan = SwapPlan(log.topic_id, (), ())
@@ -247,6 +250,8 @@ class SegmentSwap:
         log.log_directory.check_writable()
         if log.is_deleted:
             raise SegmentsChanged(f"{log.name} is deleted")
+        if not log.config.is_compacted:
+            raise SegmentsChanged(f"{log.name} is not to be compacted any more")
         if log.truncations != self._truncations:
             raise SegmentsChanged(f"{log.name} was cut meanwhile")
         current = log.segments.snapshot()
@@ -263,6 +268,8 @@ class SegmentSwap:
             raise ValueError(f"new segments at {new_offsets} do not fit where the old ones are")
         is_start_kept = new_offsets[:1] == [current[0].base_offset]
         if first == 0 and log.log_start_offset < end_offset and not is_start_kept:
+            if not self._was_first:
+                raise SegmentsChanged(f"{log.name} begins with these segments now")
             raise ValueError("the first segment of a log keeps its base offset")
         return end_offset
 

@@ -59,6 +59,8 @@ def _newest_record(segment: Segment, largest: int, start_offset: int) -> OffsetF
     newest: BatchPlace | None = None
     for place in segment.walk(segment.offset_index.lookup(start_offset)):
         header = place.header
+        if header.record_count == 0:
+            continue  # what a cleaning left of it has a time, but no record
         if header.base_offset < start_offset <= header.last_offset:
             cut = _newest_record_in(segment, place, start_offset)
         elif header.base_offset >= start_offset and (
