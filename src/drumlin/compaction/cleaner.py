@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -39,6 +40,7 @@ from drumlin.storage.segment import Segment
 from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
 from drumlin.storage.transaction_index import AbortedTransaction
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: With less of a map a cleaning would hardly come forward.
 _MAP_BYTES_MIN: Final = 1 << 20
@@ -160,7 +162,12 @@ class Cleaner:
                 ours.update(group)
                 cleaning.statistics.segments_after += len(new)
             done = cleaning.done()
-            note_cleaned(log, view, done.round_end_offset)
+            try:
+                note_cleaned(log, view, done.round_end_offset)
+            except OSError as error:
+                # Known in memory, and written with the next checkpoint; after a crash before
+                # that, all of it is read once more.
+                _log.warning("%s is clean, but that can't be noted: %s", log.name, error)
         return done
 
     def _rewrite(
