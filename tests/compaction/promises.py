@@ -47,6 +47,7 @@ def cleaner_of(world: RandomLog, map_keys: int = EVERY_KEY) -> Cleaner:
 
 def clean(world: RandomLog, map_keys: int = EVERY_KEY) -> CleaningStatistics | None:
     """One cleaning."""
+    world.note_seen_markers()
     try:
         return cleaner_of(world, map_keys).clean(world.log, world.logs.replace_segments)
     finally:
@@ -125,12 +126,16 @@ def check(world: RandomLog, *, reached: int = 0) -> None:
 
 
 def _check_batches(world: RandomLog) -> None:
+    markers = {offset for offset in world.markers_seen_ms if offset >= world.log.log_start_offset}
     for header, batch in batches(world.log):
         assert crc_matches(batch, 0, header)
         before = world.headers[header.last_offset]
         assert _identity(header) == _identity(before)
         assert header.record_count <= before.record_count
         assert header.record_count == len(decode_batch(batch))
+        markers.discard(header.last_offset if header.record_count else -1)
+    for offset in markers:
+        assert world.now_ms - world.markers_seen_ms[offset] >= RETENTION_MS, "it went too early"
 
 
 def _identity(header: BatchHeader) -> tuple[int, ...]:

@@ -52,6 +52,8 @@ class RandomLog:
         self.headers: dict[int, BatchHeader] = {}
         #: When a cleaning saw a tombstone for the first time, by its offset.
         self.tombstones_seen_ms: dict[int, int] = {}
+        #: The same of markers, or before.
+        self.markers_seen_ms: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._keys = [b"", b"\x00\x00\x00\x01", *(b"key-%d" % i for i in range(12))]
@@ -64,6 +66,7 @@ class RandomLog:
         again.appended = [dataclasses.replace(each) for each in self.appended]
         again.headers = dict(self.headers)
         again.tombstones_seen_ms = dict(self.tombstones_seen_ms)
+        again.markers_seen_ms = dict(self.markers_seen_ms)
         again._sequences = dict(self._sequences)
         again._epochs = dict(self._epochs)
         return again
@@ -200,6 +203,12 @@ class RandomLog:
         known = {each.producer_id for each in log.producer_state.producers()}
         self._sequences = {n: each for n, each in self._sequences.items() if n in known}
         self._epochs = {n: each for n, each in self._epochs.items() if n in known}
+
+    def note_seen_markers(self) -> None:
+        """A cleaning may look at whatever is in sealed segments."""
+        for offset, header in self.headers.items():
+            if header.is_control and offset < self.log.segments.active.base_offset:
+                self.markers_seen_ms.setdefault(offset, self.now_ms)
 
     def note_seen_tombstones(self, round_end_offset: int) -> None:
         """A cleaning got as far as this."""
