@@ -25,7 +25,7 @@ from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, clea
 from drumlin.compaction.errors import CleaningFailed, CleaningPostponed, SegmentGone
 from drumlin.compaction.grouping import Size, group_segments
 from drumlin.compaction.map_building import MapBuilding
-from drumlin.compaction.offset_map import OffsetMap
+from drumlin.compaction.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.outputs import Counting, SegmentFiles
 from drumlin.compaction.passes import FilterRules, filter_pass, map_pass
 from drumlin.compaction.pieces import PieceReader
@@ -297,7 +297,11 @@ class Round:
         done.round_end_offset = offset_map.latest_offset + 1
         if is_complete:
             done.round_end_offset = found.first_uncleanable_offset
-        done.map_capacity, done.map_count = offset_map.capacity, offset_map.count
+        # Of a map with all the memory that is allowed, not of one for a small log.
+        settings = self._settings
+        allowed_keys = capacity_within(settings.map_bytes, settings.io_buffer_load_factor)
+        done.map_capacity = max(offset_map.capacity, allowed_keys)
+        done.map_count = offset_map.count
         done.map_bytes_read = building.bytes_read
         done.map_seconds = time.perf_counter() - start_s
         if done.round_end_offset <= found.first_dirty_offset:

@@ -43,6 +43,11 @@ _SIGNED: Final = struct.Struct("<qq")
 _Words = ctypes.c_int64 * OFFSET_MAP_WIDTH
 
 
+def capacity_within(memory_bytes: int, load_factor: float) -> int:
+    """How many keys a map takes that has so much memory."""
+    return math.floor(memory_bytes // OFFSET_MAP_SLOT_SIZE * load_factor)
+
+
 class OffsetMap:
     """Key -> last offset, for as many keys as there is memory."""
 
