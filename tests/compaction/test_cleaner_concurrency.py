@@ -21,6 +21,7 @@ from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.batch import iterate_headers
 from drumlin.records.record import Record, decode_batch
+from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
@@ -64,6 +65,19 @@ class Owner:
     def serve_until_ended(self, *threads: threading.Thread) -> None:
         while any(thread.is_alive() for thread in threads):
             self.serve_one(0.01)
+
+
+class WatchedFiles(Files):
+    """Notes when two cleanings of one log come upon each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clashes: list[str] = []
+
+    def create(self, path: str) -> None:
+        if path.endswith(".cleaned") and self.exists(path):
+            self.clashes.append(path)
+        super().create(path)
 
 
 class Reader(threading.Thread):
@@ -141,7 +155,8 @@ class Scene:
 
     def __init__(self, path: Path, seed: int) -> None:
         self.owner = Owner()
-        self.logs = open_logs(path, config=CONFIG, clock=ManualClock(NOW_MS))
+        self.files = WatchedFiles()
+        self.logs = open_logs(path, config=CONFIG, clock=ManualClock(NOW_MS), files=self.files)
         self.world = RandomLog(self.logs, create(self.logs, CONFIG), seed)
         self.other = RandomLog(self.logs, create(self.logs, CONFIG, topic="other"), seed)
         self.pool = CleanerPool(self.logs, self.owner.call, _SETTINGS, self.world.clock)
@@ -229,6 +244,7 @@ def test_cleaners_beside_all_that_goes_on(path: Path, seed: int) -> None:
         reader.finish.set()
         reader.join(60)
     scene.stop()
+    assert scene.files.clashes == []
     assert pool.uncleanable == {}
     assert world.log.log_directory.is_online
     assert not list(world.log.directory.glob("*.cleaned"))

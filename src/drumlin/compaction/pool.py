@@ -217,8 +217,9 @@ class CleanerPool:
                 log = self._ranking.popleft()
                 if self._is_free(log) and self._is_still_worth_it(log):
                     with self._lock:
-                        self._in_progress.add(_key(log))
-                    return log
+                        if _key(log) not in self._in_progress:  # forced meanwhile
+                            self._in_progress.add(_key(log))
+                            return log
         return None
 
     def _rank(self) -> deque[PartitionLog]:
