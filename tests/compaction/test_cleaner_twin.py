@@ -54,4 +54,6 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
         clean_wholly(world)
         check(world)
         check_is_minimal(world)
+        reopen(world, path)
+        check(world)
         world.logs.abandon()

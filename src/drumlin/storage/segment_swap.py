@@ -281,11 +281,15 @@ class SegmentSwap:
     def _rename_old(self) -> None:
         """What `apply` could leave as it was, as nothing takes its name. There may be a lot."""
         renamed = []
+        # A file that an old segment never had may be one of the new one's now.
+        new_paths = {file.path for segment in self._new for file in segment.all_files()}
         try:
             for file in self._old_files():
                 if self.log.is_deleted:
                     return
-                if not _is_deleted(file) and self._files.exists(file.path):
+                if _is_deleted(file) or file.path in new_paths:
+                    continue
+                if self._files.exists(file.path):
                     file.rename(name_for_deleted(file.path, self._files))
                     renamed.append(file.path)
         finally:

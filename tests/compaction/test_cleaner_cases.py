@@ -1,0 +1,363 @@
+"""Single cases that random logs meet seldom, or not by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from compaction.promises import (
+    CONFIG,
+    EVERY_KEY,
+    RETENTION_MS,
+    call,
+    clean,
+    cleaner_of,
+    reload,
+    round_end_offset,
+)
+from compaction.random_logs import RandomLog
+from compaction.readers import read_committed, read_uncommitted
+from drumlin.clock import ManualClock
+from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.config.topic import LogConfig
+from drumlin.records.record import Record, encode_batch
+from drumlin.storage.files import Files
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.segment_swap import SegmentsChanged
+from storage.doors import FailingFiles
+from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_logs
+
+T = TypeVar("T")
+Clean = Callable[..., object]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        yield Path(path)
+
+
+def new_world(folder: Path, config: LogConfig = CONFIG, files: Files | None = None) -> RandomLog:
+    logs = open_logs(folder, config=config, clock=ManualClock(NOW_MS), files=files)
+    return RandomLog(logs, create(logs, config), 1)
+
+
+def put(log: PartitionLog, base_offset: int, *keys: bytes, codec: str = "none") -> None:
+    """A batch at an offset of our choice, with a value for each key."""
+    records = [Record(base_offset + n, NOW_MS, key, b"v" * 50) for n, key in enumerate(keys)]
+    log.append_as_follower(memoryview(encode_batch(records, compression=codec)), NOW_MS)
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [record.offset for record in read_uncommitted(log)]
+
+
+# -- transactions ------------------------------------------------------------------------------
+
+
+def test_what_was_aborted_is_known_after_a_restart(folder: Path) -> None:
+    """The index of aborted transactions moves into a segment that had none."""
+    world = new_world(folder)
+    log = world.log
+    append(log, 3)
+    log.roll(NOW_MS)
+    log.append_as_leader(from_producer(0, 2, is_transactional=True), 0, NOW_MS)
+    log.append_internal(marker(commit=False), 0, NOW_MS)
+    log.roll(NOW_MS)
+    append(log)
+    aborted = log.aborted_transactions(0, 100)
+    assert len(aborted) == 1
+    for _ in range(3):  # the producer's empty batch is kept, and so its marker, and what it says
+        clean(world)
+        assert [segment.base_offset for segment in log.segments] == [0, 6]
+        world.logs.abandon()
+        for snapshot in folder.glob("*/*.snapshot"):
+            snapshot.unlink()
+        reload(world, folder)
+        log = world.log
+        assert log.aborted_transactions(0, 100) == aborted
+        assert log.producer_state.first_undecided_offset is None
+        log.log_directory.cleaner_offsets.lower(("t", 0), 0)
+        world.clock.advance_ms(2 * RETENTION_MS)
+    world.logs.abandon()
+
+
+def test_a_key_with_the_bytes_of_a_markers(folder: Path) -> None:
+    world = new_world(folder)
+    log = world.log
+    for commit in (True, False):
+        key = b"\x00\x00\x00\x01" if commit else b"\x00\x00\x00\x00"
+        put(log, log.log_end_offset, key)
+        batch = from_producer(0 if commit else 1, 1, is_transactional=True)
+        log.append_as_leader(batch, 0, NOW_MS)
+        log.append_internal(marker(commit=commit), 0, NOW_MS)
+    log.roll(NOW_MS)
+    append(log)
+    for _ in range(3):
+        clean(world)
+        assert [r.offset for r in read_committed(log)] == [0, 1, 3, 6]
+        log.log_directory.cleaner_offsets.lower(("t", 0), 0)
+        world.clock.advance_ms(2 * RETENTION_MS)
+    world.logs.abandon()
+
+
+# -- progress and sizes ------------------------------------------------------------------------
+
+
+def test_a_map_for_one_key_comes_to_the_end(folder: Path) -> None:
+    """Even within one batch."""
+    world = new_world(folder)
+    log = world.log
+    for start in range(0, 60, 20):
+        put(log, start, *(b"%d" % (n % 10) for n in range(20)))
+    log.roll(NOW_MS)
+    ends = []
+    while round_end_offset(log) < 60:
+        clean(world, map_keys=1)
+        ends.append(round_end_offset(log))
+        assert len(ends) <= 60
+    assert ends == sorted(set(ends))
+    assert offsets(log) == list(range(50, 60))
+    world.logs.abandon()
+
+
+def test_offsets_far_apart(folder: Path) -> None:
+    """A segment whose neighbour begins further away than its index can tell."""
+    world = new_world(folder)
+    log = world.log
+    far = [0, 2**31 - 2, 2**31 + 5, 3 << 31, 2**40, 2**40 + 2**31 - 2]
+    for offset in far:
+        put(log, offset, b"same", b"%d" % offset)
+    log.roll(NOW_MS)
+    for _ in range(2):
+        while round_end_offset(log) < log.log_end_offset:
+            clean(world)  # the map tells offsets in 32 bits: it takes more than one
+        kept = [*(offset + 1 for offset in far[:-1]), far[-1], far[-1] + 1]
+        assert offsets(log) == kept
+        for offset in kept:
+            assert read_uncommitted(log, offset)[0].offset == offset
+        log.log_directory.cleaner_offsets.lower(("t", 0), 0)
+    world.logs.abandon()
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "gzip"])
+def test_no_segment_outgrows_its_size(folder: Path, codec: str) -> None:
+    """Tombstones grow when they get their delete horizon, batches when compressed anew."""
+    config = dataclasses.replace(CONFIG, segment_bytes=3000, index_interval_bytes=0)
+    world = new_world(folder, config)
+    log = world.log
+    for number in range(120):
+        start = log.log_end_offset
+        records = [Record(start + n, NOW_MS - n, b"%d/%d" % (number, n), None) for n in range(9)]
+        log.append_as_follower(memoryview(encode_batch(records, compression=codec)), NOW_MS)
+    log.roll(NOW_MS)
+    before = offsets(log)
+    size = log.size_bytes
+    clean(world)
+    assert offsets(log) == before
+    assert log.size_bytes > size
+    assert max(segment.size for segment in log.segments) <= 3000
+    for offset in before[::7]:
+        assert read_uncommitted(log, offset)[0].offset == offset
+    world.logs.abandon()
+
+
+def test_a_log_whose_first_segments_are_superseded(folder: Path) -> None:
+    """It still begins where it began, and its segments become one."""
+    world = new_world(folder)
+    log = world.log
+    for _ in range(6):
+        put(log, log.log_end_offset, b"a", b"b")
+        log.roll(NOW_MS)
+    clean(world)
+    assert offsets(log) == [10, 11]
+    assert log.log_start_offset == 0
+    assert [segment.base_offset for segment in log.segments] == [0, 12]
+    world.logs.abandon()
+
+
+def test_a_log_that_starts_in_the_midst_of_a_segment(folder: Path) -> None:
+    world = new_world(folder)
+    log = world.log
+    put(log, 0, b"a", b"b", b"c")
+    put(log, 3, b"d", b"a")
+    log.roll(NOW_MS)
+    put(log, 5, b"b")
+    log.roll(NOW_MS)
+    log.delete_records_before(2)
+    clean(world)
+    assert offsets(log) == [2, 3, 4, 5]
+    assert round_end_offset(log) == 6
+    world.logs.abandon()
+
+
+def test_compact_and_delete(folder: Path) -> None:
+    """What retention leaves is compacted; keyless records go too."""
+    config = dataclasses.replace(
+        CONFIG, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=60_000
+    )
+    world = new_world(folder, config)
+    log = world.log
+    put(log, 0, b"old", b"a")
+    log.roll(NOW_MS)
+    world.clock.advance_ms(100_000)
+    for _ in range(2):
+        append(log, 2, timestamp=world.now_ms)
+        log.roll(world.now_ms)
+    world.logs.delete_old_segments()
+    assert offsets(log) == [2, 3, 4, 5]
+    clean(world)
+    assert offsets(log) == [4, 5]
+    world.logs.abandon()
+
+
+# -- what somebody else does meanwhile ---------------------------------------------------------
+
+
+def clean_and(world: RandomLog, number: int, change: Callable[[], object]) -> None:
+    """One cleaning; `change` happens after the n-th time that it asks for something."""
+    asked = 0
+
+    def call_and_change(function: Callable[[], T]) -> T:
+        nonlocal asked
+        result = function()
+        asked += 1
+        if asked == number:
+            change()
+        return result
+
+    cleaner = cleaner_of(world, EVERY_KEY)
+    cleaner._call = call_and_change
+    cleaner.clean(world.log, world.logs.replace_segments)
+
+
+def six_segments(world: RandomLog) -> None:
+    for number in range(6):
+        for _ in range(8):
+            put(world.log, world.log.log_end_offset, b"%d" % number, b"same", b"also")
+        world.log.roll(NOW_MS)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_log_that_is_cut_meanwhile_is_not_given_up(folder: Path, number: int) -> None:
+    world = new_world(folder)
+    six_segments(world)
+    log = world.log
+    with pytest.raises(SegmentsChanged):
+        clean_and(world, number, lambda: log.truncate_to(30))
+    assert round_end_offset(log) == 0
+    assert log.log_directory.is_online
+    put(log, log.log_end_offset, b"new")
+    log.roll(NOW_MS)
+    clean(world)
+    assert round_end_offset(log) == log.log_end_offset
+    assert len(offsets(log)) == 5
+    world.logs.abandon()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_retention_takes_meanwhile_keeps_nothing_else_from_being_cleaned(
+    folder: Path, number: int
+) -> None:
+    world = new_world(folder, dataclasses.replace(CONFIG, file_delete_delay_ms=0))
+    six_segments(world)
+    log = world.log
+
+    def delete() -> None:
+        log.delete_records_before(50)
+        world.logs.delete_old_segments()
+        world.logs.remove_doomed()
+
+    for _ in range(2):
+        try:
+            clean_and(world, number, delete)
+        except SegmentsChanged:
+            continue
+        break
+    assert log.log_directory.is_online
+    found = read_uncommitted(log)
+    assert sorted(record.key for record in found if record.key is not None) == [
+        *(b"2", b"3", b"4", b"5"),
+        *(b"also", b"same"),
+    ]
+    world.logs.abandon()
+
+
+# -- the pool ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pools() -> Iterator[list[CleanerPool]]:
+    started: list[CleanerPool] = []
+    yield started
+    for pool in started:
+        pool.stop()
+
+
+def started(world: RandomLog, pools: list[CleanerPool]) -> CleanerPool:
+    pool = CleanerPool(world.logs, call, CleanerSettings(backoff_ms=1), world.clock)
+    pools.append(pool)
+    pool.start()
+    return pool
+
+
+def test_an_uncleanable_log(folder: Path, pools: list[CleanerPool]) -> None:
+    """It is told which file is broken and where; others are cleaned, and it too when mended."""
+    config = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0)
+    world = new_world(folder, config)
+    other = RandomLog(world.logs, create(world.logs, config, topic="other"), 2)
+    for each in (world, other):
+        six_segments(each)
+    broken = Path(world.log.segments.snapshot()[1].log_file.path)
+    sound = broken.read_bytes()
+    broken.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    size = world.log.size_bytes
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    (reason,) = pool.uncleanable.values()
+    assert list(pool.uncleanable) == [("t", 0)]
+    assert str(broken) in reason
+    assert "position" in reason
+    assert "CRC" in reason
+    assert pool.totals.failures == 1
+    assert world.log.size_bytes == size
+    assert pool.run(other.log, 60)
+    assert len(offsets(other.log)) == 8
+    assert pool.run(world.log, 60)  # still broken
+    assert pool.totals.failures == 2
+    broken.write_bytes(sound)
+    assert pool.run(world.log, 60)
+    assert pool.uncleanable == {}
+    assert len(offsets(world.log)) == 8
+    world.logs.abandon()
+
+
+def test_a_log_without_room_rests(folder: Path, pools: list[CleanerPool]) -> None:
+    """It is cleaned later, by itself, and the log dir stays online."""
+    files = FailingFiles()
+    world = new_world(folder, files=files)
+    six_segments(world)
+    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
+    files.fail("write_at", code=errno.ENOSPC)
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    assert pool.totals.cleanings == 0
+    assert pool.totals.failures > 0
+    files.heal()
+    assert world.log.log_directory.is_online
+    six_segments(other)
+    done = threading.Event()
+    while pool.totals.cleanings < 2:
+        world.clock.advance_ms(1000)
+        assert not done.wait(0.001)
+    assert len(offsets(world.log)) == len(offsets(other.log)) == 8
+    assert not list(folder.glob("*/*.cleaned"))
+    world.logs.abandon()
