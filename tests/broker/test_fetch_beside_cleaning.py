@@ -33,7 +33,9 @@ def test_what_was_aborted_is_told_of_what_was_read(
 ) -> None:
     async def run() -> None:
         async with running(tmp_path) as broker:
-            await broker.metadata.create_topic("fetched", [[broker.node_id]], {})
+            await broker.metadata.create_topic(
+                "fetched", [[broker.node_id]], {"cleanup.policy": "compact"}
+            )
             log, now_ms = broker.partitions.get("fetched", 0).log, broker.clock.wall_ms()
             log.append_as_leader(from_producer(0, 2, is_transactional=True), 0, now_ms)
             log.append_internal(marker(commit=False), 0, now_ms)

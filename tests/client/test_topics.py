@@ -23,11 +23,13 @@ def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
     assert all(each.leader in each.isr for each in described.partitions)
 
     client.add_partitions("client-life", 3)
-    assert client.partitions("client-life") == [0, 1, 2]
+    # Apache Kafka has agreed to it before each broker knows.
+    wait_until(lambda: client.partitions("client-life") == [0, 1, 2], "the third partition")
 
     with pytest.raises(TopicExists, match="client-life"):
         client.create_topic("client-life")
     client.delete_topic("client-life")
+    wait_until(lambda: "client-life" not in client.list_topics(), "the topic to be gone")
     with pytest.raises(UnknownTopic, match="client-life"):
         client.partitions("client-life")
     with pytest.raises(UnknownTopic, match="client-life"):
