@@ -1,4 +1,7 @@
-"""The cleaner beside the dumb twin: after any number of cleanings every reader sees what it may."""
+"""The cleaner beside the dumb twin: after any number of cleanings every reader sees what it may.
+
+`DRUMLIN_TEST_CLEANER_SEEDS` is the number of random logs, 40 by default.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`kill -9` in the midst of cleanings, many times: the last value of every key is there."""
+"""`kill -9` in the midst of cleanings, many times: the last value of every key is there.
+
+`DRUMLIN_TEST_CLEANER_KILLS` is the number of kills, 5 by default.
+"""
 
 from __future__ import annotations
 
