@@ -24,8 +24,8 @@ class SegmentFacts(NamedTuple):
     #: When its youngest record was written, as far as one can tell: the later of the largest
     #: timestamp and the time of the last append. A timestamp alone is the producer's word.
     written_ms: int
-    #: The timestamp of its first batch, -1 for none: how long its oldest record has waited.
-    first_timestamp_ms: int
+    #: When its oldest record was written, as far as one can tell; -1: it does not matter.
+    begun_ms: int
 
 
 class LogFacts(NamedTuple):
@@ -82,8 +82,8 @@ def cleanable(
             first_uncleanable = max(first_dirty, segment.base_offset)
             break
         dirty += segment.size
-        if segment.first_timestamp_ms >= 0:
-            waiting_since = min(waiting_since, segment.first_timestamp_ms)
+        if segment.begun_ms >= 0:
+            waiting_since = min(waiting_since, segment.begun_ms)
     lag_ms = max(max_compaction_lag_ms, min_compaction_lag_ms)
     overdue_ms = max(0, now_ms - lag_ms - waiting_since) if dirty else 0
     return Cleanable(first_dirty, first_uncleanable, clean, dirty, overdue_ms, is_invalid)

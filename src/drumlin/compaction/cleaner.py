@@ -93,9 +93,9 @@ def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int)
             segment.base_offset,
             segment.size,
             max(segment.largest_timestamp.timestamp, segment.modified_ms()) if needs_times else 0,
-            segment.first_timestamp if has_deadline else -1,
+            _begun_ms(segment, previous) if has_deadline else -1,
         )
-        for segment in view.segments
+        for previous, segment in zip((None, *view.segments), view.segments, strict=False)
     ]
     checkpoint = log.log_directory.cleaner_offsets.get((log.topic, log.partition))
     return cleanable(
@@ -104,6 +104,19 @@ def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int)
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         max_compaction_lag_ms=config.max_compaction_lag_ms,
     )
+
+
+def _begun_ms(segment: Segment, previous: Segment | None) -> int:
+    """When a segment's first record was written, as far as one can tell.
+
+    Its timestamp is the producer's word, and may be of last year or of tomorrow: it counts within
+    the times at which the segment in front of it, and it itself, were written last.
+    """
+    modified_ms, timestamp = segment.modified_ms(), segment.first_timestamp
+    begun_ms = timestamp if 0 <= timestamp <= modified_ms else modified_ms
+    if previous is None:
+        return begun_ms
+    return max(begun_ms, min(previous.modified_ms(), modified_ms))
 
 
 class Cleaner:
