@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,16 @@ def check(world: RandomLog, *, reached: int = 0) -> None:
     _check_latest(world, seen, round_end, reached)
     _check_committed(world, visible)
     _check_times(world)
+    _check_offset_indexes(log)
+
+
+def _check_offset_indexes(log: PartitionLog) -> None:
+    """Every entry leads to the very batch that it is about."""
+    for segment in log.segments:
+        last_offsets = {place.position: place.header.last_offset for place in segment.walk(0)}
+        data = Path(segment.offset_index.file.path).read_bytes()
+        for relative_offset, position in struct.iter_unpack(">ii", data):
+            assert last_offsets[position] == segment.base_offset + relative_offset
 
 
 def _check_batches(world: RandomLog) -> None:
@@ -132,7 +143,10 @@ def _check_batches(world: RandomLog) -> None:
         before = world.headers[header.last_offset]
         assert _identity(header) == _identity(before)
         assert header.record_count <= before.record_count
-        assert header.record_count == len(decode_batch(batch))
+        records = decode_batch(batch)
+        assert header.record_count == len(records)
+        if records and not header.is_log_append_time:
+            assert header.max_timestamp == max(record.timestamp for record in records)
         markers.discard(header.last_offset if header.record_count else -1)
     for offset in markers:
         assert world.now_ms - world.markers_seen_ms[offset] >= RETENTION_MS, "it went too early"

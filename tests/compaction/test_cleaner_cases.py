@@ -90,6 +90,24 @@ def test_what_was_aborted_is_known_after_a_restart(folder: Path) -> None:
     world.logs.abandon()
 
 
+def test_an_aborted_transaction_that_began_before_the_log(folder: Path) -> None:
+    world = new_world(folder)
+    log = world.log
+    for sequence in (0, 1):
+        log.append_as_leader(from_producer(sequence, 1, is_transactional=True), 0, NOW_MS)
+        log.roll(NOW_MS)
+    append(log)
+    log.append_internal(marker(commit=False), 0, NOW_MS)
+    log.roll(NOW_MS)
+    log.delete_records_before(1)
+    world.logs.delete_old_segments()
+    assert log.segments.first.base_offset == 1
+    clean(world)
+    assert offsets(log) == [2]
+    assert [record.offset for record in read_committed(log)] == [2]
+    world.logs.abandon()
+
+
 def test_a_key_with_the_bytes_of_a_markers(folder: Path) -> None:
     world = new_world(folder)
     log = world.log
@@ -260,6 +278,44 @@ def test_a_log_that_is_cut_meanwhile_is_not_given_up(folder: Path, number: int) 
     clean(world)
     assert round_end_offset(log) == log.log_end_offset
     assert len(offsets(log)) == 5
+    world.logs.abandon()
+
+
+def test_a_log_that_is_cut_after_all_was_exchanged(folder: Path) -> None:
+    """What is appended in the place of what was cut is dirty."""
+    world = new_world(folder, dataclasses.replace(CONFIG, segment_bytes=100_000))
+    six_segments(world)
+    log = world.log
+    clean_and(world, 2, lambda: log.truncate_to(30))  # all in one group, which was exchanged
+    assert len(list(log.segments)) == 1
+    assert log.log_end_offset <= 30
+    assert round_end_offset(log) <= log.log_end_offset
+    world.logs.abandon()
+
+
+class CutWhileRead(Files):
+    """Has something done before the second look into a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.change: Callable[[], object] | None = None
+
+    def read_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        if self.change is not None:
+            change, self.change = self.change, None
+            change()
+        return super().read_into(descriptor, buffer, position)
+
+
+def test_a_segment_that_is_cut_while_it_is_read(folder: Path) -> None:
+    files = CutWhileRead()
+    world = new_world(folder, files=files)
+    for number in range(30):
+        put(world.log, number, b"key")
+    world.log.roll(NOW_MS)
+    files.change = lambda: world.log.truncate_to(5)
+    with pytest.raises(SegmentsChanged):
+        clean(world)
     world.logs.abandon()
 
 
