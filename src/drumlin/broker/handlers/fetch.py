@@ -347,13 +347,19 @@ class _Fetch:
         )
 
     async def wait_and_respond(self) -> Any:
-        rooms = [partition.waiting for partition in self._partitions()]
-        await wait_in(rooms, self._min_bytes - self._read_bytes, self._max_wait_s)
+        # This runs a turn of the loop after the first look: what has come since woke nobody.
+        await self._read_again()
+        if not self.is_complete:
+            rooms = [partition.waiting for partition in self._partitions()]
+            await wait_in(rooms, self._min_bytes - self._read_bytes, self._max_wait_s)
+            await self._read_again()
+        return await self.respond_cold()
+
+    async def _read_again(self) -> None:
         try:
             self.read(may_block=False)
         except BlockingIOError:
             await self._context.broker.blocking(self.read, True)
-        return await self.respond_cold()
 
     async def read_cold_and_respond(self) -> Any:
         await self._context.broker.blocking(self.read, True)
