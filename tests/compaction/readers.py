@@ -21,6 +21,7 @@ def batches(
         if not data:
             return
         for position, header in iterate_headers(data):
+            assert header.last_offset >= offset, "a reader goes round in circles"
             yield header, memoryview(data)[position : position + header.size]
             offset = header.end_offset
 
