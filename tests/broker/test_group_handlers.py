@@ -23,7 +23,6 @@ from coordination.settings import Settings
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.served import SERVED
 from drumlin.clock import SystemClock
-from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.metadata.image import (
     BrokerState,
@@ -32,6 +31,7 @@ from drumlin.metadata.image import (
     PartitionState,
     TopicState,
 )
+from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.store import ProducerIdBlock
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import (
@@ -109,7 +109,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
 def _image() -> ClusterImage:
     image = ClusterImage("cluster")
     image.put_broker(BrokerState(1, None, (Endpoint("PLAINTEXT", "localhost", 9092),)))
-    for name, topic_id, count in (("t", TOPIC_ID, 2), (OFFSETS_TOPIC, uuid.UUID(int=13), 4)):
+    for name, topic_id, count in (("t", TOPIC_ID, 2), (GROUP_METADATA, uuid.UUID(int=13), 4)):
         partitions = tuple(PartitionState(index, 1, 0, (1,), (1,)) for index in range(count))
         image.put_topic(TopicState(name, topic_id, partitions))
     return image

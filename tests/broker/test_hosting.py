@@ -18,10 +18,10 @@ import pytest
 from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
-from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
-from drumlin.coordination.group_shard import Commit, Position
+from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.metadata.database import FILE_NAME
 from drumlin.metadata.image import Resource, ResourceType, TopicState
+from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -185,7 +185,7 @@ def test_groups_are_loaded_when_their_partition_can_be_read_again(
     original = Files.read_at
 
     def fail_when_broken(files: Files, descriptor: int, length: int, position: int) -> bytes:
-        if is_broken and threading.current_thread().name.startswith("group-loader"):
+        if is_broken and threading.current_thread().name.startswith("__consumer_offsets-loader"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return original(files, descriptor, length, position)
 
@@ -271,7 +271,7 @@ def test_a_stored_configuration_that_cannot_be_applied_is_passed_over(
             right: dict[str, str | None] = {"log.segment.bytes": "2000000"}
             await broker.metadata.alter_configs(everyone, lambda _: right)
             assert broker.partitions.get("t", 0).log.config.segment_bytes == 2_000_000
-            assert OFFSETS_TOPIC not in broker.metadata.image.topics
+            assert GROUP_METADATA not in broker.metadata.image.topics
 
     asyncio.run(run())
     assert "rubbish" in caplog.text

@@ -12,8 +12,8 @@ from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
 from drumlin.broker.cycles import Cycles
-from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
-from drumlin.coordination.group_messages import JoinRequest, SyncRequest
+from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
+from drumlin.metadata.names import GROUP_METADATA
 from drumlin.replication.partition import Partition
 from drumlin.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, decode_checkpoint
 from drumlin.storage.partition_log import PartitionLog
@@ -141,7 +141,7 @@ def test_group_metadata_that_is_too_large_for_the_log_is_refused(tmp_path: Path)
             sync = SyncRequest(me, None, generation, "consumer", "range", {me: large})
             assert (await broker.groups.sync("g", sync)).error is ErrorCode.unknown_server_error
             ends = [
-                each.log_end_offset for each in broker.partitions if each.topic == OFFSETS_TOPIC
+                each.log_end_offset for each in broker.partitions if each.topic == GROUP_METADATA
             ]
             assert sum(ends) <= 1  # the empty group at most
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 from coordination.settings import Settings
 from drumlin.clock import Clock, ManualClock
-from drumlin.coordination.group_coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.state_topic import StateTopic
+from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
 from drumlin.records.record import Record, decode_records
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -63,10 +65,7 @@ def new_coordinator(
     coordinator = GroupCoordinator(
         settings or Settings(),
         clock or ManualClock(),
-        append=log.append,
-        read_batches=log.read,
-        offsets_partition_count=lambda: log.partition_count,
-        create_offsets_topic=create_topic,
+        StateTopic(OFFSETS_TOPIC, log.append, log.read, lambda: log.partition_count, create_topic),
     )
     return coordinator
 

@@ -29,8 +29,8 @@ from typing import Any
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group import Group
-from drumlin.coordination.group_messages import (
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import (
     Answer,
     Effect,
     JoinAnswer,
@@ -40,8 +40,8 @@ from drumlin.coordination.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.group_records import GroupMetadata, decode_group, encode_group
-from drumlin.coordination.group_state import Deadline
+from drumlin.coordination.groups.classic.states import Deadline
+from drumlin.coordination.groups.records import GroupMetadata, decode_group, encode_group
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 DASHES = "----"

@@ -12,17 +12,17 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock, SystemClock
-from drumlin.coordination.group_coordinator import GroupCoordinator
-from drumlin.coordination.group_messages import (
+from drumlin.coordination.groups.classic.messages import (
     JoinAnswer,
     JoinRequest,
     LeavingMember,
     SyncRequest,
 )
-from drumlin.coordination.group_partitions import partition_for
-from drumlin.coordination.group_records import GroupKey, OffsetKey, decode_key
-from drumlin.coordination.group_shard import Commit, Position
-from drumlin.coordination.group_state import GroupState
+from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.records import GroupKey, OffsetKey, decode_key
+from drumlin.coordination.groups.shard import Commit, Position
+from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
 

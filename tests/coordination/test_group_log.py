@@ -6,14 +6,15 @@ import random
 
 import pytest
 
-from drumlin.coordination.group_log import GroupRecord, LoadCancelled, encode_batches, load
-from drumlin.coordination.group_records import (
+from drumlin.coordination.groups.log import GroupRecord, encode_batches, load
+from drumlin.coordination.groups.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
     OffsetKey,
 )
 from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.state_partitions import LoadCancelled
 from drumlin.records.record import Record, encode_batch
 
 

@@ -19,8 +19,8 @@ from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group import Group
-from drumlin.coordination.group_messages import (
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import (
     Answer,
     Assigned,
     Effect,
@@ -33,8 +33,8 @@ from drumlin.coordination.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.group_records import GroupMetadata
-from drumlin.coordination.group_state import Deadline, GroupState
+from drumlin.coordination.groups.classic.states import Deadline, GroupState
+from drumlin.coordination.groups.records import GroupMetadata
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 PROTOCOLS = ("range", "sticky", "cooperative")

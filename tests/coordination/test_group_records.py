@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.coordination.group_records import (
+from drumlin.coordination.groups.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,

@@ -9,8 +9,12 @@ import pytest
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group import Group
-from drumlin.coordination.group_state import LEGAL_TRANSITIONS, GroupState, IllegalTransition
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.states import (
+    LEGAL_TRANSITIONS,
+    GroupState,
+    IllegalTransition,
+)
 
 #: As in Apache Kafka: for each state, those from which it can be reached.
 REACHED_FROM = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.scenario import subscription
-from drumlin.coordination.subscription import subscribed_topics
+from drumlin.coordination.groups.classic.subscription import subscribed_topics
 
 
 def test_topics_are_read_whatever_follows_them() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -31,28 +31,28 @@ from drumlin.broker.opening import (
 )
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
-from drumlin.broker.topics import adopt_logs, create_automatically
+from drumlin.broker.state_topics import state_topic
+from drumlin.broker.topics import adopt_logs
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
-from drumlin.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.state_topic import StateCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
+from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records import kernels
-from drumlin.records.batch import iterate_headers
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _THREADS: Final = 16
-_READ_BYTES: Final = 1 << 20
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
@@ -80,15 +80,11 @@ class Broker:
         self.flushes = Flushes(self.blocking)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
-        self.groups = GroupCoordinator(
-            config,
-            clock,
-            append=self._append_to_offsets,
-            read_batches=self._read_offsets,
-            offsets_partition_count=self._offsets_partition_count,
-            create_offsets_topic=self._create_offsets_topic,
+        self.groups = GroupCoordinator(config, clock, state_topic(self, GROUP_METADATA))
+        self.coordinators: dict[str, StateCoordinator] = {GROUP_METADATA: self.groups}
+        self.hosting = Hosting(
+            config, metadata, logs, self.partitions, self.coordinators, self.blocking
         )
-        self.hosting = Hosting(config, metadata, logs, self.partitions, self.groups, self.blocking)
         self.listeners = list(dict.fromkeys(bound.values()))
         self.server = Server(Router(self), _limits(config), bound)
         self.cleaning = Cleaning(config, logs, clock)
@@ -159,7 +155,8 @@ class Broker:
         metadata.on_change(self.hosting.on_change)
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.cleaning.on_change)
-        self.groups.start()
+        for coordinator in self.coordinators.values():
+            coordinator.start()
         await self._start_endpoints()
         self.server.start_accepting()
         start_upkeep(self, self._cycles)
@@ -188,22 +185,6 @@ class Broker:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self.server.limits = _limits(self.config)
 
-    # -- what coordinators are handed ----------------------------------------------------
-
-    def _append_to_offsets(self, partition: int, batch: bytearray) -> None:
-        now_ms = self.clock.wall_ms()
-        self.partitions.get(OFFSETS_TOPIC, partition).append_internal(batch, now_ms)
-
-    def _read_offsets(self, partition: int) -> Iterable[bytes]:
-        return _batches(self.partitions.get(OFFSETS_TOPIC, partition).log)
-
-    def _offsets_partition_count(self) -> int | None:
-        topic = self.metadata.image.topics.get(OFFSETS_TOPIC)
-        return None if topic is None else len(topic.partitions)
-
-    async def _create_offsets_topic(self) -> None:
-        await create_automatically(self, OFFSETS_TOPIC)
-
     # -- stopping ----------------------------------------------------------------------
 
     async def stop(self) -> None:
@@ -217,7 +198,8 @@ class Broker:
         for partition in self.partitions:
             partition.waiting.disturb()
         await self._cycles.stop()
-        await self.groups.close()
+        for coordinator in self.coordinators.values():
+            await coordinator.close()
         await self.server.closed(_STOP_S)
         self.server.close()
         await self.endpoints.stop()
@@ -242,22 +224,3 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         socket_listen_backlog_size=config.socket_listen_backlog_size,
         request_memory_bytes=memory if memory > 0 else _DEFAULT_REQUEST_MEMORY_BYTES,
     )
-
-
-def _batches(log: PartitionLog) -> Iterator[bytes]:
-    """All whole batches of a log, in pieces. Blocks."""
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        result = log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one_batch=True)
-        if not result.slices:
-            return
-        piece = result.slices[0]
-        try:
-            data = piece.read()
-        except OSError as error:
-            raise log.log_directory.fail(error, f"read {log.name}") from error
-        finally:
-            piece.release()
-        for _, header in iterate_headers(data):
-            offset = header.end_offset
-        yield data

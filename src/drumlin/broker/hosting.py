@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.config.topic import log_config
-from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
 from drumlin.metadata.changes import (
     Change,
     ConfigsChanged,
@@ -31,7 +30,7 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
     from drumlin.config.topic import LogConfig
-    from drumlin.coordination.group_coordinator import GroupCoordinator
+    from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.metadata.store import MetadataStore
     from drumlin.replication.partition import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
@@ -55,7 +54,7 @@ class Hosting:
         metadata: MetadataStore,
         logs: LogDirectories,
         partitions: PartitionRegistry,
-        groups: GroupCoordinator,
+        coordinators: Mapping[str, StateCoordinator],
         blocking: Blocking,
     ) -> None:
         self._config = config
@@ -63,7 +62,7 @@ class Hosting:
         self._image = metadata.image
         self._logs = logs
         self._partitions = partitions
-        self._groups = groups
+        self._coordinators = coordinators
         self._blocking = blocking
         self._turn = asyncio.Lock()
         self._strangers: set[str] = set()
@@ -155,8 +154,8 @@ class Hosting:
                     returned[state.index] = log
                 else:
                     self._serve(topic, state, log)
-            elif topic.name == OFFSETS_TOPIC:  # where that has failed before, it is tried again
-                self._groups.become_leader(state.index, state.leader_epoch)
+            else:  # where a coordinator could not load it before, it is tried again
+                self._tell_coordinator(topic, state)
         await self._serve_in_new_epochs(topic, returned)
         config = self.log_config(topic.name)
         for first in range(0, len(missing), _LOGS_PER_STEP):
@@ -222,8 +221,12 @@ class Hosting:
         self._partitions.add(
             Partition(log, state.leader_epoch, len(state.replicas), len(state.isr))
         )
-        if topic.name == OFFSETS_TOPIC:
-            self._groups.become_leader(state.index, state.leader_epoch)
+        self._tell_coordinator(topic, state)
+
+    def _tell_coordinator(self, topic: TopicState, state: PartitionState) -> None:
+        coordinator = self._coordinators.get(topic.name)
+        if coordinator is not None:
+            coordinator.become_leader(state.index, state.leader_epoch)
 
     def _go_offline(self, topic: TopicState, state: PartitionState, error: KafkaError) -> None:
         if not self._partitions.is_offline(topic.name, state.index):
@@ -231,11 +234,13 @@ class Hosting:
             self._partitions.add_offline(topic.name, state.index)
 
     async def _drop(self, topic: TopicState) -> None:
+        own = self._coordinators.get(topic.name)
         for state in topic.partitions:
-            if topic.name == OFFSETS_TOPIC:
-                self._groups.resign(state.index)
+            if own is not None:
+                own.resign(state.index)
             self._partitions.remove(topic.name, state.index)
-        self._groups.topic_deleted(topic.name, topic.topic_id)
+        for coordinator in self._coordinators.values():
+            coordinator.topic_deleted(topic.name, topic.topic_id)
         for count, state in enumerate(topic.partitions, 1):
             self._logs.delete(topic.name, state.index)
             if count % _LOGS_PER_STEP == 0:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from drumlin.config.topic import validate_overrides
+from drumlin.metadata import names as metadata_names
 from drumlin.metadata.assignments import (
     Replicas,
     check_assignments,
@@ -21,7 +22,6 @@ from drumlin.metadata.assignments import (
 )
 from drumlin.metadata.names import (
     CLUSTER_METADATA,
-    GROUP_METADATA,
     INTERNAL_TOPICS,
     check_no_collision,
     check_topic_name,
@@ -223,22 +223,34 @@ async def adopt_logs(broker: Broker) -> None:
 
 
 def _automatic_wish(config: BrokerConfig, name: str) -> TopicWish:
-    """With the defaults, but for Kafka's own topics.
-
-    Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION for an internal topic that nothing here writes to.
-    """
-    if name in INTERNAL_TOPICS - {GROUP_METADATA}:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is not in use here")
-    if name != GROUP_METADATA:
-        return TopicWish(name)
-    return TopicWish(
-        name,
-        config.offsets_topic_num_partitions,
-        config.offsets_topic_replication_factor,
-        configs=(
-            ("cleanup.policy", "compact"),
-            ("compression.type", "producer"),
-            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-        ),
-    )
+    """With the defaults, but for Kafka's own topics."""
+    match name:
+        case metadata_names.GROUP_METADATA:
+            segment_bytes = config.offsets_topic_segment_bytes
+            configs = {"cleanup.policy": "compact", "compression.type": "producer"}
+            count = config.offsets_topic_num_partitions
+            replicas = config.offsets_topic_replication_factor
+        case metadata_names.TRANSACTION_STATE:
+            segment_bytes = config.transaction_state_log_segment_bytes
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            }
+            count = config.transaction_state_log_num_partitions
+            replicas = config.transaction_state_log_replication_factor
+        case metadata_names.SHARE_GROUP_STATE:
+            # Its coordinator removes what is superseded by itself, as Apache Kafka's does.
+            segment_bytes = config.share_coordinator_state_topic_segment_bytes
+            configs = {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+                "retention.ms": "-1",
+            }
+            count = config.share_coordinator_state_topic_num_partitions
+            replicas = config.share_coordinator_state_topic_replication_factor
+        case _:
+            return TopicWish(name)
+    configs["segment.bytes"] = str(segment_bytes)
+    return TopicWish(name, count, replicas, configs=tuple(configs.items()))

@@ -1,5 +1,5 @@
-"""Groups: who belongs to one, what it has committed, and the topic that remembers both.
+"""Coordinators: each has its state in a compacted topic, and in memory where it leads a partition.
 
-`group.py`, `offsets.py` and `group_shard.py` decide and never await; `group_coordinator.py`
-does the awaiting. Nothing here knows sockets, logs on disk or messages of the protocol.
+A coordinator is a folder: pure state machines and record formats, a shard (the state of one
+partition), and one file that awaits. What coordinators share is beside the folders.
 """

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.group import Group
-from drumlin.coordination.group_state import GroupState
-from drumlin.coordination.membership import Member
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.membership import Member
+from drumlin.coordination.groups.classic.states import GroupState
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.group_coordinator import OFFSETS_TOPIC
+from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -77,7 +77,7 @@ async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
 
 
 def _leader(context: RequestContext, partition: int) -> _Found:
-    topic = context.broker.metadata.image.topics.get(OFFSETS_TOPIC)
+    topic = context.broker.metadata.image.topics.get(GROUP_METADATA)
     state = None if topic is None else topic.partition(partition)
     if state is None:
         return _Found(ErrorCode.coordinator_not_available)

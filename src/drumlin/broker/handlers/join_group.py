@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.group_messages import JoinAnswer, JoinRequest
+from drumlin.coordination.groups.classic.messages import JoinAnswer, JoinRequest
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 

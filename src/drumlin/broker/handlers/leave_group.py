@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.group_messages import LeavingMember
+from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.group_shard import Commit, Position
+from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.metadata.image import TopicState
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.group_coordinator import FetchedOffsets
-from drumlin.coordination.group_records import NO_LEADER_EPOCH, CommittedOffset
+from drumlin.coordination.groups.coordinator import FetchedOffsets
+from drumlin.coordination.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 

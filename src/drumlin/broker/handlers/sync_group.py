@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.group_messages import SyncAnswer, SyncRequest
+from drumlin.coordination.groups.classic.messages import SyncAnswer, SyncRequest
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from drumlin.coordination.group_messages import JoinedMember, Protocols
+from drumlin.coordination.groups.classic.messages import JoinedMember, Protocols
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from drumlin.coordination.group_messages import NO_MEMBER_ID
+from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID
 
 
 class GroupState(Enum):

@@ -6,11 +6,11 @@ what the partition says in the end; what was overwritten on the way leaves no tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from drumlin.coordination.group_records import (
+from drumlin.coordination.groups.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -24,6 +24,7 @@ from drumlin.coordination.group_records import (
     encode_offset_key,
 )
 from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.records.batch import Buffer
 from drumlin.records.compression import CODECS
 from drumlin.records.record import Record, decode_records, encode_batch
@@ -43,10 +44,6 @@ class LoadedPartition:
     groups: dict[str, GroupMetadata] = field(default_factory=dict)
     offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
     records: int = 0
-
-
-class LoadCancelled(Exception):
-    """Nobody wants the result any more."""
 
 
 def encode_batches(
@@ -81,7 +78,7 @@ def _encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     return encode_group_key(key.group_id), None if value is None else encode_group(value)
 
 
-def load(buffers: Iterable[Buffer], is_cancelled: Callable[[], bool]) -> LoadedPartition:
+def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartition:
     """Read a partition from its start; each buffer holds whole batches.
 
     Raises:

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group import Group
-from drumlin.coordination.group_log import GroupRecord
-from drumlin.coordination.group_records import (
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
+from drumlin.coordination.groups.log import GroupRecord, LoadedPartition
+from drumlin.coordination.groups.offsets import CommittedOffsets
+from drumlin.coordination.groups.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
     OffsetKey,
 )
-from drumlin.coordination.group_state import Deadline, GroupRules, GroupState
-from drumlin.coordination.offsets import CommittedOffsets
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: What is taken over before others get their turn on the loop: some milliseconds' worth.
+_GROUPS_PER_STEP: Final = 200
+_OFFSETS_PER_STEP: Final = 5_000
 
 
 class Position(NamedTuple):
@@ -92,6 +96,17 @@ class GroupShard:
     def restore(self, group_id: str, metadata: GroupMetadata) -> None:
         """A group as the log has it, while loading."""
         self.create(group_id).restore(metadata)
+
+    def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
+        """Become what the log says; others get their turn wherever this yields."""
+        for count, (group_id, metadata) in enumerate(loaded.groups.items(), 1):
+            self.restore(group_id, metadata)
+            if count % _GROUPS_PER_STEP == 0:
+                yield
+        for count, (key, committed) in enumerate(loaded.offsets.items(), 1):
+            self.put_offset(key, committed)
+            if count % _OFFSETS_PER_STEP == 0:
+                yield
 
     # -- what is to be written -------------------------------------------------------------
 

@@ -20,8 +20,9 @@ from typing import Any
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group_lifecycle import GroupLifecycle
-from drumlin.coordination.group_messages import (
+from drumlin.coordination.groups.classic.lifecycle import GroupLifecycle
+from drumlin.coordination.groups.classic.membership import Member
+from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     Assigned,
     Created,
@@ -34,15 +35,14 @@ from drumlin.coordination.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.group_state import (
+from drumlin.coordination.groups.classic.states import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Deadline,
     DeadlineKind,
     GroupRules,
     GroupState,
 )
-from drumlin.coordination.membership import Member
-from drumlin.coordination.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from drumlin.coordination.group_records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 
 TopicOffsets = dict[int, CommittedOffset]
 

@@ -1,47 +1,39 @@
-"""Which partitions of `__consumer_offsets` this broker leads, and the loading of their groups.
+"""Which partitions of a coordinator's topic this broker leads, and the loading of their state.
 
 A partition is loaded once its leadership is ours: read and decoded in a thread of its own, then
 taken over on the loop in steps. Leadership may be lost at any moment; what was loaded by then
-is dropped.
+is dropped. What a shard is, and what is read of a log, is the coordinator's business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Generic, TypeVar
 
-from drumlin.coordination.group_log import LoadCancelled, LoadedPartition, load
-from drumlin.coordination.group_shard import GroupShard
-from drumlin.records.batch import Buffer
 from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: What is taken over before others get their turn on the loop: some milliseconds' worth.
-_GROUPS_PER_STEP: Final = 200
-_OFFSETS_PER_STEP: Final = 5_000
+Shard = TypeVar("Shard")
+Loaded = TypeVar("Loaded")
+
+#: Asked now and then by whoever reads a partition: whether nobody wants the result any more.
+IsCancelled = Callable[[], bool]
 
 
-@dataclass(slots=True, eq=False)
-class _Led:
-    """One partition that is led."""
-
-    shard: GroupShard
-    leader_epoch: int
-    is_resigned: bool = False
-    has_failed: bool = False
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
+class LoadCancelled(Exception):
+    """Nobody wants the result any more."""
 
 
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition that a group belongs to: Java's hash of its id, as in Apache Kafka."""
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition that a group or a transactional id belongs to: Java's hash, as in Kafka."""
     value = 0
-    units = group_id.encode("utf-16-be")
+    units = key.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     if value >= 1 << 31:
@@ -50,20 +42,46 @@ def partition_for(group_id: str, partition_count: int) -> int:
     return 0 if value == 1 << 31 else value % partition_count
 
 
-class GroupPartitions:
-    """The shards of the partitions that are led."""
+@dataclass(slots=True, eq=False)
+class _Led(Generic[Shard]):
+    """One partition that is led."""
+
+    partition: int
+    shard: Shard
+    leader_epoch: int
+    is_resigned: bool = False
+    has_failed: bool = False
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class StatePartitions(Generic[Shard, Loaded]):
+    """The shards of the partitions that are led.
+
+    Handed in:
+        topic: for messages.
+        new_shard(partition): an empty shard.
+        read(partition, is_cancelled): called in a thread, may block: what the partition says.
+            Raises `LoadCancelled` when `is_cancelled()` says so.
+        take_over(shard, loaded): a generator on the loop that fills the shard; others get their
+            turn wherever it yields.
+        on_loaded(): a shard can be asked from now on, or has failed.
+    """
 
     def __init__(
         self,
-        new_shard: Callable[[int], GroupShard],
-        read_batches: Callable[[int], Iterable[Buffer]],
+        topic: str,
+        new_shard: Callable[[int], Shard],
+        read: Callable[[int, IsCancelled], Loaded],
+        take_over: Callable[[Shard, Loaded], Iterator[None]],
         on_loaded: Callable[[], None],
     ) -> None:
+        self._topic = topic
         self._new_shard = new_shard
-        self._read_batches = read_batches
+        self._read = read
+        self._take_over = take_over
         self._on_loaded = on_loaded
-        self._led: dict[int, _Led] = {}
-        self._thread = ThreadPoolExecutor(1, "group-loader")
+        self._led: dict[int, _Led[Shard]] = {}
+        self._thread = ThreadPoolExecutor(1, f"{topic}-loader")
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, partition: int, leader_epoch: int) -> None:
@@ -72,12 +90,13 @@ class GroupPartitions:
         if current is not None and not current.has_failed:
             current.leader_epoch = max(current.leader_epoch, leader_epoch)
             return
-        led = self._led[partition] = _Led(self._new_shard(partition), leader_epoch)
+        led = _Led(partition, self._new_shard(partition), leader_epoch)
+        self._led[partition] = led
         task = asyncio.get_running_loop().create_task(self._load(led))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def end(self, partition: int) -> GroupShard | None:
+    def end(self, partition: int) -> Shard | None:
         """The partition is led elsewhere: its shard, for whoever waits in it."""
         led = self._led.pop(partition, None)
         if led is None:
@@ -86,7 +105,7 @@ class GroupPartitions:
         led.ready.set()
         return led.shard
 
-    def shard(self, partition: int) -> GroupShard:
+    def shard(self, partition: int) -> Shard:
         """
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -98,7 +117,7 @@ class GroupPartitions:
             raise KafkaError(ErrorCode.coordinator_load_in_progress)
         return led.shard
 
-    def shards(self) -> Iterator[GroupShard]:
+    def shards(self) -> Iterator[Shard]:
         """Every shard that can be asked.
 
         Raises:
@@ -108,12 +127,21 @@ class GroupPartitions:
             if not self._led[partition].has_failed:
                 yield self.shard(partition)
 
-    def find(self, partition: int) -> GroupShard | None:
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch in which a partition that can be asked is led: its coordinator's epoch.
+
+        Raises:
+            KafkaError: as `shard`.
+        """
+        self.shard(partition)
+        return self._led[partition].leader_epoch
+
+    def find(self, partition: int) -> Shard | None:
         """The shard, be it loaded or still loading: for deadlines, which cannot wait."""
         led = self._led.get(partition)
         return None if led is None else led.shard
 
-    async def when_ready(self, partition: int) -> GroupShard | None:
+    async def when_ready(self, partition: int) -> Shard | None:
         """The shard once it is loaded; None if it cannot be, or is led elsewhere."""
         led = self._led.get(partition)
         if led is None:
@@ -130,40 +158,22 @@ class GroupPartitions:
         await asyncio.gather(*self._tasks)
         self._thread.shutdown(wait=False)
 
-    async def _load(self, led: _Led) -> None:
-        partition = led.shard.partition
+    async def _load(self, led: _Led[Shard]) -> None:
         loop = asyncio.get_running_loop()
         try:
-            loaded = await loop.run_in_executor(self._thread, self._read, led)
-            await self._take_over(led, loaded)
+            loaded = await loop.run_in_executor(
+                self._thread, self._read, led.partition, lambda: led.is_resigned
+            )
+            for _ in self._take_over(led.shard, loaded):
+                await asyncio.sleep(0)
+                if led.is_resigned:
+                    return
         except LoadCancelled:
             return
         except (KafkaError, CorruptRecord, ValueError, OSError):
-            _log.exception("groups of partition %d cannot be loaded", partition)
+            _log.exception("partition %d of %s cannot be loaded", led.partition, self._topic)
             led.has_failed = True
-        else:
-            if loaded.records:
-                counts = partition, len(loaded.groups), len(loaded.offsets), loaded.records
-                _log.debug("partition %d: %d groups, %d offsets from %d records", *counts)
+        if led.is_resigned:
+            return
         led.ready.set()
         self._on_loaded()
-
-    def _read(self, led: _Led) -> LoadedPartition:
-        return load(self._read_batches(led.shard.partition), lambda: led.is_resigned)
-
-    async def _take_over(self, led: _Led, loaded: LoadedPartition) -> None:
-        for count, (group_id, metadata) in enumerate(loaded.groups.items(), 1):
-            led.shard.restore(group_id, metadata)
-            if count % _GROUPS_PER_STEP == 0:
-                await self._give_way(led)
-        for count, (key, committed) in enumerate(loaded.offsets.items(), 1):
-            led.shard.put_offset(key, committed)
-            if count % _OFFSETS_PER_STEP == 0:
-                await self._give_way(led)
-        if led.is_resigned:
-            raise LoadCancelled
-
-    async def _give_way(self, led: _Led) -> None:
-        await asyncio.sleep(0)
-        if led.is_resigned:
-            raise LoadCancelled

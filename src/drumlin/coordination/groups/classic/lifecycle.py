@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group_messages import (
+from drumlin.coordination.groups.classic.membership import Member, Membership
+from drumlin.coordination.groups.classic.messages import (
     NO_LEADER,
     NO_MEMBER_ID,
     Answer,
@@ -21,8 +22,7 @@ from drumlin.coordination.group_messages import (
     Store,
     SyncAnswer,
 )
-from drumlin.coordination.group_records import GroupMetadata, MemberMetadata
-from drumlin.coordination.group_state import (
+from drumlin.coordination.groups.classic.states import (
     LEGAL_TRANSITIONS,
     Deadline,
     DeadlineKind,
@@ -30,8 +30,11 @@ from drumlin.coordination.group_state import (
     GroupState,
     IllegalTransition,
 )
-from drumlin.coordination.membership import Member, Membership
-from drumlin.coordination.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from drumlin.coordination.groups.classic.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    subscribed_topics,
+)
+from drumlin.coordination.groups.records import GroupMetadata, MemberMetadata
 from drumlin.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.group import Group
-from drumlin.coordination.group_log import GroupRecord, encode_batches
-from drumlin.coordination.group_messages import (
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     Answer,
     Created,
@@ -29,16 +28,15 @@ from drumlin.coordination.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.group_partitions import GroupPartitions, partition_for
-from drumlin.coordination.group_records import CommittedOffset, GroupKey, GroupMetadata
-from drumlin.coordination.group_shard import Commit, GroupShard
-from drumlin.coordination.group_state import Deadline, GroupRules, GroupState
-from drumlin.records.batch import Buffer
+from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
+from drumlin.coordination.groups.log import GroupRecord, LoadedPartition, encode_batches, load
+from drumlin.coordination.groups.records import CommittedOffset, GroupKey, GroupMetadata
+from drumlin.coordination.groups.shard import Commit, GroupShard
+from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 #: What goes wrong with the log, and what members and consumers are told instead.
 _TOLD: Final = {
@@ -56,7 +54,6 @@ _TOLD: Final = {
 _GROUPS_PER_STEP: Final = 200
 
 FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | None]]]]
-Confirmation = asyncio.Future[None]
 
 
 class CoordinatorConfig(GroupRules, Protocol):
@@ -86,15 +83,7 @@ class GroupCoordinator:
     Handed in:
         config: the broker's configuration.
         clock: wall time for records, monotonic time for deadlines.
-        append(partition, batch): appends a batch to that partition of `__consumer_offsets`
-            before it returns, and raises `KafkaError` if it cannot. Returns None if all in-sync
-            replicas have it by then, else a future that is done when they do.
-        read_batches(partition): blocking, called and iterated in a thread: the partition from
-            its log start to its end, as buffers of whole batches.
-        offsets_partition_count(): how many partitions `__consumer_offsets` has; None before it
-            exists.
-        create_offsets_topic(): awaited where the topic is needed and does not exist. When it
-            is done, `become_leader` has been called for the partitions that are led here.
+        topic: `__consumer_offsets`.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -106,21 +95,17 @@ class GroupCoordinator:
         self,
         config: CoordinatorConfig,
         clock: Clock,
-        *,
-        append: Callable[[int, bytearray], Confirmation | None],
-        read_batches: Callable[[int], Iterable[Buffer]],
-        offsets_partition_count: Callable[[], int | None],
-        create_offsets_topic: Callable[[], Awaitable[None]],
+        topic: StateTopic,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self._config = config
         self._clock = clock
-        self._append = append
-        self._offsets_partition_count = offsets_partition_count
-        self._create_offsets_topic = create_offsets_topic
+        self._topic = topic
         self._new_id = new_id
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
-        self._partitions = GroupPartitions(self._new_shard, read_batches, self._set_alarm)
+        self._partitions = StatePartitions(
+            topic.name, self._new_shard, self._read, GroupShard.take_over, self._set_alarm
+        )
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -174,15 +159,15 @@ class GroupCoordinator:
 
         Creates the topic if there is none yet.
         """
-        if self._offsets_partition_count() is None:
-            await self._create_offsets_topic()
+        if self._topic.partition_count() is None:
+            await self._topic.create()
             partition = self._partition_for(group_id)
             # It is empty: to wait is cheaper for clients than to come again.
             await self._partitions.when_ready(partition)
         return self._partition_for(group_id)
 
     def _partition_for(self, group_id: str) -> int:
-        count = self._offsets_partition_count() or self._config.offsets_topic_num_partitions
+        count = self._topic.partition_count() or self._config.offsets_topic_num_partitions
         return partition_for(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupShard:
@@ -432,7 +417,7 @@ class GroupCoordinator:
         codec = self._config.offsets_topic_compression_codec
         for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
             try:
-                confirmation = self._append(shard.partition, batch)
+                confirmation = self._topic.append(shard.partition, batch)
             except KafkaError as error:
                 raise _told(error) from error
             shard.apply(contained)
@@ -470,6 +455,9 @@ class GroupCoordinator:
             raise _told(error) from error
 
     # -- small things --------------------------------------------------------------------------
+
+    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedPartition:
+        return load(self._topic.read_batches(partition), is_cancelled)
 
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(partition, self._config, self._clock, self._deadlines, self._new_id)

@@ -1,0 +1,55 @@
+"""The internal topics in which coordinators keep their state, as coordinators are handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.topics import create_automatically
+from drumlin.coordination.state_topic import StateTopic
+from drumlin.records.batch import iterate_headers
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.storage.partition_log import PartitionLog
+
+_READ_BYTES: Final = 1 << 20
+
+
+def state_topic(broker: Broker, name: str) -> StateTopic:
+    """The topic of that name, there or to be created."""
+
+    def append(partition: int, batch: bytearray) -> None:
+        now_ms = broker.clock.wall_ms()
+        broker.partitions.get(name, partition).append_internal(batch, now_ms)
+
+    def read_batches(partition: int) -> Iterable[bytes]:
+        return _batches(broker.partitions.get(name, partition).log)
+
+    def partition_count() -> int | None:
+        topic = broker.metadata.image.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    async def create() -> None:
+        await create_automatically(broker, name)
+
+    return StateTopic(name, append, read_batches, partition_count, create)
+
+
+def _batches(log: PartitionLog) -> Iterator[bytes]:
+    """All whole batches of a log, in pieces. Blocks."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        result = log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one_batch=True)
+        if not result.slices:
+            return
+        piece = result.slices[0]
+        try:
+            data = piece.read()
+        except OSError as error:
+            raise log.log_directory.fail(error, f"read {log.name}") from error
+        finally:
+            piece.release()
+        for _, header in iterate_headers(data):
+            offset = header.end_offset
+        yield data

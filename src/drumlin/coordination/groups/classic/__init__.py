@@ -1,0 +1,1 @@
+"""Groups whose members agree on a generation by JoinGroup and SyncGroup."""

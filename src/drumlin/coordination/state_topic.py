@@ -1,0 +1,55 @@
+"""What a coordinator is handed of the topic in which it keeps its state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from drumlin.records.batch import Buffer
+
+#: Done when all in-sync replicas have what was appended; fails with `KafkaError`.
+Confirmation = asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopic:
+    """One of the broker's internal topics.
+
+    name: the topic's.
+    append(partition, batch): appends a batch to that partition before it returns, and raises
+        `KafkaError` if it cannot. Returns None if all in-sync replicas have it by then, else a
+        future that is done when they do.
+    read_batches(partition): blocking, called and iterated in a thread: the partition from its
+        log start to its end, as buffers of whole batches.
+    partition_count(): None before the topic exists.
+    create(): awaited where the topic is needed and does not exist. When it is done,
+        `become_leader` has been called for the partitions that are led here.
+    """
+
+    name: str
+    append: Callable[[int, bytearray], Confirmation | None]
+    read_batches: Callable[[int], Iterable[Buffer]]
+    partition_count: Callable[[], int | None]
+    create: Callable[[], Coroutine[Any, Any, None]]
+
+
+class StateCoordinator(Protocol):
+    """What the broker tells each coordinator of."""
+
+    def start(self) -> None:
+        """Begin to serve."""
+
+    async def close(self) -> None:
+        """Let go of everything, and of everyone who waits."""
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition of the coordinator's topic: load it."""
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition, or it is gone."""
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """Any topic, of a client mostly, is gone."""
