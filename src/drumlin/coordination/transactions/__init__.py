@@ -1,0 +1,1 @@
+"""Transactions: who may produce, to what, and how each transaction ends."""

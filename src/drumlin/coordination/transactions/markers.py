@@ -1,0 +1,32 @@
+"""The end of a transaction as its partitions are told of it: types, and nothing else.
+
+The transaction coordinator decides and sends; who writes the marker into the logs is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from drumlin.wire.errors import ErrorCode
+
+#: A topic's name and the number of its partition.
+TopicPartition = tuple[str, int]
+
+
+class Marker(NamedTuple):
+    """COMMIT or ABORT of one producer's transaction, for all of its partitions."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    """The leader epoch of the transaction's partition of `__transaction_state`: an older
+    coordinator's marker is refused."""
+    is_commit: bool
+    partitions: tuple[TopicPartition, ...]
+    transaction_version: int
+    """2: the epoch was raised for this marker (KIP-890); 0 or 1: it is the producer's."""
+
+
+#: Writes a marker to all of its partitions: a code for each of them, NONE where it is in the log.
+MarkerWriter = Callable[[Marker], Awaitable[dict[TopicPartition, ErrorCode]]]
