@@ -1,0 +1,1 @@
+"""The share coordinator: how far each share group has come in each partition (KIP-932)."""

@@ -1,0 +1,66 @@
+"""How far a share group has come in one partition, as it is kept. Values only; pure.
+
+    start_offset            what is before it is done with: nobody is given it again
+    batches                 what was delivered from there on, and with what result; gaps between
+                            batches, and what is behind the last of them, are available
+    delivery_complete_count how many records from `start_offset` on are done with already
+
+A state epoch begins when the state is initialised or reset; whoever writes with an older one is
+fenced. A leader epoch is the partition's, whose leader alone delivers and writes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.storage.partition_metadata import encode_uuid
+
+#: No start yet: the partition's leader chooses one by the group's share.auto.offset.reset.
+UNINITIALIZED_OFFSET: Final = -1
+#: Nobody counts what is done with, as older brokers did not.
+UNKNOWN_COUNT: Final = -1
+#: Nothing was ever written or read with a leader's epoch, or the epoch does not matter.
+NO_LEADER_EPOCH: Final = -1
+
+
+class DeliveryState(IntEnum):
+    """What became of a record; the numbers are the protocol's."""
+
+    AVAILABLE = 0
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+
+class StateBatch(NamedTuple):
+    """Neighbouring records that fare alike."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class ShareState(NamedTuple):
+    """The state of one partition of one share group."""
+
+    state_epoch: int = 0
+    leader_epoch: int = NO_LEADER_EPOCH
+    start_offset: int = UNINITIALIZED_OFFSET
+    delivery_complete_count: int = UNKNOWN_COUNT
+    batches: tuple[StateBatch, ...] = ()
+
+
+class SharePartitionKey(NamedTuple):
+    """Whose state, and of which partition."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """As FindCoordinator names it, and what chooses the partition of the state topic."""
+        return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
