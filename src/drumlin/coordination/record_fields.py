@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from typing import Final
+from uuid import UUID
 
+_INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -38,6 +40,9 @@ class FieldReader:
         self._position = end
         return taken
 
+    def int8(self) -> int:
+        return int(_INT8.unpack(self._take(1))[0])
+
     def int16(self) -> int:
         return int(_INT16.unpack(self._take(2))[0])
 
@@ -46,6 +51,9 @@ class FieldReader:
 
     def int64(self) -> int:
         return int(_INT64.unpack(self._take(8))[0])
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self._take(16))
 
     def uvarint(self) -> int:
         value = 0
@@ -100,11 +108,26 @@ class FieldWriter:
         self.data = bytearray(_INT16.pack(version))
         self._flexible = flexible
 
+    def int8(self, value: int) -> None:
+        self.data += _INT8.pack(value)
+
+    def int16(self, value: int) -> None:
+        self.data += _INT16.pack(value)
+
     def int32(self, value: int) -> None:
         self.data += _INT32.pack(value)
 
     def int64(self, value: int) -> None:
         self.data += _INT64.pack(value)
+
+    def uuid(self, value: UUID) -> None:
+        self.data += value.bytes
+
+    def array_length(self, count: int) -> None:
+        if self._flexible:
+            self.uvarint(count + 1)
+        else:
+            self.int32(count)
 
     def uvarint(self, value: int) -> None:
         while value > 0x7F:
