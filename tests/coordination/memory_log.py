@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Iterator
+from uuid import UUID
 
 from coordination.settings import Settings
 from drumlin.clock import Clock, ManualClock
+from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
 from drumlin.records.record import Record, decode_records
@@ -53,8 +57,45 @@ class MemoryLog:
         ]
 
 
+class KnownTopics:
+    """Topics by name, each with an id of its own."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, Topic] = {}
+
+    def put(self, name: str, partition_count: int) -> Topic:
+        """Create it, or give it more partitions."""
+        known = self._topics.get(name)
+        topic_id = uuid.uuid5(uuid.NAMESPACE_OID, name) if known is None else known.topic_id
+        topic = self._topics[name] = Topic(topic_id, name, partition_count)
+        return topic
+
+    def remove(self, name: str) -> Topic:
+        return self._topics.pop(name)
+
+    def by_name(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return next((each for each in self._topics.values() if each.topic_id == topic_id), None)
+
+    def names(self) -> list[str]:
+        return list(self._topics)
+
+
+def default_setting(group_id: str, key: str) -> int | str | bool:
+    """No group has a configuration of its own."""
+    declared = group_keys()[key]
+    value = declared.parse(declared.default or "")
+    assert isinstance(value, int | str)
+    return value
+
+
 def new_coordinator(
-    log: MemoryLog, settings: Settings | None = None, clock: Clock | None = None
+    log: MemoryLog,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    topics: KnownTopics | None = None,
 ) -> GroupCoordinator:
     """A coordinator over the log that leads nothing yet."""
 
@@ -66,6 +107,8 @@ def new_coordinator(
         settings or Settings(),
         clock or ManualClock(),
         StateTopic(OFFSETS_TOPIC, log.append, log.read, lambda: log.partition_count, create_topic),
+        topics or KnownTopics(),
+        default_setting,
     )
     return coordinator
 

@@ -40,8 +40,13 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from drumlin.coordination.groups.classic.records import (
+    GroupMetadata,
+    decode_group,
+    encode_group,
+)
 from drumlin.coordination.groups.classic.states import Deadline
-from drumlin.coordination.groups.records import GroupMetadata, decode_group, encode_group
+from drumlin.coordination.groups.kind import Committer
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 DASHES = "----"
@@ -126,7 +131,10 @@ class Scenario:
         self._check(self.group.heartbeat, names, options)
 
     def _commit(self, names: list[str], options: dict[str, str]) -> None:
-        self._check(self.group.check_offset_commit, names or [""], options)
+        self._check(self._check_commit, names or [""], options)
+
+    def _check_commit(self, member_id: str, instance_id: str | None, generation_id: int) -> None:
+        self.group.check_offset_commit(Committer(member_id, instance_id, generation_id))
 
     def _check(self, check: Callable[..., None], names: list[str], options: dict[str, str]) -> None:
         (member_id,) = names
@@ -175,7 +183,7 @@ class Scenario:
         self._held = None
         self.deadlines = DeadlineQueue()
         self.group = self._new_group()
-        self.group.restore(decode_group(encode_group(self.stored)))
+        self.group.restore_metadata(decode_group(encode_group(self.stored)))
 
     def _unload(self, _: list[str], __: dict[str, str]) -> None:
         self._carry_out(self.group.unload())

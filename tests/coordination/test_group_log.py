@@ -6,13 +6,10 @@ import random
 
 import pytest
 
-from drumlin.coordination.groups.log import GroupRecord, encode_batches, load
-from drumlin.coordination.groups.records import (
-    CommittedOffset,
-    GroupKey,
-    GroupMetadata,
-    OffsetKey,
-)
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
+from drumlin.coordination.groups.log import encode_batches, load
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_partitions import LoadCancelled
 from drumlin.records.record import Record, encode_batch
@@ -43,13 +40,15 @@ def test_what_is_loaded_is_what_was_said_last(seed: int) -> None:
         records = records[len(some) :]
         batches += [batch for batch, _ in encode_batches(some, 1)]
     loaded = load(batches, lambda: False)
-    said = {**loaded.offsets, **{GroupKey(name): each for name, each in loaded.groups.items()}}
+    said = dict(loaded.offsets)
+    for group in loaded.groups.values():
+        said.update(group.records)
     assert said == twin
     assert loaded.records == 300
 
 
 def test_records_of_other_protocols_are_passed_over() -> None:
-    batch = encode_batch([Record(0, 1, b"\0\3\0\1g", b"\0\0????")])
+    batch = encode_batch([Record(0, 1, b"\0\x63\0\1g", b"\0\0????")])
     loaded = load([batch], lambda: False)
     assert (loaded.groups, loaded.offsets, loaded.records) == ({}, {}, 1)
 

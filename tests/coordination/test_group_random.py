@@ -33,8 +33,9 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from drumlin.coordination.groups.classic.records import GroupMetadata
 from drumlin.coordination.groups.classic.states import Deadline, GroupState
-from drumlin.coordination.groups.records import GroupMetadata
+from drumlin.coordination.groups.kind import Committer
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 PROTOCOLS = ("range", "sticky", "cooperative")
@@ -130,7 +131,10 @@ class Simulation:
         self.ask(self.group.heartbeat, client)
 
     def commit(self, client: Client) -> None:
-        self.ask(self.group.check_offset_commit, client)
+        def check(member_id: str, instance_id: str | None, generation_id: int) -> None:
+            self.group.check_offset_commit(Committer(member_id, instance_id, generation_id))
+
+        self.ask(check, client)
 
     def ask(self, question: Callable[[str, str | None, int], None], client: Client) -> None:
         try:

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.coordination.groups.records import (
-    CommittedOffset,
+from drumlin.coordination.groups.classic.records import (
     GroupKey,
     GroupMetadata,
     MemberMetadata,
-    OffsetKey,
     decode_group,
-    decode_key,
-    decode_offset,
     encode_group,
-    encode_group_key,
+)
+from drumlin.coordination.groups.record_types import decode_key, encode_record
+from drumlin.coordination.groups.records import (
+    CommittedOffset,
+    OffsetKey,
+    decode_offset,
     encode_offset,
-    encode_offset_key,
 )
 from drumlin.coordination.record_fields import UnreadableRecord
 
@@ -110,10 +110,7 @@ def test_group_metadata_is_kafkas(data: str, value: GroupMetadata) -> None:
 
 @pytest.mark.parametrize(("data", "key"), KEYS.items())
 def test_keys_are_kafkas(data: str, key: OffsetKey | GroupKey) -> None:
-    encoded = (
-        encode_offset_key(key) if isinstance(key, OffsetKey) else encode_group_key(key.group_id)
-    )
-    assert encoded.hex() == data
+    assert encode_record((key, None))[0].hex() == data
     assert decode_key(bytes.fromhex(data)) == key
 
 
@@ -183,7 +180,7 @@ def test_group_metadata_of_every_version_is_read(version: int) -> None:
 
 
 def test_keys_of_other_protocols_are_passed_over() -> None:
-    assert decode_key(b"\0\3\0\1g") is None
+    assert decode_key(b"\0\x63\0\1g") is None
     assert decode_key(b"\0\0\0\1g\0\1t\0\0\0\5") == OffsetKey("g", "t", 5)
 
 

@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
 from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
+from drumlin.broker.group_surroundings import ImageTopics, group_setting
 from drumlin.broker.hosting import Hosting
 from drumlin.broker.opening import (
     BoundSockets,
@@ -80,7 +82,13 @@ class Broker:
         self.flushes = Flushes(self.blocking)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
-        self.groups = GroupCoordinator(config, clock, state_topic(self, GROUP_METADATA))
+        self.groups = GroupCoordinator(
+            config,
+            clock,
+            state_topic(self, GROUP_METADATA),
+            ImageTopics(self),
+            partial(group_setting, self),
+        )
         self.coordinators: dict[str, StateCoordinator] = {GROUP_METADATA: self.groups}
         self.hosting = Hosting(
             config, metadata, logs, self.partitions, self.coordinators, self.blocking

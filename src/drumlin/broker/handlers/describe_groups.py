@@ -31,7 +31,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
 
 def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:
     try:
-        group = context.broker.groups.group(group_id)
+        group = context.broker.groups.classic_group(group_id)
     except KafkaError as error:
         if error.code is not ErrorCode.group_id_not_found:
             return _described(shape, group_id, "", error_code=error.code)

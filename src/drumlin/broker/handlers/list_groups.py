@@ -1,18 +1,16 @@
 """ListGroups (key 16), versions 0-5: the groups that this broker coordinates.
 
 From version 4 only those in certain states are asked for (KIP-518), from 5 of certain types
-(KIP-848). All groups here are of type "classic"; case does not matter, unknown names match none.
+(KIP-848). Case does not matter, unknown names match none.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
-
-_CLASSIC: Final = "classic"
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -23,17 +21,16 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         groups = context.broker.groups.groups()
     except KafkaError as error:
         code = error.code
-    if types and _CLASSIC not in types:
-        groups = []
     listed = tuple(
         shape(
             "ListedGroup",
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=_CLASSIC,
+            group_state=group.state_name,
+            group_type=group.kind.value.lower(),
         )
         for group in groups
-        if not states or group.state.value.lower() in states
+        if not types or group.kind.value.lower() in types
+        if not states or group.state_name.lower() in states
     )
     return shape("ListGroupsResponse", throttle_time=ZERO, error_code=code, groups=listed)

@@ -20,7 +20,6 @@ from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     Answer,
     Created,
-    Effect,
     JoinAnswer,
     JoinRequest,
     LeavingMember,
@@ -28,10 +27,15 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
-from drumlin.coordination.groups.log import GroupRecord, LoadedPartition, encode_batches, load
-from drumlin.coordination.groups.records import CommittedOffset, GroupKey, GroupMetadata
+from drumlin.coordination.groups.effects import Effect, Write
+from drumlin.coordination.groups.kind import AnyGroup
+from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.records import CommittedOffset
 from drumlin.coordination.groups.shard import Commit, GroupShard
+from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
 from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -84,6 +88,8 @@ class GroupCoordinator:
         config: the broker's configuration.
         clock: wall time for records, monotonic time for deadlines.
         topic: `__consumer_offsets`.
+        topics: what can be subscribed to.
+        group_setting(group_id, key): the configuration of a single group.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -96,13 +102,17 @@ class GroupCoordinator:
         config: CoordinatorConfig,
         clock: Clock,
         topic: StateTopic,
+        topics: Topics,
+        group_setting: GroupSetting,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self._config = config
         self._clock = clock
         self._topic = topic
-        self._new_id = new_id
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
+        self._surroundings = Surroundings(
+            config, group_setting, clock, self._deadlines, new_id, topics
+        )
         self._partitions = StatePartitions(
             topic.name, self._new_shard, self._read, GroupShard.take_over, self._set_alarm
         )
@@ -193,12 +203,12 @@ class GroupCoordinator:
         longest = self._config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(ErrorCode.invalid_session_timeout)
-        group = shard.groups.get(group_id)
+        group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
             if request.member_id != NO_MEMBER_ID:
                 raise KafkaError(ErrorCode.unknown_member_id)
-            group = shard.create(group_id)
+            group = shard.create_classic(group_id)
         waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         effects = group.join(request, waiter)
         if is_new:
@@ -214,7 +224,7 @@ class GroupCoordinator:
             KafkaError: the group cannot be asked.
         """
         shard = self._shard_with_members(group_id)
-        group = shard.groups.get(group_id)
+        group = shard.classic_group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
@@ -235,7 +245,7 @@ class GroupCoordinator:
             if refusal.code is ErrorCode.coordinator_load_in_progress:
                 return  # whether it is a member is not known yet: it may go on
             raise
-        group = shard.groups.get(group_id)
+        group = shard.classic_group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         group.heartbeat(member_id, group_instance_id, generation_id)
@@ -247,7 +257,7 @@ class GroupCoordinator:
             KafkaError: the group cannot be asked.
         """
         shard = self._shard_with_members(group_id)
-        group = shard.groups.get(group_id)
+        group = shard.classic_group(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id for _ in leaving]
         codes, effects = group.leave(leaving)
@@ -296,7 +306,7 @@ class GroupCoordinator:
 
     # -- groups --------------------------------------------------------------------------------
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[AnyGroup]:
         """ListGroups: all that are coordinated here.
 
         Raises:
@@ -306,13 +316,25 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.coordinator_not_available)
         return [group for shard in self._partitions.shards() for group in shard.groups.values()]
 
-    def group(self, group_id: str) -> Group:
-        """DescribeGroups.
+    def group(self, group_id: str) -> AnyGroup:
+        """The group, of whatever kind.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
         """
         return self._shard_of(group_id).group(group_id)
+
+    def classic_group(self, group_id: str) -> Group:
+        """DescribeGroups, which knows no other kind.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+        """
+        group = self.group(group_id)
+        if isinstance(group, Group):
+            return group
+        message = f"{group_id} is no classic group"
+        raise KafkaError(ErrorCode.group_id_not_found, message)
 
     def delete(self, group_id: str) -> Awaitable[ErrorCode]:
         """DeleteGroups, one of them.
@@ -325,14 +347,43 @@ class GroupCoordinator:
 
     # -- effects and time ----------------------------------------------------------------------
 
-    def _carry_out(self, shard: GroupShard, group: Group, effects: list[Effect]) -> None:
+    def _carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
                 if not effect.waiter.done():  # it may have given up
                     effect.waiter.set_result(effect.answer)
+            elif isinstance(effect, Write):
+                self._write_of_group(shard, group, effect)
             else:
+                assert isinstance(group, Group)
                 self._store(shard, group, effect)
         self._set_alarm()
+
+    def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
+        try:
+            confirmation = self._write(shard, write.records) if write.records else None
+        except KafkaError as error:
+            _log.warning("records of group %r were not written: %s", group.group_id, error)
+            _refuse(write.answers, error)
+            return
+        if confirmation is None:
+            self._carry_out(shard, group, write.answers)
+        elif write.answers:
+            self._spawn(self._answer_late(shard, group, write.answers, confirmation))
+
+    async def _answer_late(
+        self,
+        shard: GroupShard,
+        group: AnyGroup,
+        answers: Sequence[Answer],
+        confirmation: Confirmation,
+    ) -> None:
+        try:
+            await self._confirmed(confirmation)
+        except KafkaError as error:
+            _refuse(answers, error)
+        else:
+            self._carry_out(shard, group, answers)
 
     def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
         record: GroupRecord = (GroupKey(group.group_id), store.metadata)
@@ -460,7 +511,7 @@ class GroupCoordinator:
         return load(self._topic.read_batches(partition), is_cancelled)
 
     def _new_shard(self, partition: int) -> GroupShard:
-        return GroupShard(partition, self._config, self._clock, self._deadlines, self._new_id)
+        return GroupShard(partition, self._surroundings)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -471,6 +522,12 @@ class GroupCoordinator:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task failed", exc_info=error)
+
+
+def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:
+    for answer in answers:
+        if not answer.waiter.done():
+            answer.waiter.set_exception(error)
 
 
 def _told(error: KafkaError) -> KafkaError:

@@ -8,29 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from drumlin.coordination.groups.records import (
-    CommittedOffset,
-    GroupKey,
-    GroupMetadata,
-    OffsetKey,
-    decode_group,
-    decode_key,
-    decode_offset,
-    encode_group,
-    encode_group_key,
-    encode_offset,
-    encode_offset_key,
-)
+from drumlin.coordination.groups.kind import GroupKind
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.records.batch import Buffer
 from drumlin.records.compression import CODECS
 from drumlin.records.record import Record, decode_records, encode_batch
-
-#: A record of the topic; without a value it is a tombstone.
-GroupRecord = tuple[OffsetKey, CommittedOffset | None] | tuple[GroupKey, GroupMetadata | None]
 
 #: A batch takes no further record beyond this; one record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
@@ -38,10 +26,18 @@ _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
 @dataclass(slots=True)
+class LoadedGroup:
+    """What a partition says of one group; of its kind was the record that was written last."""
+
+    kind: GroupKind
+    records: list[tuple[RecordKey, Any]]
+
+
+@dataclass(slots=True)
 class LoadedPartition:
     """What a partition says."""
 
-    groups: dict[str, GroupMetadata] = field(default_factory=dict)
+    groups: dict[str, LoadedGroup] = field(default_factory=dict)
     offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
     records: int = 0
 
@@ -58,7 +54,7 @@ def encode_batches(
     encoded: list[GroupRecord] = []
     size = 0
     for record in records:
-        key, value = _encode(record)
+        key, value = encode_record(record)
         if batch and size + len(key) + len(value or b"") > BATCH_BYTES_MAX:
             yield encode_batch(batch, compression=compression), encoded
             batch, encoded, size = [], [], 0
@@ -67,15 +63,6 @@ def encode_batches(
         size += len(key) + len(value or b"")
     if batch:
         yield encode_batch(batch, compression=compression), encoded
-
-
-def _encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    key, value = record
-    if isinstance(key, OffsetKey):
-        assert value is None or isinstance(value, CommittedOffset)
-        return encode_offset_key(key), None if value is None else encode_offset(value)
-    assert value is None or isinstance(value, GroupMetadata)
-    return encode_group_key(key.group_id), None if value is None else encode_group(value)
 
 
 def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartition:
@@ -104,11 +91,17 @@ def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartitio
     return loaded
 
 
-def _replay(loaded: LoadedPartition, key: OffsetKey | GroupKey | None, value: bytes | None) -> None:
+def _replay(loaded: LoadedPartition, key: RecordKey | None, value: bytes | None) -> None:
+    if key is None or value is None:
+        return
+    record_type = type_of(key)
+    decoded = record_type.decode_value(value)
     if isinstance(key, OffsetKey):
-        if value is None:
-            loaded.offsets.pop(key, None)
-        else:
-            loaded.offsets[key] = decode_offset(value)
-    elif isinstance(key, GroupKey) and value is not None:
-        loaded.groups[key.group_id] = decode_group(value)
+        loaded.offsets[key] = decoded
+        return
+    assert record_type.kind is not None
+    group = loaded.groups.get(key.group_id)
+    if group is None or group.kind is not record_type.kind:
+        # A group that was converted has left nothing but tombstones as what it was.
+        group = loaded.groups[key.group_id] = LoadedGroup(record_type.kind, [])
+    group.records.append((key, decoded))

@@ -7,23 +7,20 @@ the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.clock import Clock
-from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
-from drumlin.coordination.groups.log import GroupRecord, LoadedPartition
+from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind
+from drumlin.coordination.groups.kinds import new_group
+from drumlin.coordination.groups.log import LoadedPartition
 from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.coordination.groups.records import (
-    CommittedOffset,
-    GroupKey,
-    GroupMetadata,
-    OffsetKey,
-)
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.record_types import type_of
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
@@ -53,30 +50,22 @@ class Commit:
     retention_ms: int | None
     """Only of clients of the oldest versions; None: the broker's retention."""
     positions: Sequence[Position]
+    version: int = 10
+    """Of the request: what older clients may do depends on it."""
 
 
 class GroupShard:
     """One partition's groups and their offsets."""
 
-    def __init__(
-        self,
-        partition: int,
-        rules: GroupRules,
-        clock: Clock,
-        deadlines: DeadlineQueue[Deadline],
-        new_id: Callable[[], str],
-    ) -> None:
+    def __init__(self, partition: int, surroundings: Surroundings) -> None:
         self.partition = partition
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = CommittedOffsets()
-        self._rules = rules
-        self._clock = clock
-        self._deadlines = deadlines
-        self._new_id = new_id
+        self._surroundings = surroundings
 
     # -- groups ----------------------------------------------------------------------------
 
-    def group(self, group_id: str) -> Group:
+    def group(self, group_id: str) -> AnyGroup:
         """
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND.
@@ -86,21 +75,31 @@ class GroupShard:
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {group_id}")
         return group
 
-    def create(self, group_id: str) -> Group:
-        """A new empty group."""
+    def classic_group(self, group_id: str) -> Group | None:
+        """The group if it is one of the classic protocol, or None.
+
+        Raises:
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is of another kind.
+        """
+        group = self.groups.get(group_id)
+        if group is None or isinstance(group, Group):
+            return group
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+
+    def create_classic(self, group_id: str) -> Group:
+        """A new empty group, in memory only."""
         assert group_id not in self.groups
-        group = Group(group_id, self._rules, self._clock, self._deadlines, self._new_id)
+        group = new_group(GroupKind.CLASSIC, group_id, self._surroundings)
+        assert isinstance(group, Group)
         self.groups[group_id] = group
         return group
 
-    def restore(self, group_id: str, metadata: GroupMetadata) -> None:
-        """A group as the log has it, while loading."""
-        self.create(group_id).restore(metadata)
-
     def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
         """Become what the log says; others get their turn wherever this yields."""
-        for count, (group_id, metadata) in enumerate(loaded.groups.items(), 1):
-            self.restore(group_id, metadata)
+        for count, (group_id, said) in enumerate(loaded.groups.items(), 1):
+            group = new_group(said.kind, group_id, self._surroundings)
+            self.groups[group_id] = group
+            group.restore(said.records)
             if count % _GROUPS_PER_STEP == 0:
                 yield
         for count, (key, committed) in enumerate(loaded.offsets.items(), 1):
@@ -123,9 +122,14 @@ class GroupShard:
             raise KafkaError(ErrorCode.group_id_not_found)
         if group is not None:
             group.check_offset_commit(
-                commit.member_id, commit.group_instance_id, commit.generation_id
+                Committer(
+                    commit.member_id,
+                    commit.group_instance_id,
+                    commit.generation_id,
+                    version=commit.version,
+                )
             )
-        now_ms = self._clock.wall_ms()
+        now_ms = self._surroundings.clock.wall_ms()
         expire_ms = None if commit.retention_ms is None else now_ms + commit.retention_ms
         codes: list[ErrorCode] = []
         records: list[GroupRecord] = []
@@ -151,10 +155,10 @@ class GroupShard:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        self.group(group_id).check_delete()
+        group = self.group(group_id)
+        group.check_delete()
         records: list[GroupRecord] = [(key, None) for key, _ in self.offsets.items(group_id)]
-        records.append((GroupKey(group_id), None))
-        return records
+        return records + group.tombstones()
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[tuple[str, int]]
@@ -182,7 +186,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             return []
-        now_ms = self._clock.wall_ms()
+        now_ms = self._surroundings.clock.wall_ms()
         keeps_some = False
         records: list[GroupRecord] = []
         for key, committed in self.offsets.items(group_id):
@@ -191,8 +195,8 @@ class GroupShard:
                 keeps_some = True
             else:
                 records.append((key, None))
-        if not keeps_some and group.state is GroupState.EMPTY and not group.membership.pending_join:
-            records.append((GroupKey(group_id), None))
+        if not keeps_some and group.is_deletable:
+            records += group.tombstones()
         return records
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> list[GroupRecord]:
@@ -206,19 +210,34 @@ class GroupShard:
     # -- what was written ------------------------------------------------------------------
 
     def apply(self, records: Iterable[GroupRecord]) -> None:
-        """Take over records that are in the log now; metadata of groups is theirs already."""
+        """Take over records that are in the log now."""
         for key, value in records:
-            if isinstance(key, GroupKey):
-                if value is None and (group := self.groups.pop(key.group_id, None)):
-                    group.unload()
-            elif isinstance(value, CommittedOffset):
-                self.put_offset(key, value)
+            if isinstance(key, OffsetKey):
+                if value is None:
+                    self.offsets.remove(key)
+                else:
+                    self.put_offset(key, value)
             else:
-                self.offsets.remove(key)
+                self._apply_to_group(key, value)
+
+    def _apply_to_group(self, key: RecordKey, value: Any | None) -> None:
+        record_type = type_of(key)
+        group = self.groups.get(key.group_id)
+        if group is None or group.kind is not record_type.kind:
+            if value is None:
+                return  # what is left of a group that is gone, or of another kind now
+            assert record_type.kind is not None
+            group = new_group(record_type.kind, key.group_id, self._surroundings)
+            self.groups[key.group_id] = group
+        if value is None and record_type.ends_group:
+            del self.groups[key.group_id]
+            group.unload()
+        else:
+            group.replay(key, value)
 
     def put_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
         if key.group_id not in self.groups:
-            self.create(key.group_id)  # a group without members: it only keeps offsets
+            self.create_classic(key.group_id)  # a group without members: it only keeps offsets
         self.offsets.put(key, committed)
 
     # -- questions -------------------------------------------------------------------------
@@ -237,7 +256,7 @@ class GroupShard:
             yield topic, [(partition, known.get(partition)) for partition in asked]
 
 
-def _expires_ms(group: Group, committed: CommittedOffset, retention_ms: int) -> int | None:
+def _expires_ms(group: AnyGroup, committed: CommittedOffset, retention_ms: int) -> int | None:
     starts_ms = group.retention_starts_ms(committed.commit_timestamp_ms)
     if starts_ms is None:
         return None

@@ -15,7 +15,8 @@ Rules that are easy to miss are marked with their KIP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from drumlin.clock import Clock
@@ -35,6 +36,7 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Deadline,
@@ -43,6 +45,8 @@ from drumlin.coordination.groups.classic.states import (
     GroupState,
 )
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.kind import Committer, GroupKind
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -59,6 +63,14 @@ class Group(GroupLifecycle):
     ) -> None:
         super().__init__(group_id, rules, clock, deadlines)
         self._new_id = new_id
+
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+        """Become what the log says: there is but one record, and it says all."""
+        for _, metadata in records:
+            self.restore_metadata(metadata)
+
+    def replay(self, key: RecordKey, value: Any | None) -> None:
+        """What was stored is known here already; `stored` tells that it was."""
 
     # -- requests --------------------------------------------------------------------------
 
@@ -124,24 +136,36 @@ class Group(GroupLifecycle):
                 self._complete_join_if_all_joined()
         return codes, self._take_effects()
 
-    def check_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation_id: int
-    ) -> None:
+    def check_offset_commit(self, committer: Committer) -> None:
         """Whether whoever asks may commit offsets; a member's commit counts as a heartbeat.
 
         Raises:
             KafkaError: it may not.
         """
+        member_id, group_instance_id, generation_id, is_transactional, _ = astuple(committer)
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if generation_id < 0 and self.state is GroupState.EMPTY:
             return  # a consumer that assigns partitions to itself, or an administrator
         if generation_id < 0 and not member_id and group_instance_id is None:
+            if is_transactional:
+                return  # its first versions do not say who commits
             raise KafkaError(ErrorCode.unknown_member_id)
         member = self._check_member(member_id, group_instance_id, generation_id)
+        if is_transactional:
+            return
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.rebalance_in_progress)
         self._extend_session(member)
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Whoever can ask may fetch.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        if self.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.group_id_not_found)
 
     # -- the outcome of a write ------------------------------------------------------------
 
@@ -162,6 +186,21 @@ class Group(GroupLifecycle):
         return self._take_effects()
 
     # -- questions -------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> GroupKind:
+        return GroupKind.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_deletable(self) -> bool:
+        return self.state is GroupState.EMPTY and not self.membership.pending_join
+
+    def tombstones(self) -> list[GroupRecord]:
+        return [(GroupKey(self.group_id), None)]
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a consumer of this group reads the topic; if that cannot be known, yes."""

@@ -22,6 +22,7 @@ from drumlin.coordination.groups.classic.messages import (
     Store,
     SyncAnswer,
 )
+from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.states import (
     LEGAL_TRANSITIONS,
     Deadline,
@@ -34,7 +35,6 @@ from drumlin.coordination.groups.classic.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     subscribed_topics,
 )
-from drumlin.coordination.groups.records import GroupMetadata, MemberMetadata
 from drumlin.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class GroupLifecycle:
         self._initial_remaining_ms = 0
         self._joined_during_delay = False
 
-    def restore(self, metadata: GroupMetadata) -> None:
+    def restore_metadata(self, metadata: GroupMetadata) -> None:
         """Become what the log says: an empty or a stable group.
 
         Its members get the time of a session to show themselves.

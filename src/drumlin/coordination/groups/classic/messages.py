@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from drumlin.coordination.groups.records import GroupMetadata
+from drumlin.coordination.groups.classic.records import GroupMetadata
 from drumlin.wire.errors import ErrorCode
 
 NO_GENERATION = -1

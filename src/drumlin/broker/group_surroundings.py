@@ -1,0 +1,52 @@
+"""What the coordinator of groups sees of the metadata: topics, and each group's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from drumlin.config.keys import group_keys
+from drumlin.coordination.groups.surroundings import Topic
+from drumlin.metadata.image import Resource, ResourceType, TopicState
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+
+class ImageTopics:
+    """The topics of the broker's image, as it is at each moment."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._image = broker.metadata.image
+
+    def by_name(self, name: str) -> Topic | None:
+        return _seen(self._image.topics.get(name))
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return _seen(self._image.topics_by_id.get(topic_id))
+
+    def names(self) -> Iterable[str]:
+        return self._image.topics.keys()
+
+
+def group_setting(broker: Broker, group_id: str, key: str) -> int | str | bool:
+    """A key of one group's configuration: its own value, or the broker's for all groups.
+
+    Where the broker has no key of that name, the group key's default counts.
+    """
+    own = broker.metadata.image.configs(Resource(ResourceType.GROUP, group_id))
+    declared = group_keys()[key]
+    text = own.get(key)
+    if text is not None:
+        value = declared.parse(text)
+    else:
+        value = broker.config.__dict__.get(f"group_{key.replace('.', '_')}")
+        if value is None:
+            value = declared.parse(declared.default or "")
+    assert isinstance(value, int | str)
+    return value
+
+
+def _seen(topic: TopicState | None) -> Topic | None:
+    return None if topic is None else Topic(topic.topic_id, topic.name, len(topic.partitions))

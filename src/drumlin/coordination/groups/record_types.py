@@ -1,0 +1,50 @@
+"""What `__consumer_offsets` holds: the types of records, each registered by whoever owns it.
+
+    key type 0, 1   committed offsets       records.py
+    key type 2      classic groups          classic/records.py
+
+Keys of other types belong to protocols that are not served here: they decode to None and stay in
+the log untouched.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drumlin.coordination.groups import records as offset_records
+from drumlin.coordination.groups.classic import records as classic_records
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey, RecordType
+from drumlin.coordination.record_fields import FieldReader, FieldWriter
+
+_ALL: Final[tuple[RecordType, ...]] = (
+    *offset_records.RECORD_TYPES,
+    *classic_records.RECORD_TYPES,
+)
+_BY_KEY_TYPE: Final = {each.key_type: each for each in _ALL}
+_BY_KEY_CLASS: Final[dict[type, RecordType]] = {each.key_class: each for each in _ALL}
+
+
+def type_of(key: RecordKey) -> RecordType:
+    return _BY_KEY_CLASS[type(key)]
+
+
+def decode_key(data: bytes) -> RecordKey | None:
+    """The key, or None if it is of a type that is not served here.
+
+    Raises:
+        UnreadableRecord: the bytes are no key at all.
+    """
+    reader = FieldReader(data)
+    record_type = _BY_KEY_TYPE.get(reader.int16())
+    if record_type is None:
+        return None
+    key: RecordKey = record_type.read_key(reader)
+    return key
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    key, value = record
+    record_type = type_of(key)
+    writer = FieldWriter(record_type.key_type)
+    record_type.write_key(writer, key)
+    return bytes(writer.data), None if value is None else record_type.encode_value(value)
