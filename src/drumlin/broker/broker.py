@@ -33,7 +33,7 @@ from drumlin.broker.opening import (
 )
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
-from drumlin.broker.state_topics import state_topic
+from drumlin.broker.state_topics import StateLogs, state_topic
 from drumlin.broker.topics import adopt_logs
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.broker.wakeups import Wakeups
@@ -41,10 +41,11 @@ from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.state_topic import StateCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
-from drumlin.metadata.names import GROUP_METADATA
+from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records import kernels
 from drumlin.replication.partition import PartitionRegistry
@@ -89,7 +90,17 @@ class Broker:
             ImageTopics(self),
             partial(group_setting, self),
         )
-        self.coordinators: dict[str, StateCoordinator] = {GROUP_METADATA: self.groups}
+        self.share_state = ShareCoordinator(
+            config,
+            clock,
+            state_topic(self, SHARE_GROUP_STATE),
+            StateLogs(self, SHARE_GROUP_STATE),
+            self.metadata.image.has_partition,
+        )
+        self.coordinators: dict[str, StateCoordinator] = {
+            GROUP_METADATA: self.groups,
+            SHARE_GROUP_STATE: self.share_state,
+        }
         self.hosting = Hosting(
             config, metadata, logs, self.partitions, self.coordinators, self.blocking
         )

@@ -36,6 +36,20 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
     return StateTopic(name, append, read_batches, partition_count, create)
 
 
+class StateLogs:
+    """The ends of an internal topic's logs, for a coordinator that deletes records itself."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker = broker
+        self._name = name
+
+    def end_offset(self, partition: int) -> int:
+        return self._broker.partitions.get(self._name, partition).log.log_end_offset
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        self._broker.partitions.get(self._name, partition).delete_records_before(offset)
+
+
 def _batches(log: PartitionLog) -> Iterator[bytes]:
     """All whole batches of a log, in pieces. Blocks."""
     offset = log.log_start_offset

@@ -99,10 +99,15 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    share_coordinator_cold_partition_snapshot_interval_ms: int
+    share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_state_topic_compression_codec: int
     share_coordinator_state_topic_min_isr: int
     share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_prune_interval_ms: int
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_segment_bytes: int
+    share_coordinator_write_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

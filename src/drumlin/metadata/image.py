@@ -120,6 +120,11 @@ class ClusterImage:
         topic = self.topics_by_id.get(topic_id) if topic_id is not None else None
         return None if topic is None else topic.name
 
+    def has_partition(self, topic_id: UUID, index: int) -> bool:
+        """Whether there is a topic with that id, and with that many partitions."""
+        topic = self.topics_by_id.get(topic_id)
+        return topic is not None and topic.partition(index) is not None
+
     def colliding_names(self, name: str) -> set[str]:
         """Existing topics that metrics could not tell from `name`, itself included."""
         return self._names_by_collision_key.get(collision_key(name), set())

@@ -21,8 +21,8 @@ from drumlin.storage.partition_metadata import encode_uuid
 UNINITIALIZED_OFFSET: Final = -1
 #: Nobody counts what is done with, as older brokers did not.
 UNKNOWN_COUNT: Final = -1
-#: Nothing was ever written or read with a leader's epoch, or the epoch does not matter.
-NO_LEADER_EPOCH: Final = -1
+#: An epoch that nobody asks for: whoever brings it is not fenced by it.
+NO_EPOCH: Final = -1
 
 
 class DeliveryState(IntEnum):
@@ -47,7 +47,7 @@ class ShareState(NamedTuple):
     """The state of one partition of one share group."""
 
     state_epoch: int = 0
-    leader_epoch: int = NO_LEADER_EPOCH
+    leader_epoch: int = NO_EPOCH
     start_offset: int = UNINITIALIZED_OFFSET
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: tuple[StateBatch, ...] = ()

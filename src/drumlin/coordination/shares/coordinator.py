@@ -1,0 +1,347 @@
+"""The share coordinator: finds a share partition's state, lets it decide, and waits for the log.
+
+All state changes run on the event loop without awaiting; only answers wait, for the log or for
+a partition that is being loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from drumlin.clock import Clock
+from drumlin.coordination.shares.log import encode_batches, load
+from drumlin.coordination.shares.records import ShareRecord
+from drumlin.coordination.shares.shard import LoadedStates, ShareShard
+from drumlin.coordination.shares.state import SharePartitionKey, ShareState
+from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+#: What goes wrong with the log, and what those who ask are told instead.
+_TOLD: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+#: What the summary of a state that was never initialised says.
+_NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
+
+
+class ShareCoordinatorConfig(Protocol):
+    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
+
+    @property
+    def share_coordinator_cold_partition_snapshot_interval_ms(self) -> int: ...
+    @property
+    def share_coordinator_snapshot_update_records_per_snapshot(self) -> int: ...
+    @property
+    def share_coordinator_state_topic_compression_codec(self) -> int: ...
+    @property
+    def share_coordinator_state_topic_num_partitions(self) -> int: ...
+    @property
+    def share_coordinator_state_topic_prune_interval_ms(self) -> int: ...
+    @property
+    def share_coordinator_write_timeout_ms(self) -> int: ...
+
+
+class StateLogEnds(Protocol):
+    """The ends of the state topic's logs, which no compaction moves."""
+
+    def end_offset(self, partition: int) -> int:
+        """The offset that the next record gets.
+
+        Raises:
+            KafkaError: the partition is not here.
+        """
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """
+        Raises:
+            KafkaError: the partition is not here, or its log dir fails.
+        """
+
+
+class ShareCoordinator:
+    """The states of all share partitions that this broker coordinates.
+
+    Handed in:
+        config: the broker's configuration.
+        clock: wall time.
+        topic: `__share_group_state`.
+        ends: of that topic's logs.
+        has_partition(topic_id, partition): whether there is such a partition now.
+
+    Requests raise `KafkaError` with what the client is to be told.
+    """
+
+    def __init__(
+        self,
+        config: ShareCoordinatorConfig,
+        clock: Clock,
+        topic: StateTopic,
+        ends: StateLogEnds,
+        has_partition: Callable[[UUID, int], bool],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._topic = topic
+        self._ends = ends
+        self._has_partition = has_partition
+        self._partitions: StatePartitions[ShareShard, LoadedStates] = StatePartitions(
+            topic.name, ShareShard, self._read, ShareShard.take_over, lambda: None
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_active = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; before, everyone is told that no coordinator is available."""
+        self._is_active = True
+        self._spawn(self._prune_for_ever())
+        self._spawn(self._snapshot_for_ever())
+
+    async def close(self) -> None:
+        """Let go of all states."""
+        self._is_active = False
+        for partition in self._partitions.partitions():
+            self.resign(partition)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._partitions.close()
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: its states are loaded in the background."""
+        self._partitions.begin(partition, leader_epoch)
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition: its states are none of ours any more."""
+        self._partitions.end(partition)
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """The states in a topic go with it."""
+        self._spawn(self._delete_states_in(topic, topic_id))
+
+    async def _delete_states_in(self, topic: str, topic_id: UUID) -> None:
+        for partition in self._partitions.partitions():
+            shard = await self._partitions.when_ready(partition)
+            if shard is not None and (records := shard.topic_deleted(topic_id)):
+                self._write_or_log(shard, records, f"states in the deleted topic {topic}")
+
+    # -- finding -----------------------------------------------------------------------------
+
+    async def find_partition(self, coordinator_key: str) -> int:
+        """The partition of `__share_group_state` whose leader coordinates "group:topic id:index".
+
+        Creates the topic if there is none yet.
+        """
+        if self._topic.partition_count() is None:
+            await self._topic.create()
+            # It is empty: to wait is cheaper for clients than to come again.
+            await self._partitions.when_ready(self._partition_for(coordinator_key))
+        return self._partition_for(coordinator_key)
+
+    def _partition_for(self, coordinator_key: str) -> int:
+        count = self._topic.partition_count()
+        if count is None:
+            count = self._config.share_coordinator_state_topic_num_partitions
+        return partition_for(coordinator_key, count)
+
+    async def _shard_of(self, key: SharePartitionKey) -> ShareShard:
+        if not key.group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        if key.partition < 0:
+            message = f"{key.partition} cannot be the number of a partition"
+            raise KafkaError(ErrorCode.invalid_request, message)
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        partition = await self.find_partition(key.coordinator_key)
+        # A partition is loaded in a moment; to wait spares everybody another attempt.
+        timeout = self._config.share_coordinator_write_timeout_ms / 1000
+        try:
+            await asyncio.wait_for(self._partitions.when_ready(partition), timeout)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress) from None
+        return self._partitions.shard(partition)
+
+    def _check_there(self, key: SharePartitionKey) -> None:
+        if not self._has_partition(key.topic_id, key.partition):
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def initialize(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
+    ) -> None:
+        """InitializeShareGroupState, one partition: a new state, whatever there was before.
+
+        Raises:
+            KafkaError: FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        key = SharePartitionKey(group_id, topic_id, partition)
+        shard = await self._shard_of(key)
+        now_ms = self._clock.wall_ms()
+        record = shard.initialize(key, state_epoch, start_offset, now_ms)
+        self._check_there(key)
+        await self._confirmed(self._write(shard, [record]))
+
+    async def read(
+        self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int | None = None
+    ) -> ShareState:
+        """ReadShareGroupState, one partition; a later leader is noted, an older one is fenced.
+
+        Raises:
+            KafkaError: INVALID_REQUEST as there is no state, FENCED_LEADER_EPOCH,
+                UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        key = SharePartitionKey(group_id, topic_id, partition)
+        shard = await self._shard_of(key)
+        stored = shard.check_read(key, leader_epoch)
+        self._check_there(key)
+        if leader_epoch is not None:
+            limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
+            records = shard.note_leader(key, leader_epoch, limit, self._clock.wall_ms())
+            if records:
+                confirmation = self._write(shard, records)
+                stored = shard.states[key]
+                await self._confirmed(confirmation)
+        return stored.state
+
+    async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
+        """WriteShareGroupState, one partition: `state` is what has changed.
+
+        Its batches are put together with those that are there; a start offset of -1 leaves the
+        one that is there.
+
+        Raises:
+            KafkaError: INVALID_REQUEST as there is no state, FENCED_LEADER_EPOCH,
+                FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        key = SharePartitionKey(group_id, topic_id, partition)
+        shard = await self._shard_of(key)
+        limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
+        record = shard.write(key, state, limit, self._clock.wall_ms())
+        self._check_there(key)
+        await self._confirmed(self._write(shard, [record]))
+
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
+        """DeleteShareGroupState, one partition; one without a state is deleted already.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        key = SharePartitionKey(group_id, topic_id, partition)
+        shard = await self._shard_of(key)
+        self._check_there(key)
+        if records := shard.delete(key):
+            await self._confirmed(self._write(shard, records))
+
+    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
+        """ReadShareGroupStateSummary, one partition: all but the batches.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        key = SharePartitionKey(group_id, topic_id, partition)
+        shard = await self._shard_of(key)
+        self._check_there(key)
+        stored = shard.states.get(key)
+        return _NOTHING_KNOWN if stored is None else stored.state._replace(batches=())
+
+    # -- the log -------------------------------------------------------------------------------
+
+    async def _prune_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.share_coordinator_state_topic_prune_interval_ms / 1000)
+            await self.prune()
+
+    async def prune(self) -> None:
+        """Delete what later snapshots have made redundant from the logs' starts."""
+        for partition in self._partitions.partitions():
+            shard = await self._partitions.when_ready(partition)
+            if shard is None:
+                continue
+            try:
+                offset = shard.redundant_before(self._ends.end_offset(partition))
+                if offset > shard.pruned_to:
+                    self._ends.delete_before(partition, offset)
+                    shard.pruned_to = offset
+            except KafkaError as error:
+                _log.warning("partition %d: redundant records stay: %s", partition, error)
+
+    async def _snapshot_for_ever(self) -> None:
+        config = self._config
+        while True:
+            interval_ms = config.share_coordinator_cold_partition_snapshot_interval_ms
+            await asyncio.sleep(interval_ms / 1000)
+            await self.snapshot_cold_states()
+
+    async def snapshot_cold_states(self) -> None:
+        """Write states that have not changed for long again, so that the log before can go."""
+        interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
+        for partition in self._partitions.partitions():
+            shard = await self._partitions.when_ready(partition)
+            if shard is not None:
+                records = shard.cold_snapshots(interval_ms, self._clock.wall_ms())
+                if records:
+                    self._write_or_log(shard, records, "new snapshots")
+
+    def _write(self, shard: ShareShard, records: Sequence[ShareRecord]) -> Confirmation | None:
+        """Append the records and take them over; the confirmation of the last, if one is due."""
+        confirmation = None
+        codec = self._config.share_coordinator_state_topic_compression_codec
+        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
+            try:
+                first_offset = self._ends.end_offset(shard.partition)
+                confirmation = self._topic.append(shard.partition, batch)
+            except KafkaError as error:
+                raise _told(error) from error
+            shard.apply(contained, first_offset)
+        return confirmation
+
+    def _write_or_log(self, shard: ShareShard, records: Sequence[ShareRecord], what: str) -> None:
+        try:
+            self._write(shard, records)
+            _log.info("partition %d: %d records for %s", shard.partition, len(records), what)
+        except KafkaError as error:
+            _log.warning("partition %d: no records for %s: %s", shard.partition, what, error)
+
+    async def _confirmed(self, confirmation: Confirmation | None) -> None:
+        if confirmation is None:
+            return
+        timeout = self._config.share_coordinator_write_timeout_ms / 1000
+        try:
+            await asyncio.wait_for(asyncio.shield(confirmation), timeout)
+        except TimeoutError:
+            raise _told(KafkaError(ErrorCode.request_timed_out)) from None
+        except KafkaError as error:
+            raise _told(error) from error
+
+    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedStates:
+        return load(self._topic.read_batches(partition), is_cancelled)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed", exc_info=error)
+
+
+def _told(error: KafkaError) -> KafkaError:
+    return KafkaError(_TOLD.get(error.code, error.code), error.message)

@@ -1,0 +1,217 @@
+"""The share partitions' states in one partition of `__share_group_state`, as its leader has them.
+
+Plain synchronous code. Whatever changes a state is first made into a record; `apply` takes it
+over once it is in the log. So the memory never says what the log does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from drumlin.coordination.shares.batches import combine
+from drumlin.coordination.shares.records import ShareRecord, Snapshot, Update
+from drumlin.coordination.shares.state import (
+    NO_EPOCH,
+    UNINITIALIZED_OFFSET,
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareState,
+)
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: What is taken over before others get their turn on the loop: some milliseconds' worth.
+_STATES_PER_STEP: Final = 1_000
+
+
+@dataclass(slots=True)
+class StoredState:
+    """One share partition's state, and what stands of it in the log."""
+
+    snapshot_epoch: int
+    state: ShareState
+    created_ms: int
+    written_ms: int
+    snapshot_offset: int
+    """Where its latest snapshot is: what the log has of it before is redundant."""
+    updates: int = 0
+    """Updates behind that snapshot."""
+    greatest_leader_epoch: int = NO_EPOCH
+    greatest_state_epoch: int = NO_EPOCH
+
+
+#: What a partition says: each state that is there.
+LoadedStates = dict[SharePartitionKey, StoredState]
+
+
+class ShareShard:
+    """One partition's states."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.states: LoadedStates = {}
+        self.pruned_to = 0
+        """The offset up to which the log was deleted last."""
+
+    def take_over(self, loaded: LoadedStates) -> Iterator[None]:
+        """Become what the log says; others get their turn wherever this yields."""
+        for count, (key, stored) in enumerate(loaded.items(), 1):
+            self.states[key] = stored
+            if count % _STATES_PER_STEP == 0:
+                yield
+
+    # -- requests: what they are told, and what is to be written -----------------------------
+
+    def check_read(self, key: SharePartitionKey, leader_epoch: int | None) -> StoredState:
+        """The state for a leader of that epoch; whoever is None of that kind may read as well.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
+        """
+        stored = self.states.get(key)
+        if stored is None:
+            message = "the share partition's state was never initialised, so it cannot be read"
+            raise KafkaError(ErrorCode.invalid_request, message)
+        if leader_epoch is not None and stored.greatest_leader_epoch > leader_epoch:
+            raise KafkaError(ErrorCode.fenced_leader_epoch)
+        return stored
+
+    def note_leader(
+        self, key: SharePartitionKey, leader_epoch: int, limit: int, now_ms: int
+    ) -> list[ShareRecord]:
+        """The record that says that a leader of a later epoch has read the state."""
+        stored = self.states[key]
+        if leader_epoch in (NO_EPOCH, stored.greatest_leader_epoch):
+            return []
+        change = stored.state._replace(leader_epoch=leader_epoch, batches=())
+        return [self._next_record(key, change, limit, now_ms)]
+
+    def write(
+        self, key: SharePartitionKey, change: ShareState, limit: int, now_ms: int
+    ) -> ShareRecord:
+        """The record that changes the state; a snapshot after `limit` updates.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+        """
+        stored = self.states.get(key)
+        if stored is None:
+            message = "the share partition's state was never initialised, so it cannot be written"
+            raise KafkaError(ErrorCode.invalid_request, message)
+        if NO_EPOCH != change.leader_epoch < stored.greatest_leader_epoch:
+            raise KafkaError(ErrorCode.fenced_leader_epoch)
+        if NO_EPOCH != change.state_epoch < stored.greatest_state_epoch:
+            raise KafkaError(ErrorCode.fenced_state_epoch)
+        # Only reading tells of a new leader, which it does before it can write.
+        change = change._replace(leader_epoch=stored.state.leader_epoch)
+        return self._next_record(key, change, limit, now_ms)
+
+    def _next_record(
+        self, key: SharePartitionKey, change: ShareState, limit: int, now_ms: int
+    ) -> ShareRecord:
+        stored = self.states[key]
+        if stored.updates < limit:
+            batches = combine((), change.batches, change.start_offset)
+            return key, Update(stored.snapshot_epoch, change._replace(batches=batches))
+        state = merged(stored.state, change)
+        return key, Snapshot(stored.snapshot_epoch + 1, state, now_ms, now_ms)
+
+    def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
+    ) -> ShareRecord:
+        """The record that makes the state anew.
+
+        Raises:
+            KafkaError: FENCED_STATE_EPOCH.
+        """
+        stored = self.states.get(key)
+        if stored is not None and NO_EPOCH != state_epoch < stored.greatest_state_epoch:
+            raise KafkaError(ErrorCode.fenced_state_epoch)
+        snapshot_epoch = 0 if stored is None else stored.snapshot_epoch + 1
+        count = UNKNOWN_COUNT if start_offset == UNINITIALIZED_OFFSET else 0
+        state = ShareState(state_epoch, 0, start_offset, count)
+        return key, Snapshot(snapshot_epoch, state, now_ms, now_ms)
+
+    def delete(self, key: SharePartitionKey) -> list[ShareRecord]:
+        """The tombstone of a state, if it is there."""
+        return [(key, None)] if key in self.states else []
+
+    def topic_deleted(self, topic_id: UUID) -> list[ShareRecord]:
+        """Tombstones of all states in a topic that is gone."""
+        return [(key, None) for key in self.states if key.topic_id == topic_id]
+
+    # -- what was written --------------------------------------------------------------------
+
+    def apply(self, records: Iterable[ShareRecord], first_offset: int) -> None:
+        """Take over records that are in the log now, from `first_offset` on."""
+        for offset, (key, value) in enumerate(records, first_offset):
+            replay(self.states, key, value, offset)
+
+    # -- the log -----------------------------------------------------------------------------
+
+    def redundant_before(self, end_offset: int) -> int:
+        """Every record before this offset says nothing any more."""
+        return min((each.snapshot_offset for each in self.states.values()), default=end_offset)
+
+    def cold_snapshots(self, older_than_ms: int, now_ms: int) -> list[ShareRecord]:
+        """New snapshots of states that nobody has changed for long, for they keep the log long.
+
+        None if all states are of that kind: the log would only move.
+        """
+        if all(_is_cold(each) for each in self.states.values()):
+            return []
+        return [
+            (
+                key,
+                Snapshot(each.snapshot_epoch + 1, each.state, each.created_ms, now_ms),
+            )
+            for key, each in self.states.items()
+            if now_ms - each.written_ms >= older_than_ms
+        ]
+
+
+def _is_cold(stored: StoredState) -> bool:
+    return stored.created_ms != stored.written_ms
+
+
+def merged(state: ShareState, change: ShareState) -> ShareState:
+    """A state with a change to it; the state epoch stays, as updates do not tell it."""
+    is_moved = change.start_offset != UNINITIALIZED_OFFSET
+    start_offset = change.start_offset if is_moved else state.start_offset
+    leads = change.leader_epoch != NO_EPOCH
+    return ShareState(
+        state.state_epoch,
+        change.leader_epoch if leads else state.leader_epoch,
+        start_offset,
+        change.delivery_complete_count,
+        combine(state.batches, change.batches, start_offset),
+    )
+
+
+def replay(
+    states: LoadedStates, key: SharePartitionKey, value: Snapshot | Update | None, offset: int
+) -> None:
+    """What one record makes of the states."""
+    before = states.get(key)
+    if value is None:
+        states.pop(key, None)
+    elif isinstance(value, Snapshot):
+        leader_epoch, state_epoch = value.state.leader_epoch, value.state.state_epoch
+        if before is not None:
+            leader_epoch = max(leader_epoch, before.greatest_leader_epoch)
+            state_epoch = max(state_epoch, before.greatest_state_epoch)
+        states[key] = StoredState(
+            value.snapshot_epoch,
+            value.state,
+            value.created_ms,
+            value.written_ms,
+            snapshot_offset=offset,
+            greatest_leader_epoch=leader_epoch,
+            greatest_state_epoch=state_epoch,
+        )
+    elif before is not None:
+        before.state = merged(before.state, value.state)
+        before.updates += 1
+        before.greatest_leader_epoch = max(before.greatest_leader_epoch, value.state.leader_epoch)
