@@ -1,0 +1,1 @@
+"""The proofs of the delivery guarantees: see docs/guarantees.md."""
