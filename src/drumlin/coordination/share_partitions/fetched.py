@@ -1,0 +1,81 @@
+"""What was fetched for a share partition, and how much of it one request may have. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class AcquireMode(IntEnum):
+    """Whether batches are acquired whole (KIP-1206). The numbers are the protocol's."""
+
+    BATCH_OPTIMIZED = 0
+    RECORD_LIMIT = 1
+
+
+class OffsetRange(NamedTuple):
+    """Offsets from the first to the last, which belongs to it."""
+
+    first_offset: int
+    last_offset: int
+
+
+class Fetched(NamedTuple):
+    """Whole batches of the log, in order: at least one.
+
+    fetch_offset: from where they were read; the first batch may begin before or behind it.
+    batches: their first and last offsets.
+    aborted: those of them that belong to aborted transactions, for groups that read committed.
+    """
+
+    fetch_offset: int
+    batches: Sequence[OffsetRange]
+    aborted: Sequence[OffsetRange] = ()
+
+    @property
+    def first_offset(self) -> int:
+        return self.batches[0].first_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset
+
+    def end_of_batch(self, offset: int) -> int:
+        """The last offset of the batch that has `offset`; `offset` if none has it."""
+        for batch in self.batches:
+            if batch.first_offset <= offset <= batch.last_offset:
+                return batch.last_offset
+        return offset
+
+    def pieces(self, first_offset: int, last_offset: int, size: int) -> Iterator[OffsetRange]:
+        """The range in pieces of about `size` offsets, cut where a batch begins."""
+        start = first_offset
+        if last_offset - first_offset + 1 > size:
+            for batch in self.batches:
+                if batch.first_offset > last_offset:
+                    break
+                if batch.first_offset - start >= size:
+                    yield OffsetRange(start, batch.first_offset - 1)
+                    start = batch.first_offset
+        yield OffsetRange(start, last_offset)
+
+
+class Limits(NamedTuple):
+    """How much one request may acquire.
+
+    max_records: with BATCH_OPTIMIZED the last batch is acquired whole all the same.
+    batch_size: about how many records are acquired, and later acknowledged, together.
+    """
+
+    max_records: int
+    batch_size: int
+    mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+
+
+class Acquired(NamedTuple):
+    """Records that a member has from now on, and how often they were delivered by now."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int

@@ -1,0 +1,208 @@
+"""Records in flight: between a share partition's start offset and its end offset.
+
+Neighbouring records that fare alike are one `Run`, so that a thousand records that were acquired
+together cost as much as one. A run is split where its records part ways. Nothing here decides
+who gets a record; it only keeps the runs in order.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class RecordState(IntEnum):
+    """Where a record stands. The numbers are those that are kept."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+#: Nothing more becomes of these.
+TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+
+
+class Bounds(NamedTuple):
+    """First and last offset of the batch in which a record was first acquired."""
+
+    first_offset: int
+    last_offset: int
+
+    @property
+    def record_count(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Neighbouring records in the same state.
+
+    member: who has them, while they are acquired.
+    deadline: when the lock ends, in seconds of a monotonic clock; None unless acquired.
+    change: what was asked for and is not written yet; the state is still the old one.
+    """
+
+    first_offset: int
+    last_offset: int
+    bounds: Bounds
+    state: RecordState
+    delivery_count: int
+    member: str | None = None
+    deadline: float | None = None
+    change: Change | None = None
+    target: RecordState | None = None
+    target_count: int = 0
+
+    @property
+    def record_count(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can be acquired."""
+        return self.state is RecordState.AVAILABLE
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the start offset may pass it."""
+        return self.state in TERMINAL
+
+    @property
+    def will_be_done(self) -> bool:
+        """As `is_done`, once what was asked for is written."""
+        return self.is_done or self.target in TERMINAL
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """What one request changes: to be written, then committed, or else rolled back."""
+
+    runs: list[Run] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs)
+
+    def include(self, run: Run, target: RecordState, delivery_count: int) -> None:
+        run.change, run.target, run.target_count = self, target, delivery_count
+        self.runs.append(run)
+
+    def exclude(self, run: Run) -> None:
+        run.change, run.target, run.target_count = None, None, 0
+
+
+class Runs:
+    """All runs of a share partition, by offset, without overlaps. There may be gaps between
+    them where the log has none of these offsets. `on_split` is told of each new part."""
+
+    def __init__(self, on_split: Callable[[Run], None]) -> None:
+        self._on_split = on_split
+        self._runs: list[Run] = []
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    @property
+    def first(self) -> Run | None:
+        return self._runs[0] if self._runs else None
+
+    def append(self, run: Run) -> None:
+        """A run behind all others."""
+        assert not self._runs or self._runs[-1].last_offset < run.first_offset
+        self._runs.append(run)
+
+    def floor(self, offset: int) -> Run | None:
+        """The last run that begins at or before `offset`."""
+        index = self._index_behind(offset) - 1
+        return self._runs[index] if index >= 0 else None
+
+    def overlapping(self, first_offset: int, last_offset: int) -> Sequence[Run]:
+        """The runs that have offsets of the range: a copy, so they may be split meanwhile."""
+        start = self._index_behind(first_offset)
+        if start and self._runs[start - 1].last_offset >= first_offset:
+            start -= 1
+        return self._runs[start : self._index_behind(last_offset)]
+
+    def within(self, run: Run, first_offset: int, last_offset: int) -> Run:
+        """The part of the run that lies in the range, as a run of its own."""
+        if run.first_offset < first_offset:
+            run = self.split(run, first_offset)
+        if run.last_offset > last_offset:
+            self.split(run, last_offset + 1)
+        return run
+
+    def split(self, run: Run, offset: int) -> Run:
+        """Part a run; what begins at `offset` is returned, what was asked for holds for both."""
+        assert run.first_offset < offset <= run.last_offset
+        rest = Run(
+            offset,
+            run.last_offset,
+            run.bounds,
+            run.state,
+            run.delivery_count,
+            run.member,
+            run.deadline,
+        )
+        run.last_offset = offset - 1
+        self._runs.insert(self._index_behind(run.first_offset), rest)
+        if run.change is not None and run.target is not None:
+            run.change.include(rest, run.target, run.target_count)
+        self._on_split(rest)
+        return rest
+
+    def drop_before(self, offset: int) -> list[Run]:
+        """Remove what is before `offset`; the runs that are gone."""
+        end = self._index_behind(offset - 1)
+        if end and self._runs[end - 1].last_offset >= offset:
+            self.split(self._runs[end - 1], offset)
+        dropped = self._runs[:end]
+        del self._runs[:end]
+        return dropped
+
+    def drop_done(self) -> None:
+        """Remove the first runs for as long as nothing more becomes of them."""
+        end = 0
+        while end < len(self._runs) and self._runs[end].is_done:
+            end += 1
+        del self._runs[:end]
+
+    def join(self, runs: Sequence[Run]) -> None:
+        """Make one run of neighbours that fare alike, among and beside these."""
+        if not runs:
+            return
+        first = min(run.first_offset for run in runs)
+        last = max(run.last_offset for run in runs)
+        start = max(self._index_behind(first) - 2, 0)
+        end = min(self._index_behind(last) + 1, len(self._runs))
+        joined: list[Run] = []
+        for run in self._runs[start:end]:
+            if joined and _are_alike(joined[-1], run):
+                joined[-1].last_offset = run.last_offset
+            else:
+                joined.append(run)
+        self._runs[start:end] = joined
+
+    def _index_behind(self, offset: int) -> int:
+        return bisect.bisect_right(self._runs, offset, key=_first_offset)
+
+
+def _first_offset(run: Run) -> int:
+    return run.first_offset
+
+
+def _are_alike(run: Run, following: Run) -> bool:
+    """Whether two runs can be one. Locks are not joined: each has a deadline of its own."""
+    return (
+        run.last_offset + 1 == following.first_offset
+        and run.state is following.state is not RecordState.ACQUIRED
+        and run.delivery_count == following.delivery_count
+        and run.bounds == following.bounds
+        and run.change is following.change is None
+    )

@@ -1,0 +1,28 @@
+"""What a share group's configuration says of delivery. Values only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Settings(NamedTuple):
+    """
+    delivery_count_limit: how often a record is delivered before it is given up.
+    max_record_locks: how many offsets may be in flight.
+    lock_duration_s: how long a member has a record before others get it.
+    may_renew: whether a member may ask for its locks to begin anew (KIP-1222).
+    """
+
+    delivery_count_limit: int = 5
+    max_record_locks: int = 2000
+    lock_duration_s: float = 30.0
+    may_renew: bool = True
+
+    @property
+    def throttled_from(self) -> int:
+        """From so many deliveries on, records are delivered in ever smaller parts.
+
+        A record that makes its reader fail takes all that were delivered with it along. So it
+        is singled out before it, and its neighbours, reach the limit.
+        """
+        return max(2, -(-self.delivery_count_limit // 2))

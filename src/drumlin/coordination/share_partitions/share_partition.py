@@ -1,0 +1,291 @@
+"""One partition as one share group goes through it (KIP-932): who has which record, and until when.
+
+A pure state machine: told what was fetched, acknowledged and what time it is, it says what to
+give, what to write and when to look again. It reads no log and writes no state.
+
+    start offset <= records in flight < end offset
+
+What is before the start offset is done with, what is from the end offset on nobody has seen. An
+acknowledgement changes nothing until it is written: `acknowledge` notes a `Change`, the caller
+writes `state(change)`, and then says `commit` or `roll_back`. A lock that times out does not wait
+for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, apply, outcome
+from drumlin.coordination.share_partitions.acquisition import take_again, take_new
+from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, Limits, OffsetRange
+from drumlin.coordination.share_partitions.in_flight import (
+    Bounds,
+    Change,
+    RecordState,
+    Run,
+    Runs,
+)
+from drumlin.coordination.share_partitions.settings import Settings
+from drumlin.coordination.shares.state import DeliveryState, StateBatch
+
+
+class SharePartition:
+    """The state machine; see the module. Times are seconds of a monotonic clock."""
+
+    def __init__(self, settings: Callable[[], Settings], start_offset: int) -> None:
+        self._settings = settings
+        self._runs = Runs(self._follow)
+        self._locks: DeadlineQueue[Run] = DeadlineQueue()
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+
+    @classmethod
+    def load(
+        cls, settings: Callable[[], Settings], start_offset: int, batches: Iterable[StateBatch]
+    ) -> SharePartition:
+        """As it was written. What lies between batches was acquired when it was lost: it is
+        available, and how often it was delivered is not known."""
+        partition = cls(settings, start_offset)
+        for batch in sorted(batches):
+            first = max(batch.first_offset, partition.end_offset)
+            if batch.last_offset < first:
+                continue
+            if first > partition.end_offset:
+                partition._append_available(partition.end_offset, first - 1)
+            state = _loaded_state(batch.delivery_state)
+            bounds = Bounds(first, batch.last_offset)
+            partition._runs.append(
+                Run(first, batch.last_offset, bounds, state, batch.delivery_count)
+            )
+            partition.end_offset = batch.last_offset + 1
+        partition._advance()
+        return partition
+
+    def _append_available(self, first_offset: int, last_offset: int) -> None:
+        bounds = Bounds(first_offset, last_offset)
+        self._runs.append(Run(first_offset, last_offset, bounds, RecordState.AVAILABLE, 0))
+
+    # -- what is there -----------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Offsets from the start offset to the end offset, whatever became of them."""
+        return self.end_offset - self.start_offset
+
+    @property
+    def runs(self) -> Iterable[Run]:
+        """What is in flight, by offset; for whoever wants to look."""
+        return self._runs
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """From where to read: the first record that is available again, or the end offset."""
+        for run in self._runs:
+            if run.is_free:
+                return run.first_offset
+        return self.end_offset
+
+    @property
+    def can_acquire(self) -> bool:
+        """Whether there is room for more in flight, or something in flight is available."""
+        if self.in_flight < self._settings().max_record_locks:
+            return True
+        return self.next_fetch_offset < self.end_offset
+
+    def state(self, change: Change) -> StateBatches:
+        """What is to be written for a change."""
+        return tuple(
+            StateBatch(run.first_offset, run.last_offset, int(run.target), run.target_count)
+            for run in sorted(change.runs, key=lambda each: each.first_offset)
+            if run.target is not None and run.last_offset >= self.start_offset
+        )
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """How many records in flight are done with, or will be when all is written."""
+        return sum(run.record_count for run in self._runs if run.will_be_done)
+
+    # -- acquiring ---------------------------------------------------------------------
+
+    def acquire(self, member: str, fetched: Fetched, limits: Limits, now: float) -> list[Acquired]:
+        """Give a member what may be given of what was fetched."""
+        settings = self._settings()
+        last_offset = fetched.last_offset
+        most = min(limits.max_records, settings.max_record_locks - self.in_flight)
+        if most <= 0:
+            # No room for more; what was given back among those in flight can be given again.
+            last_offset = min(last_offset, self.end_offset - 1)
+            most = min(limits.max_records, self.end_offset - fetched.fetch_offset)
+        if most <= 0:
+            return []
+        limits = limits._replace(max_records=most)
+        self._archive_missing(fetched)
+        taken, may_go_on = take_again(self._runs, fetched, last_offset, limits, settings)
+        if may_go_on and last_offset >= self.end_offset:
+            left = most - sum(run.record_count for run in taken)
+            taken += self._take_new(fetched, last_offset, limits._replace(max_records=left))
+        deadline = now + settings.lock_duration_s
+        for run in taken:
+            run.state = RecordState.ACQUIRED
+            run.member = member
+            run.delivery_count += 1
+            self._lock(run, deadline)
+        kept = [part for run in taken for part in self._without_aborted(run, fetched.aborted)]
+        self._advance()
+        return _answer(kept)
+
+    def _take_new(self, fetched: Fetched, last_offset: int, limits: Limits) -> list[Run]:
+        first_offset = max(fetched.first_offset, self.end_offset)
+        if not len(self._runs):
+            self.start_offset = max(self.start_offset, first_offset)
+        new = list(take_new(fetched, first_offset, last_offset, limits))
+        for run in new:
+            self._runs.append(run)
+        self.end_offset = new[-1].last_offset + 1
+        left = limits.max_records
+        taken = []
+        for run in new:
+            if left > 0:
+                taken.append(run)
+            left -= run.record_count
+        return taken
+
+    def _archive_missing(self, fetched: Fetched) -> None:
+        """What should have been fetched and is not there any more has been cleaned away."""
+        for run in self._runs.overlapping(fetched.fetch_offset, fetched.first_offset - 1):
+            if run.is_free:
+                part = self._runs.within(run, fetched.fetch_offset, fetched.first_offset - 1)
+                part.state = RecordState.ARCHIVED
+
+    def _without_aborted(self, run: Run, aborted: Sequence[OffsetRange]) -> list[Run]:
+        """The parts of a run that belong to no aborted transaction; the others are archived."""
+        kept = []
+        rest: Run | None = run
+        for batch in aborted:
+            if rest is None:
+                break
+            if batch.last_offset < rest.first_offset or batch.first_offset > rest.last_offset:
+                continue
+            part = rest
+            if part.first_offset < batch.first_offset:
+                part = self._runs.split(part, batch.first_offset)
+                kept.append(rest)
+            rest = None
+            if part.last_offset > batch.last_offset:
+                rest = self._runs.split(part, batch.last_offset + 1)
+            self._settle(part, RecordState.ARCHIVED, part.delivery_count)
+        if rest is not None:
+            kept.append(rest)
+        return kept
+
+    # -- acknowledging -----------------------------------------------------------------
+
+    def acknowledge(self, member: str, batches: Sequence[Acknowledgement], now: float) -> Change:
+        """Note what a member says of its records; renewed locks begin anew at once.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; then nothing changes.
+        """
+        settings = self._settings()
+        change, renewed = apply(self._runs, self.start_offset, member, batches, settings)
+        for run in renewed:
+            self._lock(run, now + settings.lock_duration_s)
+        return change
+
+    def release(self, member: str) -> Change:
+        """Note that a member is gone. What it had was not delivered, so it does not count."""
+        change = Change()
+        for run in self._runs:
+            if run.member == member and run.state is RecordState.ACQUIRED and run.change is None:
+                change.include(run, RecordState.AVAILABLE, max(run.delivery_count - 1, 0))
+        return change
+
+    def commit(self, change: Change) -> None:
+        """What was noted is written: it holds."""
+        for run in change.runs:
+            state, count = run.target, run.target_count
+            change.exclude(run)
+            if state is not None:
+                self._settle(run, state, count)
+        self._runs.join(change.runs)
+        self._advance()
+
+    def roll_back(self, change: Change, now: float) -> None:
+        """What was noted could not be written: all is as before, with the locks as they were."""
+        for run in change.runs:
+            change.exclude(run)
+            if run.deadline is not None:
+                self._locks.schedule(run, max(run.deadline, now))
+
+    # -- time and the log --------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        return self._locks.next_deadline()
+
+    def expire(self, now: float) -> StateBatches:
+        """Take back what was locked for too long; what is to be written of that, if it can be."""
+        settings = self._settings()
+        expired: list[Run] = []
+        for run in self._locks.due(now):
+            # What is being written is left alone: `roll_back` looks at the deadline again.
+            if run.state is RecordState.ACQUIRED and run.change is None:
+                self._settle(run, *outcome(run, RecordState.AVAILABLE, settings))
+                expired.append(run)
+        batches = tuple(
+            StateBatch(run.first_offset, run.last_offset, int(run.state), run.delivery_count)
+            for run in sorted(expired, key=lambda each: each.first_offset)
+        )
+        self._runs.join(expired)
+        self._advance()
+        return batches
+
+    def move_start(self, log_start_offset: int) -> None:
+        """The log has nothing before this any more, and so nobody has it."""
+        if log_start_offset <= self.start_offset:
+            return
+        for run in self._runs.drop_before(log_start_offset):
+            self._unlock(run)
+        self.start_offset = log_start_offset
+        self.end_offset = max(self.end_offset, log_start_offset)
+        self._advance()
+
+    # -- parts -------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Move the start offset behind what is done with, and behind what never was."""
+        self._runs.drop_done()
+        first = self._runs.first
+        self.start_offset = (
+            self.end_offset if first is None else max(self.start_offset, first.first_offset)
+        )
+
+    def _settle(self, run: Run, state: RecordState, delivery_count: int) -> None:
+        self._unlock(run)
+        run.state, run.delivery_count, run.member = state, delivery_count, None
+
+    def _follow(self, part: Run) -> None:
+        """A run was split: the lock holds for the new part too."""
+        if part.deadline is not None:
+            self._locks.schedule(part, part.deadline)
+
+    def _lock(self, run: Run, deadline: float) -> None:
+        run.deadline = deadline
+        self._locks.schedule(run, deadline)
+
+    def _unlock(self, run: Run) -> None:
+        run.deadline = None
+        self._locks.cancel(run)
+
+
+StateBatches = tuple[StateBatch, ...]
+
+
+def _loaded_state(kept: int) -> RecordState:
+    if kept == DeliveryState.ARCHIVING:
+        return RecordState.ARCHIVED
+    return RecordState(kept)
+
+
+def _answer(runs: Sequence[Run]) -> list[Acquired]:
+    return [Acquired(run.first_offset, run.last_offset, run.delivery_count) for run in runs]
