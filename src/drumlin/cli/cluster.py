@@ -1,8 +1,8 @@
 """A cluster as the commands see it: synchronous calls on peer connections, one loop a command.
 
-What the columnar client can do with topics and offsets is used from there; what only an
-administrator asks (groups, log directories, resources' configs) is asked by the commands
-themselves through `ask_*`. Loads no Arrow.
+What the client can do with topics, groups and offsets is used from there; what only an
+administrator asks (log directories, resources' configs) is asked by the commands themselves
+through `ask_*`. Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 
 T = TypeVar("T")
 
-_GROUP_KEY: Final = 0
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 
 
@@ -65,33 +63,6 @@ class Cluster:
             return await connection.request(api_name, build)
 
         return self.run(ask())
-
-    def ask_coordinator(
-        self, group: str, api_name: str, build: RequestBuilder, version_max: int | None = None
-    ) -> Any:
-        """Ask the coordinator of a group."""
-
-        async def ask() -> Any:
-            node_id = await self.connections.retrying(lambda: self._find_coordinator(group))
-            connection = await self.connections.broker(node_id)
-            return await connection.request(api_name, build, version_max=version_max)
-
-        return self.run(ask())
-
-    async def _find_coordinator(self, group: str) -> int:
-        def build(shape: Shape) -> object:
-            return shape(
-                "FindCoordinatorRequest",
-                key=group,
-                key_type=_GROUP_KEY,
-                coordinator_keys=(group,),
-            )
-
-        connection = await self.connections.any()
-        response = await connection.request("find_coordinator", build)
-        found = response.coordinators[0] if hasattr(response, "coordinators") else response
-        check(found.error_code, f"coordinator of group {group!r}")
-        return int(found.node_id)
 
 
 @contextlib.contextmanager

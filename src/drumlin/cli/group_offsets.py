@@ -5,67 +5,66 @@ A broker accepts offsets from outside only while the group has no members.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final
 
-from drumlin.cli.cluster import Cluster, check
+from drumlin.cli import output
+from drumlin.cli.cluster import Cluster
+from drumlin.client import group_admin
+from drumlin.client.group_admin import Committed, GroupDescription
 from drumlin.client.offsets import TopicPartition
-from drumlin.wire.messages import Shape
-
-_NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
-_NO_GENERATION: Final = -1
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 
 def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """Every offset that the group has committed."""
-
-    def build(shape: Shape) -> object:
-        if shape.has("OffsetFetchRequestGroup"):
-            wanted = shape("OffsetFetchRequestGroup", group_id=group, topics=None)
-            return shape("OffsetFetchRequest", groups=(wanted,))
-        return shape("OffsetFetchRequest", group_id=group, topics=None)
-
-    response = cluster.ask_coordinator(group, "offset_fetch", build, _NAMES_UP_TO)
-    answer = response.groups[0] if hasattr(response, "groups") else response
-    check(answer.error_code, f"offsets of group {group!r}")
-    return {
-        (topic.name, part.partition_index): part.committed_offset
-        for topic in answer.topics
-        for part in topic.partitions
-        if part.committed_offset >= 0
-    }
+    found = cluster.run(group_admin.fetch_committed(cluster.connections, group))
+    return {place: position.offset for place, position in found.items()}
 
 
 def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]) -> None:
-    """Commit where reading goes on."""
-    by_topic: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for (topic, partition), offset in positions.items():
-        by_topic[topic].append((partition, offset))
+    """Commit where reading goes on.
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "OffsetCommitRequest",
-            group_id=group,
-            generation_id_or_member_epoch=_NO_GENERATION,
-            member_id="",
-            topics=tuple(_topic(shape, *each) for each in by_topic.items()),
-        )
-
-    response = cluster.ask_coordinator(group, "offset_commit", build, _NAMES_UP_TO)
-    for answer in response.topics:
-        for part in answer.partitions:
-            check(part.error_code, f"group {group!r}, {answer.name}-{part.partition_index}")
-
-
-def _topic(shape: Shape, topic: str, offsets: list[tuple[int, int]]) -> Any:
-    parts = (
-        shape(
-            "OffsetCommitRequestPartition",
-            partition_index=partition,
-            committed_offset=offset,
-            committed_metadata=None,
-        )
-        for partition, offset in offsets
+    Raises:
+        KafkaError: a partition was refused.
+    """
+    commit_positions(
+        cluster, group, {place: Committed(offset) for place, offset in positions.items()}
     )
-    return shape("OffsetCommitRequestTopic", name=topic, partitions=tuple(parts))
+
+
+def commit_positions(
+    cluster: Cluster, group: str, positions: Mapping[TopicPartition, Committed]
+) -> None:
+    """Commit positions with their metadata.
+
+    Raises:
+        KafkaError: a partition was refused.
+    """
+    refused = cluster.run(group_admin.commit(cluster.connections, group, positions))
+    for (topic, partition), code in refused.items():
+        raise KafkaError(code, f"group {group!r}, {topic}-{partition}")
+
+
+def check_at_rest(group: GroupDescription, what: str) -> None:
+    """Say what to do about a group whose members would go on from where they are.
+
+    Raises:
+        output.Failure: the group has members, or is of a kind that has no committed offsets.
+    """
+    if group.type not in ("classic", "consumer"):
+        raise output.Failure(
+            f"{group.group!r} is a {group.type} group: it has no committed offsets to {what}"
+        )
+    if not group.is_at_rest:
+        raise output.Failure(live_members(group.group, group.state, len(group.members), what))
+
+
+def live_members(group: str, state: str, count: int, what: str) -> str:
+    """The sentence about a group that somebody reads with."""
+    members = f"{count} member{'s' if count != 1 else ''}"
+    return f"group {group!r} is {state} with {members}: stop its consumers first, to {what} offsets"
+
+
+def is_refusal_for_members(error: KafkaError) -> bool:
+    """Whether a commit from outside was refused because somebody has joined meanwhile."""
+    return error.code in (ErrorCode.unknown_member_id, ErrorCode.rebalance_in_progress)

@@ -1,25 +1,25 @@
-"""`drumlin groups`: list, describe with lag, delete, delete offsets."""
+"""`drumlin groups`: list, describe with lag, delete, delete offsets; the other commands' place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from drumlin.cli import output
-from drumlin.cli.assignments import Member, classic_members, consumer_members
-from drumlin.cli.cluster import Cluster, check, connect
+from drumlin.cli import group_reset, output
+from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.completion import complete_group
 from drumlin.cli.group_offsets import committed
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import for_each
-from drumlin.client import offsets
-from drumlin.client.offsets import TopicPartition
+from drumlin.client import group_admin
+from drumlin.client.log_bounds import log_bounds
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, describe and delete consumer groups; move their offsets."
+)
+app.command("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
 
 Group = Annotated[
     str, typer.Argument(metavar="GROUP", help="A group.", autocompletion=complete_group)
@@ -42,23 +42,8 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> 
 
 def all_groups(cluster: Cluster) -> list[dict[str, Any]]:
     """The groups of every broker."""
-    rows = []
-    for node_id in cluster.broker_ids:
-        response = cluster.ask_broker(
-            node_id, "list_groups", lambda shape: shape("ListGroupsRequest")
-        )
-        check(response.error_code, f"groups of broker {node_id}")
-        rows += [
-            {
-                "group": each.group_id,
-                "state": getattr(each, "group_state", None),
-                "type": getattr(each, "group_type", None),
-                "protocol": each.protocol_type,
-                "coordinator": node_id,
-            }
-            for each in response.groups
-        ]
-    return sorted(rows, key=lambda row: str(row["group"]))
+    found = cluster.run(group_admin.list_groups(cluster.connections))
+    return [each._asdict() for each in found]
 
 
 @app.command(
@@ -101,21 +86,26 @@ def describe(
 
 
 def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
-    state, members = _members(cluster, group)
-    known = committed(cluster, group)
-    owners = {place: member for member in members for place in member.partitions}
-    if state == "Dead" and not known:
+    found = cluster.run(group_admin.describe_group(cluster.connections, group))
+    known = cluster.run(group_admin.fetch_committed(cluster.connections, group))
+    owners = {place: member for member in found.members for place in member.partitions}
+    if found.state == "Dead" and not known:
         raise KafkaError(ErrorCode.group_id_not_found, f"group {group!r}")
     places = sorted(known.keys() | owners.keys())
-    ends = _ends(cluster, places)
+    bounds = cluster.run(log_bounds(cluster.connections, places))
     rows = []
     for place in places:
-        offset, end = known.get(place), ends.get(place)
+        position, log = known.get(place), bounds.get(place)
+        offset = None if position is None else position.offset
+        end = None if log is None else log.end_offset
         rows.append(
             {
                 "topic": place[0],
                 "partition": place[1],
                 "committed_offset": offset,
+                "leader_epoch": None if position is None else position.leader_epoch,
+                "metadata": None if position is None else position.metadata,
+                "log_start_offset": None if log is None else log.start_offset,
                 "end_offset": end,
                 "lag": None if offset is None or end is None else max(end - offset, 0),
                 "client_id": owners[place].client_id if place in owners else None,
@@ -123,50 +113,11 @@ def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
         )
     return {
         "group": group,
-        "state": state,
-        "members": [member.as_row() for member in members],
+        "state": found.state,
+        "type": found.type,
+        "members": [member.as_row() for member in found.members],
         "offsets": rows,
     }
-
-
-def _members(cluster: Cluster, group: str) -> tuple[str, list[Member]]:
-    """State and members, by the classic protocol and, failing that, by KIP-848's."""
-
-    def classic(shape: Shape) -> object:
-        return shape("DescribeGroupsRequest", groups=(group,), include_authorized_operations=False)
-
-    def consumer(shape: Shape) -> object:
-        return shape(
-            "ConsumerGroupDescribeRequest", group_ids=(group,), include_authorized_operations=False
-        )
-
-    found = cluster.ask_coordinator(group, "describe_groups", classic).groups[0]
-    is_classic = found.error_code is ErrorCode.none and found.group_state != "Dead"
-    if is_classic:
-        return found.group_state, classic_members(found.members)
-    rows = {row["group"]: row for row in all_groups(cluster)}
-    if group not in rows or str(rows[group]["type"]).lower() != "consumer":
-        return "Dead", []
-    found = cluster.ask_coordinator(group, "consumer_group_describe", consumer).groups[0]
-    check(found.error_code, f"group {group!r}", found.error_message)
-    return found.group_state, consumer_members(found.members)
-
-
-def _ends(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where the partitions end now; those of deleted topics are left out."""
-    view = cluster.connections.view
-    cluster.run(cluster.connections.refresh(None))
-    existing = [
-        (topic, part)
-        for topic, part in places
-        if topic in view.topics and part in view.topics[topic].partitions
-    ]
-    found = cluster.run(
-        offsets.list_offsets(
-            cluster.connections, dict.fromkeys(existing, "latest"), "read_uncommitted"
-        )
-    )
-    return {place: at.offset for place, at in found.items()}
 
 
 @app.command(epilog=examples("drumlin groups delete reporting", "drumlin groups delete a b --yes"))
@@ -181,12 +132,7 @@ def delete(
     with connect(bootstrap) as cluster:
 
         def delete_one(group: str) -> bool:
-            response = cluster.ask_coordinator(
-                group,
-                "delete_groups",
-                lambda shape: shape("DeleteGroupsRequest", groups_names=(group,)),
-            )
-            check(response.results[0].error_code, f"group {group!r}")
+            cluster.run(group_admin.delete_group(cluster.connections, group))
             return True
 
         for_each("group", groups, delete_one, done="deleted", as_json=as_json)
@@ -216,18 +162,6 @@ def delete_offsets(
         wanted = partition or known
         if not wanted:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
-        _delete_offsets(cluster, group, topic, wanted)
+        cluster.run(group_admin.delete_offsets(cluster.connections, group, topic, wanted))
     rows = [{"group": group, "topic": topic, "partition": part} for part in wanted]
     output.show_changes(rows, [f"{topic}-{part}: forgotten" for part in wanted], as_json)
-
-
-def _delete_offsets(cluster: Cluster, group: str, topic: str, partitions: list[int]) -> None:
-    def build(shape: Shape) -> object:
-        parts = (shape("OffsetDeleteRequestPartition", partition_index=p) for p in partitions)
-        named = shape("OffsetDeleteRequestTopic", name=topic, partitions=tuple(parts))
-        return shape("OffsetDeleteRequest", group_id=group, topics=(named,))
-
-    response = cluster.ask_coordinator(group, "offset_delete", build)
-    check(response.error_code, f"group {group!r}")
-    for answer in response.topics[0].partitions:
-        check(answer.error_code, f"group {group!r}, {topic}-{answer.partition_index}")

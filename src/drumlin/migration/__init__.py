@@ -1,0 +1,1 @@
+"""Moving committed offsets between stores: files, ZooKeeper, and other clusters."""
