@@ -37,4 +37,9 @@ SERVED: Final[dict[str, tuple[int, int]]] = {
     "offset_delete": (0, 0),
     "describe_cluster": (0, 2),
     "describe_topic_partitions": (0, 0),
+    "initialize_share_group_state": (0, 0),
+    "read_share_group_state": (0, 0),
+    "write_share_group_state": (0, 1),
+    "delete_share_group_state": (0, 0),
+    "read_share_group_state_summary": (0, 1),
 }

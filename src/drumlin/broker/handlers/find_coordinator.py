@@ -4,7 +4,8 @@
                                  which is created by the first request
              1  transaction (1+) this broker: it refuses transactional ids in InitProducerId,
                                  which tells a client more than a coordinator never found
-             2  share (6+)       INVALID_REQUEST, as share groups are not served
+             2  share (6+)       the leader of the partition of __share_group_state that keeps
+                                 the state of a "group:topic id:partition"
 
 Up to version 3 one key is asked for, from version 4 several (KIP-699).
 """
@@ -14,7 +15,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.names import GROUP_METADATA
+from drumlin.coordination.shares.state import is_coordinator_key
+from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -22,6 +24,7 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
 _KEY_TYPES: Final = (_GROUP, _TRANSACTION, _SHARE)
+_FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
 _SUCCESS_MESSAGE: Final = "NONE"  # where one key is asked for; several have an empty one
 
@@ -70,14 +73,26 @@ async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
             partition = await context.broker.groups.find_partition(key)
         except KafkaError:
             return _Found(ErrorCode.coordinator_not_available)
-        return _leader(context, partition)
+        return _leader(context, GROUP_METADATA, partition)
     if key_type == _TRANSACTION:
         return _node(context, context.broker.node_id)
+    if key_type == _SHARE and context.version >= _FIRST_WITH_SHARE:
+        return await _find_share(context, key)
     return _Found(ErrorCode.invalid_request)
 
 
-def _leader(context: RequestContext, partition: int) -> _Found:
-    topic = context.broker.metadata.image.topics.get(GROUP_METADATA)
+async def _find_share(context: RequestContext, key: str) -> _Found:
+    if not is_coordinator_key(key):
+        return _Found(ErrorCode.invalid_request)
+    try:
+        partition = await context.broker.share_state.find_partition(key)
+    except KafkaError:
+        return _Found(ErrorCode.coordinator_not_available)
+    return _leader(context, SHARE_GROUP_STATE, partition)
+
+
+def _leader(context: RequestContext, topic_name: str, partition: int) -> _Found:
+    topic = context.broker.metadata.image.topics.get(topic_name)
     state = None if topic is None else topic.partition(partition)
     if state is None:
         return _Found(ErrorCode.coordinator_not_available)

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.storage.partition_metadata import encode_uuid
+from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
 
 #: No start yet: the partition's leader chooses one by the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1
@@ -64,3 +64,16 @@ class SharePartitionKey(NamedTuple):
     def coordinator_key(self) -> str:
         """As FindCoordinator names it, and what chooses the partition of the state topic."""
         return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
+
+
+def is_coordinator_key(text: str) -> bool:
+    """Whether FindCoordinator can be asked with this: "group:topic id:partition"."""
+    parts = text.rsplit(":", 2)
+    if len(parts) < 3 or not all(parts):
+        return False
+    try:
+        decode_uuid(parts[1])
+        int(parts[2])
+    except ValueError:
+        return False
+    return True

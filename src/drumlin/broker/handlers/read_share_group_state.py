@@ -1,0 +1,35 @@
+"""ReadShareGroupState (key 84), version 0: a new leader of partitions takes their state over.
+
+Whoever led them before, in an older leader epoch, is fenced from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET
+from drumlin.wire.messages import Shape
+
+_NAMES: Final = ("ReadShareGroupStateResponse", "ReadStateResult")
+_BLANK: Final = {"state_epoch": 0, "start_offset": UNINITIALIZED_OFFSET, "state_batches": ()}
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    share_state = context.broker.share_state
+
+    async def read(topic_id: UUID, wanted: Any) -> Mapping[str, Any]:
+        state = await share_state.read(
+            request.group_id, topic_id, wanted.partition, wanted.leader_epoch
+        )
+        batches = tuple(shape("StateBatch", **batch._asdict()) for batch in state.batches)
+        return {
+            "state_epoch": state.state_epoch,
+            "start_offset": state.start_offset,
+            "state_batches": batches,
+        }
+
+    return await answer_partitions(request, shape, _NAMES, _BLANK, read)

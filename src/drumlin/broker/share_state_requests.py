@@ -1,0 +1,55 @@
+"""What the five APIs of share groups' state have in common: a request for many partitions, and a
+result for each of them.
+
+Owns the shape of request and response only; what is done is the share coordinator's business.
+A request that names no group, no topic, or a topic without partitions gets no result at all, as
+from Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_NO_TOPIC: Final = UUID(int=0)
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+#: Does what is asked for one partition: topic id and the request's partition -> fields to answer.
+Ask = Callable[[UUID, Any], Awaitable[Mapping[str, Any]]]
+
+
+async def answer_partitions(
+    request: Any, shape: Shape, names: tuple[str, str], blank: Mapping[str, Any], ask: Ask
+) -> Any:
+    """The response; `names` are those of the response and of a topic's result.
+
+    `blank` are the fields of a partition that has an error.
+    """
+    response_name, topic_name = names
+    topics = request.topics
+    if not request.group_id or not all(topic.partitions for topic in topics):
+        return shape(response_name, results=())
+    results = []
+    for topic in topics:
+        partitions = []
+        for each in topic.partitions:
+            code, message, fields = ErrorCode.none, None, blank
+            try:
+                fields = await ask(topic.topic_id or _NO_TOPIC, each)
+            except KafkaError as error:
+                code, message = error.code, error.message or error.code.name
+            partitions.append(
+                shape(
+                    "PartitionResult",
+                    partition=each.partition,
+                    error_code=code,
+                    error_message=message,
+                    **fields,
+                )
+            )
+        results.append(shape(topic_name, topic_id=topic.topic_id, partitions=tuple(partitions)))
+    return shape(response_name, results=tuple(results))
