@@ -12,11 +12,12 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.batch import parse_header
 from drumlin.records.record import Record, decode_records, encode_batch
 from drumlin.records.validation import PreparedBatch
+from drumlin.storage.append_result import AppendResult
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import OpenFiles
-from drumlin.storage.partition_log import AppendResult, PartitionLog
+from drumlin.storage.partition_log import PartitionLog
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 NOW_MS = 1_700_000_000_000

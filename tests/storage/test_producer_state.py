@@ -11,8 +11,9 @@ from crc32c import crc32c
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import CRC_START, HEADER_SIZE, LOG_OVERHEAD, SEQUENCE_MODULO
+from drumlin.storage.append_result import AppendResult
 from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import AppendResult, PartitionLog
+from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_snapshot import (
     CorruptSnapshot,
     decode_snapshot,

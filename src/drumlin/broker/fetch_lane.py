@@ -134,6 +134,10 @@ class FetchLane:
         return self._partition.waiting
 
     @property
+    def waits_for_stable(self) -> bool:
+        return self._limits.isolation_level == _READ_COMMITTED
+
+    @property
     def max_wait_s(self) -> float:
         return self._limits.max_wait_s
 
@@ -154,7 +158,7 @@ class _WaitingFetch:
 
     def start(self, deliver: Callable[[list[Any] | None], None]) -> None:
         self._deliver = deliver
-        self._lane.waiting_room.enter(self._waiter)
+        self._lane.waiting_room.enter(self._waiter, for_stable=self._lane.waits_for_stable)
         self._timer = asyncio.get_running_loop().call_later(
             self._lane.max_wait_s, self._waiter.disturb
         )

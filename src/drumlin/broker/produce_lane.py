@@ -7,11 +7,12 @@ changed by then.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.dispatched import Dispatched
-from drumlin.records.batch import TRANSACTIONAL_MASK
+from drumlin.records.batch import HEADER_SIZE, TRANSACTIONAL_MASK
 from drumlin.records.validation import prepare_at_once
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate, correlation_id_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 _ATTRIBUTES_LOW_BYTE: Final = 22
+_PRODUCER: Final = struct.Struct(">qh")  # id and epoch
+_PRODUCER_POSITION: Final = 43
 _NEVER: Final = 2**63 - 1
 
 #: The answer to a request that is refused: correlation id and reason to a frame's parts.
@@ -34,6 +37,7 @@ class ProduceLane:
         "_acks",
         "_allows_zstd",
         "_broker",
+        "_has_transactional_id",
         "_partition",
         "_refuse",
         "_request",
@@ -45,6 +49,7 @@ class ProduceLane:
         broker: Broker,
         partition: Partition,
         acks: int,
+        has_transactional_id: bool,
         allows_zstd: bool,
         request: RequestTemplate,
         response: ResponseTemplate,
@@ -53,6 +58,7 @@ class ProduceLane:
         self._broker = broker
         self._partition = partition
         self._acks = acks
+        self._has_transactional_id = has_transactional_id
         self._allows_zstd = allows_zstd
         self._request = request
         self._response = response
@@ -78,7 +84,10 @@ class ProduceLane:
             broker.partitions.find(log.topic, log.partition) is not partition
             or log.config.flush_messages != _NEVER
             or len(records) <= _ATTRIBUTES_LOW_BYTE
-            or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
+            or (
+                records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
+                and not self._continues_transaction(records)
+            )
         ):
             return None
         if records.readonly:
@@ -94,7 +103,7 @@ class ProduceLane:
             )
             if batch is None:
                 return None
-            result = partition.append_as_leader(batch, self._acks, now_ms)
+            result = partition.append_as_leader(batch, self._acks, now_ms, None)
         except KafkaError as error:
             return Dispatched(self._refuse(correlation_id_of(frame), error))
         answer = self._response.fill(
@@ -104,3 +113,11 @@ class ProduceLane:
             result.log_start_offset,
         )
         return Dispatched([answer])
+
+    def _continues_transaction(self, records: memoryview) -> bool:
+        """Whether a transactional batch belongs to a transaction that the log has open."""
+        if not self._has_transactional_id or len(records) < HEADER_SIZE:
+            return False
+        producer_id, producer_epoch = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+        state = self._partition.log.producer_state
+        return state.has_open_transaction(producer_id, producer_epoch)

@@ -53,6 +53,8 @@ class BrokerConfig:
     of the first has the value that applies.
     """
 
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: tuple[Listener, ...]
     auto_create_topics_enable: bool
     broker_rack: str | None
@@ -112,6 +114,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_partition_verification_enable: bool
     transaction_state_log_min_isr: int
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int

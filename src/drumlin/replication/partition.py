@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.replication.waiting import WaitingRoom
+from drumlin.storage.control_records import encode_marker
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.records.validation import PreparedBatch
-    from drumlin.storage.partition_log import AppendResult, PartitionLog, ReadResult
+    from drumlin.storage.append_result import AppendResult
+    from drumlin.storage.partition_log import PartitionLog, ReadResult
+    from drumlin.storage.producer_state import TransactionMarker
 
 ACKS_ALL = -1
 NO_LEADER_EPOCH = -1
@@ -39,6 +43,10 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.in_sync_replicas = in_sync_replicas
         self.waiting = WaitingRoom()
+        # What is in the log behind the last stable offset, as far as READ_COMMITTED readers
+        # that wait have to be told of it.
+        self._withheld_from = log.producer_state.first_undecided_offset
+        self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
 
     @property
     def topic(self) -> str:
@@ -110,21 +118,56 @@ class Partition:
         self.waiting.disturb()
 
     def append_as_leader(
-        self, batch: PreparedBatch, required_acks: int, now_ms: int
+        self,
+        batch: PreparedBatch,
+        required_acks: int,
+        now_ms: int,
+        verification: Verification | None = NOT_REQUIRED,
     ) -> AppendResult:
         """Append a client's batch and advance the high watermark.
+
+        `verification` says that a transactional batch belongs to a transaction: see `storage`.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS with acks=all; whatever the log refuses.
         """
         if required_acks == ACKS_ALL:
             self._check_enough_replicas()
-        result = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        result = self.log.append_as_leader(batch, self.leader_epoch, now_ms, verification)
         if not result.is_duplicate:
-            self.waiting.advanced(len(batch.buffer))
+            self._advanced(len(batch.buffer))
         return result
 
-    def append_internal(self, batch: bytearray, now_ms: int) -> AppendResult:
+    def append_marker(
+        self,
+        marker: TransactionMarker,
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """End a producer's transaction here, as if with acks=all.
+
+        Raises:
+            KafkaError: NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH,
+                TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        """
+        self._check_enough_replicas()
+        log = self.log
+        timestamp_type = log.append_rules.timestamp_type
+        batch = encode_marker(marker, producer_id, producer_epoch, now_ms, timestamp_type)
+        result = log.append_internal(
+            memoryview(batch), self.leader_epoch, now_ms, transaction_version=transaction_version
+        )
+        self._advanced(len(batch))
+        return result
+
+    def append_internal(
+        self,
+        batch: bytearray,
+        now_ms: int,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> AppendResult:
         """Append what a coordinator of this broker has built, as if with acks=all.
 
         Raises:
@@ -137,9 +180,35 @@ class Partition:
                 ErrorCode.message_too_large,
                 f"a batch of {len(batch)} bytes for {self.log.name}; max.message.bytes is {limit}",
             )
-        result = self.log.append_internal(memoryview(batch), self.leader_epoch, now_ms)
-        self.waiting.advanced(len(batch))
+        result = self.log.append_internal(
+            memoryview(batch), self.leader_epoch, now_ms, verification=verification
+        )
+        self._advanced(len(batch))
         return result
+
+    def _advanced(self, appended_bytes: int) -> None:
+        """The log has become longer; tell those who may read more by it."""
+        self.waiting.advanced(appended_bytes)
+        first_undecided = self.log.producer_state.first_undecided_offset
+        if first_undecided is not None or self._withheld_from is not None:
+            appended_bytes = self._withhold(appended_bytes, first_undecided)
+        if appended_bytes:
+            self.waiting.stable_advanced(appended_bytes)
+
+    def _withhold(self, appended_bytes: int, first_undecided: int | None) -> int:
+        """How many bytes READ_COMMITTED readers have got by an append; perhaps too many.
+
+        Where one transaction ends and another is open, what lies between is not counted: such
+        readers are told of all that was withheld, and look for themselves.
+        """
+        withheld_from, self._withheld_from = self._withheld_from, first_undecided
+        self._withheld_bytes += appended_bytes
+        if withheld_from is None or withheld_from == first_undecided:
+            return 0
+        withheld_bytes = self._withheld_bytes
+        if first_undecided is None:
+            self._withheld_bytes = 0
+        return withheld_bytes
 
     def _check_enough_replicas(self) -> None:
         # More than there are replicas cannot be asked for: Apache Kafka bounds it likewise.

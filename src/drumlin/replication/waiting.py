@@ -37,41 +37,53 @@ class Waiter:
 
 
 class WaitingRoom:
-    """The waiters of one partition."""
+    """The waiters of one partition: for records, or for such as no transaction keeps back."""
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("_for_stable", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: set[Waiter] = set()
+        self._for_stable: set[Waiter] = set()
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self._waiters) + len(self._for_stable)
 
-    def enter(self, waiter: Waiter) -> None:
-        self._waiters.add(waiter)
+    def enter(self, waiter: Waiter, *, for_stable: bool = False) -> None:
+        """`for_stable`: it waits for what lies below the last stable offset."""
+        (self._for_stable if for_stable else self._waiters).add(waiter)
 
     def leave(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
+        self._for_stable.discard(waiter)
 
     def advanced(self, readable_bytes: int) -> None:
-        """More bytes have become readable."""
+        """The high watermark advanced: more bytes have become readable."""
         for waiter in self._waiters:
+            waiter.advanced(readable_bytes)
+
+    def stable_advanced(self, readable_bytes: int) -> None:
+        """The last stable offset advanced, by itself or with the high watermark."""
+        for waiter in self._for_stable:
             waiter.advanced(readable_bytes)
 
     def disturb(self) -> None:
         """Leadership, log start or the topic itself changed: everyone looks again."""
         for waiter in self._waiters:
             waiter.disturb()
+        for waiter in self._for_stable:
+            waiter.disturb()
 
 
-async def wait_in(rooms: Iterable[WaitingRoom], needed: int, timeout_s: float) -> None:
+async def wait_in(
+    rooms: Iterable[WaitingRoom], needed: int, timeout_s: float, *, for_stable: bool = False
+) -> None:
     """Until `needed` more bytes can be read, something else happened, or the time is over."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     waiter = Waiter(needed, functools.partial(_settle, future))
     rooms = list(rooms)
     for room in rooms:
-        room.enter(waiter)
+        room.enter(waiter, for_stable=for_stable)
     timer = loop.call_later(timeout_s, waiter.disturb)
     try:
         await future

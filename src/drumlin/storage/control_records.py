@@ -9,11 +9,12 @@ import struct
 from typing import Final
 
 from drumlin.records.batch import BatchHeader, Buffer
-from drumlin.records.record import decode_batch
+from drumlin.records.record import Record, decode_batch, encode_batch
 from drumlin.storage.producer_state import TransactionMarker
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
 _ABORT: Final = 0
 _COMMIT: Final = 1
 
@@ -30,3 +31,23 @@ def parse_marker(batch: Buffer, header: BatchHeader) -> TransactionMarker | None
         return None
     _, coordinator_epoch = _VALUE.unpack_from(record.value)
     return TransactionMarker(kind == _COMMIT, coordinator_epoch)
+
+
+def encode_marker(
+    marker: TransactionMarker,
+    producer_id: int,
+    producer_epoch: int,
+    now_ms: int,
+    timestamp_type: str = "CreateTime",
+) -> bytearray:
+    """The control batch that ends a producer's transaction."""
+    key = _KEY.pack(_VERSION, _COMMIT if marker.is_commit else _ABORT)
+    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
+    return encode_batch(
+        [Record(0, now_ms, key, value)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        timestamp_type=timestamp_type,
+    )

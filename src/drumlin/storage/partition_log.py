@@ -22,6 +22,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage import expiry, partition_metadata, truncation
+from drumlin.storage.append_result import AppendResult
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
@@ -36,19 +37,10 @@ from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_swap import SegmentSwap, SegmentSwaps
 from drumlin.storage.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
 from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
-
-
-class AppendResult(NamedTuple):
-    """Where a batch lies in the log; for a duplicate, where it was put the first time."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool
 
 
 class ReadResult(NamedTuple):
@@ -146,9 +138,15 @@ class PartitionLog:
     # -- appending ---------------------------------------------------------------------
 
     def append_as_leader(
-        self, batch: PreparedBatch, leader_epoch: int, now_ms: int
+        self,
+        batch: PreparedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        verification: Verification | None = NOT_REQUIRED,
     ) -> AppendResult:
         """Append a client's batch, or find out that it is here already.
+
+        `verification` is what `ProducerState.check_client_batch` wants of it.
 
         Raises:
             KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
@@ -159,15 +157,9 @@ class PartitionLog:
         has_producer = header.producer_id >= 0
         base_offset = self.log_end_offset
         if has_producer:
-            duplicate = self.producer_state.check_client_batch(header, base_offset)
+            duplicate = self.producer_state.check_client_batch(header, base_offset, verification)
             if duplicate is not None:
-                return AppendResult(
-                    duplicate.first_offset,
-                    duplicate.last_offset,
-                    duplicate.timestamp,
-                    self.log_start_offset,
-                    is_duplicate=True,
-                )
+                return AppendResult.of_duplicate(duplicate, self.log_start_offset)
         log_append_time_ms = batch.log_append_time_ms
         timestamp = header.max_timestamp if log_append_time_ms < 0 else log_append_time_ms
         last_offset = base_offset + header.last_offset_delta
@@ -179,20 +171,31 @@ class PartitionLog:
             base_offset, last_offset, log_append_time_ms, self.log_start_offset, is_duplicate=False
         )
 
-    def append_internal(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append_internal(
+        self,
+        batch: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        verification: Verification | None = NOT_REQUIRED,
+        transaction_version: int = 0,
+    ) -> AppendResult:
         """Append one batch that a coordinator of this broker has built, markers included.
 
+        `verification` is for batches in transactions, `transaction_version` for markers.
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
-                RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+                INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
         self._check_size(batch)
         base_offset = self.log_end_offset
         header = parse_header(batch)._replace(base_offset=base_offset, leader_epoch=leader_epoch)
         marker = parse_marker(batch, header)
         if marker is not None:
-            self.producer_state.check_marker(header, marker, base_offset)
+            self.producer_state.check_marker(header, marker, base_offset, transaction_version)
         elif header.has_producer_id:
+            if header.is_transactional:
+                self.producer_state.check_transaction(header, verification)
             self.producer_state.check_epoch(header, base_offset)
         assign_offsets(batch, 0, base_offset, leader_epoch)
         self._append_trusted(batch, header, marker, now_ms)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from drumlin.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MODULO, BatchHeader
 from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
@@ -20,6 +21,9 @@ _logger = logging.getLogger(__name__)
 #: A client has at most five requests in flight, so no older batch can come again.
 BATCHES_REMEMBERED: Final = 5
 NO_COORDINATOR_EPOCH: Final = -1
+#: From this version of transactions on, a marker has an epoch of its own (KIP-890).
+_EPOCH_PER_TRANSACTION: Final = 2
+_PRODUCER_EPOCH_MAX: Final = 2**15 - 1
 
 
 class SequenceRange(NamedTuple):
@@ -99,13 +103,15 @@ class TransactionMarker(NamedTuple):
 class ProducerState:
     """All producers of one log, up to `end_offset`."""
 
-    __slots__ = ("_open_transactions", "_producers", "end_offset")
+    __slots__ = ("_open_transactions", "_producers", "_verifications", "end_offset")
 
     def __init__(self) -> None:
         self.end_offset = 0
         self._producers: dict[int, ProducerEntry] = {}
         # Producer id -> first offset; ascending, as transactions open in the order of offsets.
         self._open_transactions: dict[int, int] = {}
+        # Producer id -> what is being asked about it. Of the leader alone: lost with a restart.
+        self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -121,10 +127,54 @@ class ProducerState:
         """Where the earliest open transaction begins: READ_COMMITTED readers stop there."""
         return next(iter(self._open_transactions.values()), None)
 
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset is not None
+            and entry.producer_epoch == producer_epoch
+        )
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        now_ms: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> Verification | None:
+        """Before the coordinator is asked about a batch; None if there is nothing to ask.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                raise _superseded(producer_id, producer_epoch, entry)
+            if (
+                entry.transaction_first_offset is not None
+                and producer_epoch == entry.producer_epoch
+            ):
+                return None
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = Verification(producer_epoch, sequence, supports_epoch_bump, now_ms)
+            self._verifications[producer_id] = verification
+        else:
+            verification.ask_again(producer_epoch, sequence)
+        return verification
+
     # -- checks: nothing changes -------------------------------------------------------
 
-    def check_client_batch(self, header: BatchHeader, offset: int) -> SequenceRange | None:
+    def check_client_batch(
+        self, header: BatchHeader, offset: int, verification: Verification | None = NOT_REQUIRED
+    ) -> SequenceRange | None:
         """Whether a client's batch may be appended at `offset`.
+
+        `verification` is what the coordinator was asked with about a transactional batch: needed
+        where its transaction is not open in the log yet.
 
         Returns:
             The batch that it is a duplicate of, if it is one.
@@ -134,22 +184,53 @@ class ProducerState:
                 INVALID_TXN_STATE.
         """
         entry = self._producers.get(header.producer_id)
-        if entry is None:
-            # All that it wrote is gone, or it is new here: any sequence may come first.
-            return None
-        if not entry.is_next(header):
+        follows = entry is not None and entry.is_next(header)
+        if entry is not None and not follows:
             duplicate = entry.find_duplicate(header)
             if duplicate is not None:
                 return duplicate
+        is_transactional = header.is_transactional
+        if is_transactional:
+            self.check_transaction(header, verification)
+        asked = self._verifications.get(header.producer_id) if self._verifications else None
+        if asked is not None:
+            _check_first_sequence(entry, asked, header, offset)
+        if entry is None:
+            # All that it wrote is gone, or it is new here: any sequence may come first.
+            return None
+        if not follows:
             self.check_epoch(header, offset)
             self._check_sequence(entry, header, offset)
-        if entry.transaction_first_offset is not None and not header.is_transactional:
+        if entry.transaction_first_offset is not None and not is_transactional:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
                 f"producer {header.producer_id} has a transaction open since offset "
                 f"{entry.transaction_first_offset}: its batch at {offset} is not part of it",
             )
         return None
+
+    def check_transaction(self, header: BatchHeader, verification: Verification | None) -> None:
+        """Refuse a transactional batch that belongs to no transaction.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
+        """
+        entry = self._producers.get(header.producer_id)
+        if entry is not None:
+            if header.producer_epoch < entry.producer_epoch:
+                raise _superseded(header.producer_id, header.producer_epoch, entry)
+            if (
+                entry.transaction_first_offset is not None
+                and header.producer_epoch == entry.producer_epoch
+            ):
+                return
+        if verification is NOT_REQUIRED:
+            return
+        if verification is None or self._verifications.get(header.producer_id) is not verification:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has no transaction here, or it has ended",
+            )
 
     def check_epoch(self, header: BatchHeader, offset: int) -> None:
         """Refuse a producer that was superseded.
@@ -159,21 +240,38 @@ class ProducerState:
         """
         entry = self._producers.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.invalid_producer_epoch,
-                f"producer {header.producer_id} came with epoch {header.producer_epoch} at "
-                f"offset {offset}, after epoch {entry.producer_epoch}",
-            )
+            raise _superseded(header.producer_id, header.producer_epoch, entry)
 
-    def check_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> None:
-        """Refuse the end of a transaction from a coordinator that was superseded.
+    def check_marker(
+        self,
+        header: BatchHeader,
+        marker: TransactionMarker,
+        offset: int,
+        transaction_version: int = 0,
+    ) -> None:
+        """Refuse the end of a transaction that is not the open one, or not from its coordinator.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
-        self.check_epoch(header, offset)
         entry = self._producers.get(header.producer_id)
-        if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+        if entry is None:
+            return
+        self.check_epoch(header, offset)
+        if (
+            transaction_version >= _EPOCH_PER_TRANSACTION
+            and header.producer_epoch == entry.producer_epoch
+            # The marker that ended the last transaction has this epoch too: it may come again.
+            # And where no epoch is left to raise, the open transaction has it.
+            and entry.transaction_first_offset is not None
+            and header.producer_epoch != _PRODUCER_EPOCH_MAX
+        ):
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"a marker with epoch {header.producer_epoch} is of the transaction before the "
+                f"one that producer {header.producer_id} has open",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.transaction_coordinator_fenced,
                 f"coordinator epoch {marker.coordinator_epoch} for producer "
@@ -207,12 +305,15 @@ class ProducerState:
         else:
             entry.start_epoch(header.producer_epoch)
         delta = header.last_offset_delta
-        last_sequence = (header.base_sequence + delta) % SEQUENCE_MODULO
+        last_sequence = header.last_sequence
         entry.batches.append(SequenceRange(last_sequence, base_offset + delta, delta, timestamp))
         entry.last_timestamp = timestamp
-        if header.is_transactional and entry.transaction_first_offset is None:
-            entry.transaction_first_offset = base_offset
-            self._open_transactions[producer_id] = base_offset
+        if header.is_transactional:
+            if entry.transaction_first_offset is None:
+                entry.transaction_first_offset = base_offset
+                self._open_transactions[producer_id] = base_offset
+            if self._verifications:
+                self._verifications.pop(producer_id, None)
 
     def aborted_by(
         self, header: BatchHeader, marker: TransactionMarker, offset: int
@@ -242,6 +343,9 @@ class ProducerState:
         entry.last_timestamp = header.max_timestamp
         entry.transaction_first_offset = None
         self._open_transactions.pop(header.producer_id, None)
+        verification = self._verifications.get(header.producer_id)
+        if verification is not None and verification.is_ended_by_marker(header.producer_epoch):
+            del self._verifications[header.producer_id]
 
     def follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
         """A batch by a producer is in the log, its offsets in place."""
@@ -281,6 +385,11 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.began_ms < expiration_ms
+        }
         return len(expired)
 
     def load(self, entries: list[ProducerEntry], end_offset: int) -> None:
@@ -292,7 +401,32 @@ class ProducerState:
             if entry.transaction_first_offset is not None
         ]
         self._open_transactions = {producer_id: first for first, producer_id in sorted(opened)}
+        self._verifications = {}
         self.end_offset = end_offset
+
+
+def _check_first_sequence(
+    entry: ProducerEntry | None, asked: Verification, header: BatchHeader, offset: int
+) -> None:
+    """Refuse a batch while one before it is still being asked about, or was refused."""
+    sequence = header.base_sequence
+    if asked.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
+        raise _out_of_order(
+            f"producer {header.producer_id} has nothing at offset {offset} and begins a "
+            f"transaction with sequence {sequence}, not 0"
+        )
+    if sequence > asked.lowest_sequence:
+        raise _out_of_order(
+            f"producer {header.producer_id} at offset {offset}: sequence {sequence} before "
+            f"{asked.lowest_sequence}, with which its transaction begins"
+        )
+
+
+def _superseded(producer_id: int, producer_epoch: int, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_producer_epoch,
+        f"producer {producer_id} came with epoch {producer_epoch}, after {entry.producer_epoch}",
+    )
 
 
 def _out_of_order(message: str) -> KafkaError:

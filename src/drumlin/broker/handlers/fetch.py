@@ -351,7 +351,9 @@ class _Fetch:
         await self._read_again()
         if not self.is_complete:
             rooms = [partition.waiting for partition in self._partitions()]
-            await wait_in(rooms, self._min_bytes - self._read_bytes, self._max_wait_s)
+            needed = self._min_bytes - self._read_bytes
+            for_stable = self._isolation_level == _READ_COMMITTED
+            await wait_in(rooms, needed, self._max_wait_s, for_stable=for_stable)
             await self._read_again()
         return await self.respond_cold()
 

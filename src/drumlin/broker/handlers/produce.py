@@ -4,20 +4,34 @@
   (acks=0; an error then closes the connection, which is all that can be said).
 - Every partition succeeds or fails by itself; a batch that fails leaves nothing behind.
 - A topic with `flush.messages` is answered after the fsync that its batch made due.
+- Transactional batches are held back until their transaction is known to have the partition
+  (`produce_verification.py`); the connection's next request waits too, so the order holds.
 
 Version notes: 7 allows zstd; 8 adds `record_errors` and `error_message` (KIP-467); 10 adds
-the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951); 13 names topics by id.
+the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951); from 11 TRANSACTION_ABORTABLE is known,
+and from 12 partitions are added to their transaction (KIP-890); 13 names topics by id.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.produce_lane import ProduceLane
+from drumlin.broker.produce_verification import (
+    PartKey,
+    TransactionalPart,
+    Unverified,
+    Verified,
+    ask,
+    begin,
+    header_of,
+    is_transactional,
+)
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.records.validation import (
     InvalidBatch,
@@ -27,7 +41,8 @@ from drumlin.records.validation import (
     prepare_produce,
 )
 from drumlin.replication.partition import Partition
-from drumlin.storage.partition_log import AppendResult
+from drumlin.storage.append_result import AppendResult
+from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import ZERO, Shape, encode_response, parse_request_header
 from drumlin.wire.produce_request import (
@@ -101,6 +116,7 @@ def open_lane(
             context.broker,
             partition,
             request.acks,
+            request.transactional_id is not None,
             context.version >= _ZSTD_FROM_VERSION,
             _template(context.version, frame),
             ResponseTemplate(encoded),
@@ -118,13 +134,69 @@ def _template(version: int, frame: memoryview) -> RequestTemplate:
 def handle(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
     if request.acks not in (-1, 0, 1):
         return _refuse_all(request, shape, KafkaError(ErrorCode.invalid_required_acks))
+    if any(is_transactional(part.records) for _, part in _parts(request)):
+        return _append_transactional(context, request, shape)
+    return _append(context, request, shape, None)
+
+
+def _append_transactional(context: RequestContext, request: ProduceRequest, shape: Shape) -> Any:
+    if request.transactional_id is None:
+        refusal = KafkaError(ErrorCode.transactional_id_authorization_failed)
+        return _respond_to_all(request, shape, refusal)
+    parts = list(_transactional_parts(context, request))
+    if len({(each.header.producer_id, each.header.producer_epoch) for each in parts}) > 1:
+        refusal = KafkaError(ErrorCode.invalid_producer_id_mapping)
+        return _respond_to_all(request, shape, refusal)
+    verified = begin(context.broker, context.version, parts)
+    if verified.asked:
+        return _append_verified(context, request, shape, parts, verified)
+    return _append(context, request, shape, verified)
+
+
+def _transactional_parts(
+    context: RequestContext, request: ProduceRequest
+) -> Iterator[TransactionalPart]:
+    for topic, part in _parts(request):
+        header = header_of(part.records) if part.records else None
+        if header is None:
+            continue
+        try:
+            partition = _find(context, topic, part.partition)
+        except KafkaError:
+            continue  # it is told when the batch is to be appended
+        yield TransactionalPart(_key(topic, part), partition, header)
+
+
+def _key(topic: TopicProduce, part: PartitionProduce) -> PartKey:
+    return topic.name or topic.topic_id, part.partition
+
+
+async def _append_verified(
+    context: RequestContext,
+    request: ProduceRequest,
+    shape: Shape,
+    parts: list[TransactionalPart],
+    verified: Verified,
+) -> Any:
+    assert request.transactional_id is not None
+    await ask(context.broker, context.version, request.transactional_id, parts, verified)
+    answer = _append(context, request, shape, verified)
+    if isinstance(answer, Waiting):
+        return await answer.awaitable
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _append(
+    context: RequestContext, request: ProduceRequest, shape: Shape, verified: Verified | None
+) -> Any:
+    """Append all batches; `verified` is None where none of them is transactional."""
     parts = _parts(request)
     appended: list[_Appended] = []
     for topic, part in parts:
-        done = _append_at_once(context, request, topic, part)
+        done = _append_at_once(context, request, topic, part, verified)
         if done is None:
             rest = [(topic, part), *parts]
-            return _append_in_threads(context, request, shape, appended, rest)
+            return _append_in_threads(context, request, shape, appended, rest, verified)
         appended.append(done)
     return _answer(context, request, shape, appended)
 
@@ -139,37 +211,50 @@ async def _append_in_threads(
     shape: Shape,
     appended: list[_Appended],
     rest: list[tuple[TopicProduce, PartitionProduce]],
+    verified: Verified | None,
 ) -> Any:
     """The rest of a request, with a batch in it that takes long to check."""
     for topic, part in rest:
-        done = _append_at_once(context, request, topic, part)
+        done = _append_at_once(context, request, topic, part, verified)
         if done is None:
-            done = await _append_in_thread(context, request, topic, part)
+            done = await _append_in_thread(context, request, topic, part, verified)
         appended.append(done)
     answer = _answer(context, request, shape, appended)
     return await answer.awaitable if isinstance(answer, Waiting) else answer
 
 
 def _append_at_once(
-    context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduce,
+    part: PartitionProduce,
+    verified: Verified | None,
 ) -> _Appended | None:
     """Append one batch; None, and nothing done, if checking it needs a thread."""
     partition = None
     try:
+        verification = verified.check(_key(topic, part)) if verified else None
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
         now_ms = context.broker.clock.wall_ms()
         batch = _prepare(prepare_at_once, context.version, partition, records, now_ms)
-        return None if batch is None else _write(context, request, partition, batch, now_ms)
+        if batch is None:
+            return None
+        return _write(request, partition, batch, now_ms, verification)
     except KafkaError as error:
         return _failed(part.partition, error, partition)
 
 
 async def _append_in_thread(
-    context: RequestContext, request: ProduceRequest, topic: TopicProduce, part: PartitionProduce
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduce,
+    part: PartitionProduce,
+    verified: Verified | None,
 ) -> _Appended:
     partition = None
     try:
+        verification = verified.check(_key(topic, part)) if verified else None
         partition = _find(context, topic, part.partition)
         records = _present(part.records, context.version)
         now_ms = context.broker.clock.wall_ms()
@@ -178,7 +263,7 @@ async def _append_in_thread(
         )
         # The topic may have gone meanwhile, and come again.
         partition = _find(context, topic, part.partition)
-        return _write(context, request, partition, batch, now_ms)
+        return _write(request, partition, batch, now_ms, verification)
     except KafkaError as error:
         return _failed(part.partition, error, partition)
 
@@ -226,18 +311,15 @@ def _prepare(
 
 
 def _write(
-    context: RequestContext,
     request: ProduceRequest,
     partition: Partition,
     batch: PreparedBatch,
     now_ms: int,
+    verification: Verification | None,
 ) -> _Appended:
-    if batch.header.is_transactional:
-        if request.transactional_id is None:
-            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
-        # No transaction can be ongoing here, so the batch belongs to none.
-        raise KafkaError(ErrorCode.invalid_txn_state)
-    result = partition.append_as_leader(batch, request.acks, now_ms)
+    if batch.header.is_transactional and not batch.header.has_producer_id:
+        raise KafkaError(ErrorCode.invalid_txn_state)  # nobody could ever end it
+    result = partition.append_as_leader(batch, request.acks, now_ms, verification)
     must_flush = partition if partition.log.is_flush_due else None
     return _Appended(partition.index, result, must_flush=must_flush)
 
@@ -318,8 +400,10 @@ def _time(time_ms: int) -> datetime:
 def _failed_partition(shape: Shape, appended: _Appended) -> Any:
     error = appended.error
     assert error is not None
-    # Only what is wrong with records is told in words; other codes speak for themselves.
+    # What is wrong with records or their transaction is told in words; other codes speak for
+    # themselves.
     invalid = error if isinstance(error, InvalidBatch) else None
+    message = error.message if isinstance(error, InvalidBatch | Unverified) else None
     return shape(
         "PartitionProduceResponse",
         index=appended.partition,
@@ -333,10 +417,15 @@ def _failed_partition(shape: Shape, appended: _Appended) -> Any:
         )
         if invalid and shape.has("BatchIndexAndErrorMessage")
         else (),
-        error_message=invalid.message if invalid else None,
+        error_message=message,
     )
 
 
 def _refuse_all(request: ProduceRequest, shape: Shape, error: KafkaError) -> Any:
+    """As below, although the client may not want an answer."""
+    return _respond_to_all(request._replace(acks=1), shape, error)
+
+
+def _respond_to_all(request: ProduceRequest, shape: Shape, error: KafkaError) -> Any:
     refused = [_Appended(part.partition, error=error) for _, part in _parts(request)]
-    return _respond(request._replace(acks=1), shape, refused)
+    return _respond(request, shape, refused)

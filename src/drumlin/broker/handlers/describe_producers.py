@@ -1,0 +1,63 @@
+"""DescribeProducers (key 61), version 0: who writes to a partition, and in which transactions.
+
+It is how transactions are found that nobody will end (kafka-transactions.sh --find-hanging).
+Each partition named is answered, in the order and as often as it is named.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.names import check_topic_name
+from drumlin.storage.producer_state import ProducerEntry
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_NO_TRANSACTION: Final = -1
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    topics = tuple(
+        shape(
+            "TopicResponse",
+            name=topic.name,
+            partitions=tuple(
+                _partition(context, shape, topic.name, index) for index in topic.partition_indexes
+            ),
+        )
+        for topic in request.topics
+    )
+    return shape("DescribeProducersResponse", throttle_time=ZERO, topics=topics)
+
+
+def _partition(context: RequestContext, shape: Shape, topic: str, index: int) -> Any:
+    code, message = ErrorCode.none, None
+    producers: list[ProducerEntry] = []
+    try:
+        check_topic_name(topic)
+        partition = context.broker.partitions.get(topic, index)
+        partition.check_readable()
+        producers = partition.log.producer_state.producers()
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return shape(
+        "PartitionResponse",
+        partition_index=index,
+        error_code=code,
+        error_message=message,
+        active_producers=tuple(_producer(shape, each) for each in producers),
+    )
+
+
+def _producer(shape: Shape, entry: ProducerEntry) -> Any:
+    first_offset = entry.transaction_first_offset
+    return shape(
+        "ProducerState",
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=_NO_TRANSACTION if first_offset is None else first_offset,
+    )

@@ -1,0 +1,56 @@
+"""The ends of transactions, written into the partitions that took part.
+
+Every partition succeeds or fails by itself: the transaction coordinator comes again for those
+that did not. A marker may come twice, and does no harm then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.storage.producer_state import TransactionMarker
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.replication.partition import Partition
+
+
+async def write_markers(broker: Broker, marker: Marker) -> dict[TopicPartition, ErrorCode]:
+    """Write one marker to all of its partitions: a code for each, NONE where it is in the log.
+
+    All are appended before this awaits anything. What it waits for is the disk, where a topic
+    has `flush.messages`.
+    """
+    codes: dict[TopicPartition, ErrorCode] = {}
+    flushing: dict[TopicPartition, asyncio.Future[None]] = {}
+    for key in dict.fromkeys(marker.partitions):
+        try:
+            partition = _append(broker, marker, key)
+        except KafkaError as error:
+            codes[key] = error.code
+            continue
+        codes[key] = ErrorCode.none
+        if partition.log.is_flush_due:
+            flushing[key] = broker.flushes.flush(partition)
+    if flushing:
+        await asyncio.gather(*flushing.values(), return_exceptions=True)
+        for key, flushed in flushing.items():
+            if flushed.exception() is not None:
+                codes[key] = ErrorCode.kafka_storage_error
+    broker.wakeups.finish()
+    return codes
+
+
+def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Partition:
+    partition = broker.partitions.get(*key)
+    partition.append_marker(
+        TransactionMarker(marker.is_commit, marker.coordinator_epoch),
+        marker.producer_id,
+        marker.producer_epoch,
+        broker.clock.wall_ms(),
+        marker.transaction_version,
+    )
+    return partition

@@ -1,0 +1,189 @@
+"""Transactional batches, before they enter a log: their transaction must know the partition.
+
+The first batch of a transaction in a partition is held back until the transaction coordinator
+has said that the partition is part of it (or, in transactions v2, has made it so). So no
+transaction is opened in a log that nobody will ever end there. What happens to the log meanwhile
+is noticed by the `Verification` that was begun before the coordinator was asked.
+
+Later batches find the transaction open in the log, and ask nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_MASK, BatchHeader, parse_header
+from drumlin.replication.partition import Partition
+from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+_MAGIC_POSITION: Final = 16
+_ATTRIBUTES_LOW_BYTE: Final = 22
+#: From this version of Produce on, clients know TRANSACTION_ABORTABLE.
+_ABORTABLE_FROM: Final = 11
+#: From this version on, partitions join their transaction with their first batch (KIP-890).
+_ADDS_FROM: Final = 12
+
+#: What a client is to come again for, in a code that makes it do so: it neither gives the
+#: transaction up, nor asks for new metadata.
+_TO_BE_RETRIED: Final = frozenset(
+    {
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+
+#: A partition as a Produce request names it.
+PartKey = tuple[str | UUID | None, int]
+
+
+class Unverified(KafkaError):
+    """The coordinator was asked, and did not confirm the transaction; told in words."""
+
+
+class TransactionalPart(NamedTuple):
+    """One transactional batch of a request, and where it is to go."""
+
+    key: PartKey
+    partition: Partition
+    header: BatchHeader
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was found out about the batches of one request."""
+
+    refused: dict[PartKey, KafkaError] = field(default_factory=dict)
+    asked: dict[PartKey, Verification] = field(default_factory=dict)
+    is_required: bool = True
+
+    def check(self, key: PartKey) -> Verification | None:
+        """What the log is to be shown with the batch.
+
+        Raises:
+            KafkaError: it is not to be appended.
+        """
+        error = self.refused.get(key)
+        if error is not None:
+            raise error
+        return self.asked.get(key) if self.is_required else NOT_REQUIRED
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW_BYTE
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK)
+        and records[_MAGIC_POSITION] == MAGIC
+    )
+
+
+def header_of(records: memoryview) -> BatchHeader | None:
+    """The header of a transactional batch that has a producer; None if it has neither."""
+    if not is_transactional(records) or len(records) < HEADER_SIZE:
+        return None
+    header = parse_header(records)
+    return header if header.has_producer_id else None
+
+
+def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> Verified:
+    """Find out which batches the coordinator must be asked about; see `ask`."""
+    is_required = broker.config.transaction_partition_verification_enable
+    verified = Verified(is_required=is_required)
+    adds = version >= _ADDS_FROM
+    if not is_required and not adds:
+        return verified
+    now_ms = broker.clock.wall_ms()
+    for key, partition, header in parts:
+        try:
+            verification = partition.log.producer_state.begin_verification(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                now_ms,
+                supports_epoch_bump=adds,
+            )
+        except KafkaError as error:
+            verified.refused[key] = error
+            continue
+        if verification is not None:
+            verified.asked[key] = verification
+    return verified
+
+
+async def ask(
+    broker: Broker,
+    version: int,
+    transactional_id: str,
+    parts: Iterable[TransactionalPart],
+    verified: Verified,
+) -> None:
+    """Ask the coordinator about what `begin` found, and note what it refuses."""
+    asked = [part for part in parts if part.key in verified.asked]
+    header = asked[0].header
+    partitions = [(part.partition.topic, part.partition.index) for part in asked]
+    config, clock = broker.config, broker.clock
+    patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    gives_up_at = clock.monotonic() + patience_s
+    while True:
+        codes = await _ask_once(broker, version, transactional_id, header, partitions)
+        is_ending = ErrorCode.concurrent_transactions in codes.values()
+        if not is_ending or version < _ADDS_FROM or clock.monotonic() >= gives_up_at:
+            break
+        # The transaction before is about to end, which clients of v2 need not wait for.
+        await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+    for part in asked:
+        code = codes.get((part.partition.topic, part.partition.index), ErrorCode.none)
+        if code is not ErrorCode.none:
+            verified.refused[part.key] = _told(code, version)
+
+
+async def _ask_once(
+    broker: Broker,
+    version: int,
+    transactional_id: str,
+    header: BatchHeader,
+    partitions: list[TopicPartition],
+) -> dict[TopicPartition, ErrorCode]:
+    coordinator: Any = getattr(broker, "transactions", None)
+    if coordinator is None:
+        return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+    try:
+        codes: dict[TopicPartition, ErrorCode] = await coordinator.add_partitions(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            partitions,
+            verify_only=version < _ADDS_FROM,
+        )
+        return codes
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error.code)
+
+
+def _told(code: ErrorCode, version: int) -> KafkaError:
+    """What a producer is told of the coordinator's answer."""
+    if code is ErrorCode.producer_fenced:
+        return KafkaError(ErrorCode.invalid_producer_epoch)
+    if code is ErrorCode.transaction_abortable and version < _ABORTABLE_FROM:
+        code = ErrorCode.invalid_txn_state
+    if code is ErrorCode.invalid_txn_state:
+        return Unverified(code, "the partition is not part of the transaction")
+    if code in _TO_BE_RETRIED or (
+        code is ErrorCode.concurrent_transactions and version < _ADDS_FROM
+    ):
+        return Unverified(
+            ErrorCode.not_enough_replicas,
+            f"whether the partition is part of the transaction is not known: {code.name}",
+        )
+    return KafkaError(code)

@@ -1,0 +1,23 @@
+"""What became of a batch that was handed to a log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from drumlin.storage.producer_state import SequenceRange
+
+
+class AppendResult(NamedTuple):
+    """Where a batch lies in the log; for a duplicate, where it was put the first time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+
+    @classmethod
+    def of_duplicate(cls, batch: SequenceRange, log_start_offset: int) -> Self:
+        """As the batch was answered the first time."""
+        first_offset, last_offset = batch.first_offset, batch.last_offset
+        return cls(first_offset, last_offset, batch.timestamp, log_start_offset, is_duplicate=True)

@@ -1,0 +1,48 @@
+"""Whose transaction is being asked about, before its first batch enters the log.
+
+A transactional batch needs a transaction: one that is open in the log, or one that the
+coordinator has just said to be ongoing. Between that answer and the append a marker may end the
+transaction, and the next one may know nothing of the partition. So the answer is only good while
+the verification that it was asked for is still the producer's: markers take it away, and so does
+the first batch that is appended.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ANY_SEQUENCE: Final = 2**31 - 1
+
+
+class Verification:
+    """One producer's. Compared by identity: who holds it has asked before anything ended."""
+
+    __slots__ = ("began_ms", "lowest_sequence", "producer_epoch", "supports_epoch_bump")
+
+    def __init__(
+        self, producer_epoch: int, sequence: int, supports_epoch_bump: bool, began_ms: int
+    ) -> None:
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = sequence
+        self.supports_epoch_bump = supports_epoch_bump
+        """Transactions v2: every transaction has its own epoch, and begins with sequence 0."""
+        self.began_ms = began_ms
+
+    def ask_again(self, producer_epoch: int, sequence: int) -> None:
+        """Another batch is asked about: the first one to be appended is the lowest of them."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.lowest_sequence = sequence
+        elif producer_epoch == self.producer_epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+    def is_ended_by_marker(self, producer_epoch: int) -> bool:
+        """Whether a marker of that epoch may have ended what was asked about.
+
+        In transactions v2 it ends the transaction of the epoch before, not of its own.
+        """
+        return not (self.supports_epoch_bump and producer_epoch == self.producer_epoch)
+
+
+#: Held by those who need not ask: verification is off, or somebody else has checked.
+NOT_REQUIRED: Final = Verification(-1, _ANY_SEQUENCE, supports_epoch_bump=False, began_ms=0)
