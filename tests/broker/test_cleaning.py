@@ -103,6 +103,40 @@ def test_records_do_not_wait_longer_than_they_may(server: DrumlinServer) -> None
     assert {key: value for _, key, value in read(server.address, "soon")} == last
 
 
+def test_young_records_are_left_alone(server: DrumlinServer) -> None:
+    create(server.address, "young", min_compaction_lag_ms="3600000")
+    create(server.address, "any-age")
+    for topic in ("young", "any-age"):
+        produce(server.address, topic)
+    await_clean(server.data, "any-age")
+    assert len(read(server.address, "young")) == 2000
+    alter(server.address, "young", {"min.compaction.lag.ms": "0"})
+    await_clean(server.data, "young")
+    assert len(read(server.address, "young")) < 1000
+
+
+def test_what_is_overdue_shows(server: DrumlinServer) -> None:
+    """Records that have waited longer than they may, as the cleaner does not come to them."""
+    alter(server.address, None, NEARLY_NOTHING)
+    create(server.address, "late", max_compaction_lag_ms="1", min_cleanable_dirty_ratio="1")
+    produce(server.address, "late")
+
+    def overdue_s() -> float:
+        found = metrics()
+        return next(
+            (
+                value
+                for (name, *labels), value in found.items()
+                if name == "drumlin_compaction_overdue_seconds" and "late" in labels
+            ),
+            0.0,
+        )
+
+    wait_until(lambda: overdue_s() > 0, "records to be overdue")
+    alter(server.address, None, ENOUGH)
+    wait_until(lambda: overdue_s() == 0, "all to be cleaned", CLEANED_S)
+
+
 # -- what it is told ---------------------------------------------------------------------------
 
 
@@ -141,8 +175,10 @@ def test_keys_of_the_cleaner_take_effect_at_once(server: DrumlinServer) -> None:
 
     wait_until(is_being_cleaned, "a cleaning to begin")
     alter(server.address, None, {**ENOUGH, "log.cleaner.threads": "2"})
+    names = {name for name, *_ in metrics()}
     await_clean(server.data, "slow")
     assert len(read(server.address, "slow")) < 1000
+    assert {name for name, *_ in metrics()} >= names  # of the new threads as of the old one
     alter(server.address, None, {"log.cleaner.threads": "1"})
 
 

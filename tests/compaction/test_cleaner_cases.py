@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
+import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +15,6 @@ from compaction.promises import (
     CONFIG,
     EVERY_KEY,
     RETENTION_MS,
-    call,
     clean,
     cleaner_of,
     reload,
@@ -25,14 +23,11 @@ from compaction.promises import (
 from compaction.random_logs import RandomLog
 from compaction.readers import read_committed, read_uncommitted
 from drumlin.clock import ManualClock
-from drumlin.compaction.pool import CleanerPool
-from drumlin.compaction.settings import CleanerSettings
 from drumlin.config.topic import LogConfig
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment_swap import SegmentsChanged
-from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_logs
 
 T = TypeVar("T")
@@ -241,6 +236,84 @@ def test_compact_and_delete(folder: Path) -> None:
     world.logs.abandon()
 
 
+def test_a_record_larger_than_what_is_read_at_once(folder: Path) -> None:
+    """Whether it goes, stays as it is, or stays in a batch that is written anew."""
+    world = new_world(folder, dataclasses.replace(CONFIG, segment_bytes=64 << 20))
+    log = world.log
+    large = [b"%d" % n * (3 << 20) for n in range(3)]
+    for offset, records in enumerate(
+        [
+            [Record(0, NOW_MS, b"goes", large[0])],
+            [Record(1, NOW_MS, b"stays", large[1])],
+            [Record(2, NOW_MS, b"rewritten", large[2]), Record(3, NOW_MS, b"goes", b"1")],
+            [Record(4, NOW_MS, b"goes", b"2")],
+        ]
+    ):
+        compression = "lz4" if offset == 2 else "none"
+        log.append_as_follower(memoryview(encode_batch(records, compression=compression)), NOW_MS)
+    log.roll(NOW_MS)
+    clean(world)
+    found = {record.key: record.value for record in read_uncommitted(log)}
+    assert found == {b"stays": large[1], b"rewritten": large[2], b"goes": b"2"}
+    world.logs.abandon()
+
+
+def test_a_limit_that_was_lowered_is_for_what_comes(folder: Path) -> None:
+    """Batches larger than `max.message.bytes` is by now are cleaned like others."""
+    world = new_world(folder)
+    log = world.log
+    put(log, 0, b"a", b"b", b"c")
+    put(log, 3, b"a", b"b")
+    log.roll(NOW_MS)
+    log.config = dataclasses.replace(CONFIG, max_message_bytes=100)
+    clean(world)
+    assert offsets(log) == [2, 3, 4]
+    world.logs.abandon()
+
+
+def test_what_is_younger_than_the_lag_stays(folder: Path) -> None:
+    """And is cleaned when it has come of age; keys in it make nothing older superseded."""
+    lag_ms = 60_000
+    world = new_world(folder, dataclasses.replace(CONFIG, min_compaction_lag_ms=lag_ms))
+    log = world.log
+
+    def append_and_seal() -> None:
+        for _ in range(2):
+            append(log, 2, timestamp=world.now_ms, now_ms=world.now_ms)
+        sealed = log.segments.active
+        log.roll(world.now_ms)
+        os.utime(sealed.log_file.path, (world.now_ms / 1000,) * 2)
+
+    append_and_seal()
+    world.clock.advance_ms(lag_ms + 1)
+    append_and_seal()
+    clean(world)
+    assert offsets(log) == [2, 3, 4, 5, 6, 7]
+    assert round_end_offset(log) == 4
+    world.clock.advance_ms(lag_ms + 1)
+    clean(world)
+    assert offsets(log) == [6, 7]
+    world.logs.abandon()
+
+
+def test_a_log_that_was_cleaned_up_to_within_its_active_segment(folder: Path) -> None:
+    """As a cut leaves it; there is nothing to clean until the segment is sealed."""
+    world = new_world(folder)
+    log = world.log
+    put(log, 0, b"a")
+    put(log, 1, b"a")
+    log.roll(NOW_MS)
+    put(log, 2, b"b", b"c")
+    log.log_directory.cleaner_offsets.set((log.topic, log.partition), 3, only_if=lambda: True)
+    clean(world)
+    log.roll(NOW_MS)
+    put(log, 4, b"d")
+    clean(world)
+    assert offsets(log)[-3:] == [2, 3, 4]
+    assert {record.key for record in read_uncommitted(log)} == {b"a", b"b", b"c", b"d"}
+    world.logs.abandon()
+
+
 # -- what somebody else does meanwhile ---------------------------------------------------------
 
 
@@ -348,76 +421,4 @@ def test_what_retention_takes_meanwhile_keeps_nothing_else_from_being_cleaned(
         *(b"2", b"3", b"4", b"5"),
         *(b"also", b"same"),
     ]
-    world.logs.abandon()
-
-
-# -- the pool ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pools() -> Iterator[list[CleanerPool]]:
-    started: list[CleanerPool] = []
-    yield started
-    for pool in started:
-        pool.stop()
-
-
-def started(world: RandomLog, pools: list[CleanerPool]) -> CleanerPool:
-    pool = CleanerPool(world.logs, call, CleanerSettings(backoff_ms=1), world.clock)
-    pools.append(pool)
-    pool.start()
-    return pool
-
-
-def test_an_uncleanable_log(folder: Path, pools: list[CleanerPool]) -> None:
-    """It is told which file is broken and where; others are cleaned, and it too when mended."""
-    config = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0)
-    world = new_world(folder, config)
-    other = RandomLog(world.logs, create(world.logs, config, topic="other"), 2)
-    for each in (world, other):
-        six_segments(each)
-    broken = Path(world.log.segments.snapshot()[1].log_file.path)
-    sound = broken.read_bytes()
-    broken.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
-    size = world.log.size_bytes
-    pool = started(world, pools)
-    assert pool.run(world.log, 60)
-    (reason,) = pool.uncleanable.values()
-    assert list(pool.uncleanable) == [("t", 0)]
-    assert str(broken) in reason
-    assert "position" in reason
-    assert "CRC" in reason
-    assert pool.totals.failures == 1
-    assert world.log.size_bytes == size
-    assert pool.run(other.log, 60)
-    assert len(offsets(other.log)) == 8
-    assert pool.run(world.log, 60)  # still broken
-    assert pool.totals.failures == 2
-    broken.write_bytes(sound)
-    assert pool.run(world.log, 60)
-    assert pool.uncleanable == {}
-    assert len(offsets(world.log)) == 8
-    world.logs.abandon()
-
-
-def test_a_log_without_room_rests(folder: Path, pools: list[CleanerPool]) -> None:
-    """It is cleaned later, by itself, and the log dir stays online."""
-    files = FailingFiles()
-    world = new_world(folder, files=files)
-    six_segments(world)
-    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
-    files.fail("write_at", code=errno.ENOSPC)
-    pool = started(world, pools)
-    assert pool.run(world.log, 60)
-    assert pool.totals.cleanings == 0
-    assert pool.totals.failures > 0
-    files.heal()
-    assert world.log.log_directory.is_online
-    six_segments(other)
-    done = threading.Event()
-    while pool.totals.cleanings < 2:
-        world.clock.advance_ms(1000)
-        assert not done.wait(0.001)
-    assert len(offsets(world.log)) == len(offsets(other.log)) == 8
-    assert not list(folder.glob("*/*.cleaned"))
     world.logs.abandon()

@@ -1,0 +1,182 @@
+"""The pool: who cleans what, and what one log's troubles are to the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compaction.promises import CONFIG, call
+from compaction.random_logs import RandomLog
+from compaction.test_cleaner_cases import new_world, offsets, six_segments
+from drumlin.clock import ManualClock, SystemClock
+from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.settings import CleanerSettings
+from storage.doors import FailingFiles
+from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def pools() -> Iterator[list[CleanerPool]]:
+    started: list[CleanerPool] = []
+    yield started
+    for pool in started:
+        pool.stop()
+
+
+def started(world: RandomLog, pools: list[CleanerPool]) -> CleanerPool:
+    pool = CleanerPool(world.logs, call, CleanerSettings(backoff_ms=1), world.clock)
+    pools.append(pool)
+    pool.start()
+    return pool
+
+
+def test_an_uncleanable_log(folder: Path, pools: list[CleanerPool]) -> None:
+    """It is told which file is broken and where; others are cleaned, and it too when mended."""
+    config = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0)
+    world = new_world(folder, config)
+    other = RandomLog(world.logs, create(world.logs, config, topic="other"), 2)
+    for each in (world, other):
+        six_segments(each)
+    broken = Path(world.log.segments.snapshot()[1].log_file.path)
+    sound = broken.read_bytes()
+    broken.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    size = world.log.size_bytes
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    (reason,) = pool.uncleanable.values()
+    assert list(pool.uncleanable) == [("t", 0)]
+    assert str(broken) in reason
+    assert "position" in reason
+    assert "CRC" in reason
+    assert pool.totals.failures == 1
+    assert world.log.size_bytes == size
+    assert pool.run(other.log, 60)
+    assert len(offsets(other.log)) == 8
+    assert pool.run(world.log, 60)  # still broken
+    assert pool.totals.failures == 2
+    broken.write_bytes(sound)
+    assert pool.run(world.log, 60)
+    assert pool.uncleanable == {}
+    assert len(offsets(world.log)) == 8
+    world.logs.abandon()
+
+
+def test_a_log_without_room_rests(folder: Path, pools: list[CleanerPool]) -> None:
+    """It is cleaned later, by itself, and the log dir stays online."""
+    files = FailingFiles()
+    world = new_world(folder, files=files)
+    six_segments(world)
+    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
+    files.fail("write_at", code=errno.ENOSPC)
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    assert pool.totals.cleanings == 0
+    assert pool.totals.failures > 0
+    files.heal()
+    assert world.log.log_directory.is_online
+    six_segments(other)
+    done = threading.Event()
+    while pool.totals.cleanings < 2:
+        world.clock.advance_ms(1000)
+        assert not done.wait(0.001)
+    assert len(offsets(world.log)) == len(offsets(other.log)) == 8
+    assert not list(folder.glob("*/*.cleaned"))
+    world.logs.abandon()
+
+
+def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None:
+    """A log that one of them cleans is not taken by the other, not even when it is asked for."""
+    world = new_world(folder)
+    six_segments(world)
+    inside = threading.Semaphore(0)
+    go_on = threading.Event()
+    replace_segments = world.logs.replace_segments
+    at_once, most = 0, 0
+
+    def wait_before_replacing(*arguments: Any) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        inside.release()
+        assert go_on.wait(60)
+        replace_segments(*arguments)
+        at_once -= 1
+
+    world.logs.replace_segments = wait_before_replacing  # type: ignore[method-assign]
+    settings = CleanerSettings(threads=2, backoff_ms=1)
+    pool = CleanerPool(world.logs, call, settings, SystemClock())
+    pools.append(pool)
+    pool.start()
+    assert inside.acquire(timeout=60)
+    asked = threading.Thread(target=pool.run, args=(world.log, 60))
+    asked.start()
+    assert not inside.acquire(timeout=0.2)  # the other thread rests; it has nothing to take
+    assert pool.status(world.log).is_being_cleaned
+    go_on.set()
+    asked.join(60)
+    assert not asked.is_alive()
+    pool.stop()
+    assert most == 1
+    assert len(offsets(world.log)) == 8
+    world.logs.abandon()
+
+
+def test_a_failed_log_dir_leaves_the_others_alone(folder: Path, pools: list[CleanerPool]) -> None:
+    """Its logs are left alone, and cleaned when it is back; those beside it are cleaned."""
+    paths = folder / "a", folder / "b"
+    for path in paths:
+        path.mkdir()
+    logs = open_logs(*paths, config=CONFIG, clock=ManualClock(NOW_MS))
+    worlds = [
+        RandomLog(logs, create(logs, CONFIG, topic=topic), 1) for topic in ("first", "second")
+    ]
+    assert {world.log.log_directory.path for world in worlds} == {str(path) for path in paths}
+    for world in worlds:
+        six_segments(world)
+    failed, sound = worlds
+    failed.log.log_directory.fail(OSError(errno.EIO, "a broken disk"), "try")
+    size = failed.log.size_bytes
+    pool = started(sound, pools)
+    assert pool.run(sound.log, 60)
+    assert len(offsets(sound.log)) == 8
+    assert pool.run(failed.log, 60)
+    assert failed.log.size_bytes == size
+    assert pool.uncleanable == {}
+    pool.stop()
+    logs.abandon()
+
+
+def test_a_thread_outlives_what_nobody_has_thought_of(
+    folder: Path, pools: list[CleanerPool], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = new_world(folder)
+    six_segments(world)
+    replace_segments = world.logs.replace_segments
+
+    def fail_once(*_: Any) -> None:
+        world.logs.replace_segments = replace_segments  # type: ignore[method-assign]
+        raise RuntimeError("a mistake of ours")
+
+    world.logs.replace_segments = fail_once  # type: ignore[method-assign]
+    pool = started(world, pools)
+    pool.run(world.log, 60)
+    if pool.uncleanable:  # it is given up until somebody asks
+        assert "a mistake of ours" in pool.uncleanable["t", 0]
+        assert pool.run(world.log, 60)
+    assert pool.uncleanable == {}
+    assert len(offsets(world.log)) == 8
+    assert "does not know what to do" in caplog.text
+    world.logs.abandon()
