@@ -1,0 +1,93 @@
+"""The broker under proof: Drumlin, or Apache Kafka to compare with, and what is done to it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from rig.apache_kafka import ApacheKafka
+from rig.drumlin_server import DrumlinServer
+from rig.waiting import wait_until
+
+Broker = DrumlinServer | ApacheKafka
+
+_SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "100",
+}
+
+
+def make_broker(kind: str, directory: Path) -> Broker:
+    """A broker that is not started yet; `kind` is `drumlin` or `kafka`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if kind == "kafka":
+        return ApacheKafka(directory, _SETTINGS)
+    return DrumlinServer(directory, _SETTINGS)
+
+
+def address(broker: Broker) -> str:
+    return f"127.0.0.1:{broker.port}"
+
+
+def create_topics(broker: Broker, topics: dict[str, int], configs: dict[str, str]) -> None:
+    """Topics and their numbers of partitions; they are ready to be written when this returns."""
+    admin = AdminClient({"bootstrap.servers": address(broker)})
+    new = [NewTopic(name, count, 1, config=configs) for name, count in topics.items()]
+    for created in admin.create_topics(new).values():
+        created.result(20)
+    wait_until(lambda: topics.keys() <= admin.list_topics(timeout=10).topics.keys(), "topics")
+
+
+class Faults:
+    """Does to a broker what happens to brokers, one fault after the other, by a seed."""
+
+    def __init__(self, broker: Broker, seed: str, gap_s: tuple[float, float]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._broker = broker
+        self._random = random.Random(seed)
+        self._gap_s = gap_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No more of them; the broker is up when this returns."""
+        self._stop.set()
+        self._thread.join(120)
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._random.uniform(*self._gap_s)):
+                fault = self._random.choice(("kill", "kill", "pause", "restart"))
+                getattr(self, f"_{fault}")()
+                self.counts[fault] += 1
+        except BaseException as failure:
+            self._failure = failure
+
+    def _kill(self) -> None:
+        self._broker.kill()
+        self._stop.wait(self._random.choice((0, 0, 0.5)))
+        self._broker.start()
+
+    def _restart(self) -> None:
+        self._broker.restart()
+
+    def _pause(self) -> None:
+        os.kill(self._broker.pid, signal.SIGSTOP)
+        try:
+            self._stop.wait(self._random.uniform(0.2, 2.5))
+        finally:
+            os.kill(self._broker.pid, signal.SIGCONT)

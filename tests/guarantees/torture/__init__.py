@@ -1,0 +1,1 @@
+"""Transactional producers and consumers on a broker that is killed, paused and restarted."""

@@ -1,0 +1,152 @@
+"""One run: a broker, its clients and its faults for some seconds, and what the checker says."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from guarantees.brokers import Broker, Faults, address, create_topics, make_broker
+from guarantees.checker import check, summary
+from guarantees.history import History, Outcome, Recorder, load
+from guarantees.torture.readers import AssignedReader, Mover, SubscribedReader, read_to_the_end
+from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
+
+_TOPICS = {"a": 3, "b": 2}
+_PARTITIONS = [(topic, number) for topic, count in _TOPICS.items() for number in range(count)]
+_SETTLE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does, and the least that it must have done to count."""
+
+    seed: str
+    seconds: float
+    broker: str = "drumlin"
+    gap_s: tuple[float, float] = (0.5, 3.0)
+    transactions_min: int = 20
+    faults_min: int = 2
+
+
+@dataclass
+class Result:
+    """What came of a run; without complaints it counts and proves."""
+
+    plan: Plan
+    history: History = field(default_factory=History)
+    faults: dict[str, int] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+    directory: Path | None = None
+
+    @property
+    def is_right(self) -> bool:
+        return not self.complaints
+
+
+def run(plan: Plan, directory: Path) -> Result:
+    """Do it. The directory is removed if all is right, else it keeps history and data."""
+    shutil.rmtree(directory, ignore_errors=True)
+    broker = make_broker(plan.broker, directory)
+    recorder = Recorder(directory / "history.jsonl")
+    result = Result(plan)
+    try:
+        broker.start()
+        create_topics(broker, _TOPICS, {"segment.bytes": "1048576"})
+        _torture(plan, broker, recorder, result)
+    except Exception as failure:
+        result.complaints.append("".join(traceback.format_exception(failure)))
+    finally:
+        broker.close()
+        recorder.close()
+    result.complaints += _traces(broker)
+    _judge(result, recorder)
+    if result.is_right:
+        shutil.rmtree(directory)
+    else:
+        result.directory = directory
+        (directory / "complaints.txt").write_text("\n".join(result.complaints))
+    return result
+
+
+def _clients(plan: Plan, bootstrap: str, recorder: Recorder) -> tuple[list[Writer], list[_Reading]]:
+    seed = plan.seed
+    strategy = random.Random(seed).choice(("range", "cooperative-sticky"))
+    mover = Mover("mover", bootstrap, [at for at in _PARTITIONS if at[0] == "a"], recorder)
+    into_b = [at for at in _PARTITIONS if at[0] == "b"]
+    common = (bootstrap, _PARTITIONS, recorder, seed)
+    writers = [
+        Writer("writer-1", *common),
+        Writer("writer-2", *common),
+        Writer("writer-3", bootstrap, into_b, recorder, seed, mover),
+    ]
+    topics = list(_TOPICS)
+    readers: list[_Reading] = [
+        AssignedReader("assigned", *common),
+        AssignedReader("uncommitted", *common, isolation="read_uncommitted"),
+        SubscribedReader("member-1", bootstrap, topics, recorder, seed, strategy),
+        SubscribedReader("member-2", bootstrap, topics, recorder, seed, strategy),
+    ]
+    return writers, readers
+
+
+_Reading = AssignedReader | SubscribedReader
+
+
+def _torture(plan: Plan, broker: Broker, recorder: Recorder, result: Result) -> None:
+    bootstrap = address(broker)
+    writers, readers = _clients(plan, bootstrap, recorder)
+    faults = Faults(broker, f"{plan.seed} faults", plan.gap_s)
+    for each in (*readers, *writers):
+        each.start()
+    faults.start()
+    try:
+        threading.Event().wait(plan.seconds)
+    finally:
+        faults.stop()
+        result.faults = dict(faults.counts)
+    result.complaints += _join(writers)
+    timeout_s = _SETTLE_S + TRANSACTION_TIMEOUT_MS / 1000
+    complaint = read_to_the_end("last", bootstrap, _PARTITIONS, recorder, timeout_s)
+    result.complaints += [complaint] if complaint else []
+    result.complaints += _join(readers)
+
+
+def _join(clients: list[Writer] | list[_Reading]) -> list[str]:
+    """Stop them; what they complain of."""
+    for each in clients:
+        each.stop()
+    deadline = time.monotonic() + _SETTLE_S
+    complaints = []
+    for each in clients:
+        each.join(max(0.0, deadline - time.monotonic()))
+        if each.is_alive():
+            frame = sys._current_frames()[each.ident or 0]
+            where = "".join(traceback.format_stack(frame))
+            complaints.append(f"{each.name} does not get through:\n{where}")
+        elif each.failure is not None:
+            complaints.append(f"{each.name}: {type(each.failure).__name__}: {each.failure}")
+    return complaints
+
+
+def _traces(broker: Broker) -> list[str]:
+    position = broker.said().find("Traceback (most recent call last)")
+    return [f"a traceback of the broker:\n{broker.said()[position:][:3000]}"] * (position >= 0)
+
+
+def _judge(result: Result, recorder: Recorder) -> None:
+    plan = result.plan
+    history = result.history = load(recorder.path)
+    anomalies = check(history)
+    if anomalies:
+        result.complaints.append(summary(anomalies))
+    committed = history.count(Outcome.COMMITTED)
+    if committed < plan.transactions_min:
+        result.complaints.append(f"only {committed} transactions were committed")
+    if sum(result.faults.values()) < plan.faults_min:
+        result.complaints.append(f"only these faults: {result.faults}")

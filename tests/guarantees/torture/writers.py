@@ -1,0 +1,225 @@
+"""Transactional producers: they commit, abort, vanish and come back, and some are zombies.
+
+A writer's name is its transactional id. Each of its *incarnations* is a producer of its own; the
+next one fences the one before. Every transaction of the next has a higher number than all of the
+one before, which is what the checker needs to know about their order.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from guarantees.history import Outcome, Recorder
+from guarantees.torture.readers import Mover
+from guarantees.torture.records import encode, next_value, partition_name
+
+TRANSACTION_TIMEOUT_MS = 10_000
+_CALL_S = 5.0
+
+
+class _Gone(Exception):
+    """This incarnation cannot go on."""
+
+
+class Writer(threading.Thread):
+    """Transactions, one after the other, until it is told to stop."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        partitions: list[tuple[str, int]],
+        recorder: Recorder,
+        seed: str,
+        mover: Mover | None = None,
+    ) -> None:
+        super().__init__(daemon=True, name=name)
+        self.failure: BaseException | None = None
+        self._address = bootstrap
+        self._partitions = partitions
+        self._recorder = recorder
+        self._random = random.Random(f"{seed} {name}")
+        self._mover = mover
+        self._stopping = threading.Event()
+        self._number = 0
+        self._zombie: Producer | None = None
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._live()
+            if self._mover is not None:
+                self._mover.close()
+        except BaseException as failure:
+            self.failure = failure
+
+    # -- incarnations --------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        producer = self._make_producer()
+        try:
+            self._initialise(producer)
+            self._wake_zombie()
+            if self._mover is not None:
+                self._mover.rewind()
+            for _ in range(self._random.randint(5, 40)):
+                if self._stopping.is_set():
+                    return
+                self._transact(producer)
+                producer.poll(0)
+            self._leave_open(producer)
+        except _Gone:
+            pass
+
+    def _make_producer(self) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self._address,
+                "transactional.id": self.name,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "socket.timeout.ms": self._random.choice((2000, 10_000)),
+                "linger.ms": self._random.choice((0, 5, 50)),
+                "reconnect.backoff.max.ms": 500,
+                "batch.num.messages": self._random.choice((3, 10_000)),
+                "compression.type": self._random.choice(("none", "lz4")),
+                "log_level": 0,
+            }
+        )
+
+    def _initialise(self, producer: Producer) -> None:
+        while True:
+            try:
+                producer.init_transactions(_CALL_S)
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if error.fatal() or not error.retriable():
+                    raise _Gone from failure
+                if self._stopping.is_set():
+                    raise _Gone from failure
+            else:
+                return
+
+    def _leave_open(self, producer: Producer) -> None:
+        """Vanish in the midst of a transaction; sometimes only seemingly."""
+        self._begin(producer)
+        self._send_some(producer)
+        if self._random.random() < 0.7:
+            self._zombie = producer
+
+    def _wake_zombie(self) -> None:
+        """The incarnation before goes on with its transaction, and must not get through."""
+        zombie, self._zombie = self._zombie, None
+        if zombie is None:
+            return
+        try:
+            self._send_some(zombie)
+            self._recorder.commit(self.name, self._number)
+            zombie.commit_transaction(_CALL_S)
+        except (KafkaException, BufferError):
+            self._recorder.end(self.name, self._number, Outcome.ABORTED)
+        else:
+            self._recorder.end(self.name, self._number, Outcome.COMMITTED)
+
+    # -- transactions --------------------------------------------------------------------------
+
+    def _transact(self, producer: Producer) -> None:
+        self._begin(producer)
+        try:
+            moved = self._mover.poll(self._number) if self._mover is not None else []
+            for _ in range(self._random.randint(1, 3)):
+                self._send_some(producer)
+                self._stopping.wait(self._random.choice((0, 0, 0.01, 0.1)))
+            self._send_offsets(producer, moved)
+        except KafkaException as failure:
+            self._recover(producer, failure)
+            return
+        if self._random.random() < 0.15:
+            self._abort(producer)
+        else:
+            self._commit(producer, moved)
+
+    def _send_offsets(self, producer: Producer, moved: list[TopicPartition]) -> None:
+        """librdkafka sometimes never returns from this, with Apache Kafka too: then it is dead."""
+        if self._mover is None or not moved:
+            return
+        failures: list[KafkaException] = []
+        metadata = self._mover.metadata()
+
+        def call() -> None:
+            try:
+                producer.send_offsets_to_transaction(moved, metadata, _CALL_S)
+            except KafkaException as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(3 * _CALL_S)
+        if thread.is_alive():
+            raise _Gone
+        for failure in failures:
+            raise failure
+
+    def _begin(self, producer: Producer) -> None:
+        self._number += 1
+        self._recorder.begin(self.name, self._number)
+        producer.begin_transaction()
+
+    def _send_some(self, producer: Producer) -> None:
+        for _ in range(self._random.randint(1, 8)):
+            topic, partition = self._random.choice(self._partitions)
+            value = next_value()
+            where = partition_name(topic, partition)
+            self._recorder.write(self.name, self._number, where, value)
+
+            def delivered(error: KafkaError | None, message: Message, value: int = value) -> None:
+                if error is None:
+                    self._recorder.ack(self.name, value, int(message.offset() or 0))
+
+            content = encode(value, self._random)
+            producer.produce(topic, content, partition=partition, on_delivery=delivered)
+            producer.poll(0)
+
+    def _commit(self, producer: Producer, moved: list[TopicPartition]) -> None:
+        self._recorder.commit(self.name, self._number)
+        if self._mover is not None:
+            self._mover.expect_unknown()
+        while True:
+            try:
+                producer.commit_transaction(_CALL_S)
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if error.retriable() and not error.fatal():
+                    continue
+                self._recover(producer, failure)
+                return
+            break
+        self._recorder.end(self.name, self._number, Outcome.COMMITTED)
+        if self._mover is not None:
+            self._mover.expect(moved)
+
+    def _recover(self, producer: Producer, failure: KafkaException) -> None:
+        """What has to be done after a failure, as the documentation of transactions has it."""
+        error: KafkaError = failure.args[0]
+        if error.fatal() or not (error.txn_requires_abort() or error.retriable()):
+            raise _Gone from failure
+        self._abort(producer)
+
+    def _abort(self, producer: Producer) -> None:
+        while True:
+            try:
+                producer.abort_transaction(_CALL_S)
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if error.retriable() and not error.fatal():
+                    continue
+                raise _Gone from failure
+            break
+        self._recorder.end(self.name, self._number, Outcome.ABORTED)
+        if self._mover is not None:
+            self._mover.rewind()
