@@ -1,0 +1,57 @@
+"""A file as a store of offsets: read as a whole, or written as a whole when all is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drumlin.client.group_admin import Committed
+from drumlin.client.offsets import TopicPartition
+from drumlin.migration.errors import StoreError
+from drumlin.migration.offsets_file import OffsetRow, read_file, write_file
+from drumlin.migration.stores import Positions, Refusals
+
+
+class FileStore:
+    """Offsets of several groups in one file; `save` is what makes a written one."""
+
+    def __init__(self, path: Path | None, rows: list[OffsetRow] | None = None) -> None:
+        self.name = str(path or "standard output")
+        self.notes: list[str] = []
+        self.rows = rows or []
+        self._path = path
+
+    @classmethod
+    def load(cls, path: Path) -> FileStore:
+        """
+        Raises:
+            StoreError: it names no groups, or is no file of offsets.
+        """
+        try:
+            rows = read_file(path)
+        except ValueError as error:
+            raise StoreError(str(error)) from error
+        if any(row.group is None for row in rows):
+            raise StoreError(f"{path} does not say which groups its offsets are of")
+        return cls(path, rows)
+
+    def groups(self) -> list[str]:
+        return sorted({row.group for row in self.rows if row.group is not None})
+
+    def read(self, group: str) -> dict[TopicPartition, Committed]:
+        return {
+            (row.topic, row.partition): Committed(row.offset, metadata=row.metadata)
+            for row in self.rows
+            if row.group == group
+        }
+
+    def write(self, group: str, positions: Positions) -> Refusals:
+        for (topic, partition), each in sorted(positions.items()):
+            self.rows.append(OffsetRow(group, topic, partition, each.offset, each.metadata))
+        return {}
+
+    def live_consumers(self, group: str) -> str | None:
+        return None
+
+    def save(self) -> None:
+        assert self._path is not None
+        write_file(self._path, self.rows)

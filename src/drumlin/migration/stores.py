@@ -1,0 +1,80 @@
+"""A store of committed offsets, as transfers see it, and the store that a cluster is.
+
+A store says which groups it has, what they have committed, and whether somebody reads with a
+group just now; it writes offsets and says which it refused. It never decides what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from drumlin.client import group_admin
+from drumlin.client.group_admin import Committed
+from drumlin.client.offsets import TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+
+T = TypeVar("T")
+
+Positions = Mapping[TopicPartition, Committed]
+#: What was not written, and why, in words.
+Refusals = dict[TopicPartition, str]
+
+_WITH_OFFSETS: Final = (None, "", "classic", "consumer")
+
+
+class OffsetStore(Protocol):
+    """Where groups keep their offsets."""
+
+    name: str
+    notes: list[str]
+    """What was odd in there, in words; whoever uses the store tells it."""
+
+    def groups(self) -> list[str]: ...
+
+    def read(self, group: str) -> dict[TopicPartition, Committed]: ...
+
+    def write(self, group: str, positions: Positions) -> Refusals: ...
+
+    def live_consumers(self, group: str) -> str | None:
+        """Who reads with this group now, in words; None where nobody does."""
+
+
+class ConnectedCluster(Protocol):
+    """A cluster, and a way to wait for what it is asked."""
+
+    @property
+    def connections(self) -> BrokerConnections: ...
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+
+
+class BrokerStore:
+    """The offsets that a cluster keeps in `__consumer_offsets`."""
+
+    def __init__(self, cluster: ConnectedCluster, name: str) -> None:
+        self.name = name
+        self.notes: list[str] = []
+        self._cluster = cluster
+        self._connections = cluster.connections
+
+    def groups(self) -> list[str]:
+        listed = self._cluster.run(group_admin.list_groups(self._connections))
+        kinds = {each.group: (each.type or "").lower() for each in listed}
+        return [group for group, kind in kinds.items() if kind in _WITH_OFFSETS]
+
+    def read(self, group: str) -> dict[TopicPartition, Committed]:
+        return self._cluster.run(group_admin.fetch_committed(self._connections, group))
+
+    def write(self, group: str, positions: Positions) -> Refusals:
+        # Epochs count the leaders of one cluster's log: in another they would mislead consumers.
+        known = {place: each._replace(leader_epoch=-1) for place, each in positions.items()}
+        refused = self._cluster.run(group_admin.commit(self._connections, group, known))
+        return {place: code.name.replace("_", " ") for place, code in refused.items()}
+
+    def live_consumers(self, group: str) -> str | None:
+        found = self._cluster.run(group_admin.describe_group(self._connections, group))
+        if found.is_at_rest:
+            return None
+        count = len(found.members)
+        return f"{count} member{'s' if count != 1 else ''} ({found.state})"

@@ -1,0 +1,260 @@
+"""ZooKeeper as the store of offsets that the first high-level consumers used.
+
+    /consumers/<group>/offsets/<topic>/<partition>   the next offset to read, in ASCII digits
+    /consumers/<group>/ids/<consumer>                ephemeral: a consumer that runs
+    /consumers/<group>/owners/<topic>/<partition>    ephemeral: who reads this partition
+
+Owns these paths and all that is done through kazoo, which is loaded here alone. Never decides
+what to write. Calls block; they may be made from any one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.client.group_admin import Committed
+from drumlin.client.offsets import TopicPartition
+from drumlin.migration.errors import StoreError, StoreUnavailable
+from drumlin.migration.stores import Positions, Refusals
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+_ROOT: Final = "/consumers"
+_DEFAULT_PORT: Final = 2181
+_OFFSET_MAX: Final = 2**63 - 1
+#: How many requests may be on their way at once.
+_PIPELINED: Final = 500
+ANY_VERSION: Final = -1
+ABSENT: Final = -2
+
+
+class ZooKeeperOffset(NamedTuple):
+    """An offset as its node has it."""
+
+    offset: int
+    version: int
+    modified_timestamp_ms: int  # by the clock of ZooKeeper's leader
+
+
+def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
+    """Connect to "host:port,host:port/chroot".
+
+    Raises:
+        StoreError: kazoo is not installed, or there is no such chroot.
+        StoreUnavailable: nobody answers.
+    """
+    try:
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import KazooTimeoutError
+    except ImportError:
+        raise StoreError("ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'") from None
+    # What it says about lost connections is said by whoever waits for them.
+    logger = logging.getLogger("drumlin.migration.kazoo")
+    logger.setLevel(logging.CRITICAL)
+    hosts = _with_ports(hosts)
+    client = KazooClient(hosts=hosts, timeout=session_timeout_ms / 1000, logger=logger)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the chroot: see below
+            client.start(timeout=session_timeout_ms / 1000)
+    except KazooTimeoutError:
+        raise StoreUnavailable(f"no ZooKeeper answers on {hosts}") from None
+    if client.chroot and not client.exists("/"):
+        close_client(client)
+        raise StoreError(f"ZooKeeper on {hosts} has no {client.chroot}")
+    return client
+
+
+def close_client(client: KazooClient) -> None:
+    """End the session."""
+    client.stop()
+    client.close()
+
+
+def _with_ports(hosts: str) -> str:
+    servers, slash, chroot = hosts.partition("/")
+    each = [name.strip() for name in servers.split(",")]
+    if not all(each):
+        raise StoreError(f"{hosts!r} is no ZooKeeper address: expected host:port[,…][/chroot]")
+    named = [name if ":" in name else f"{name}:{_DEFAULT_PORT}" for name in each]
+    return ",".join(named) + slash + chroot
+
+
+def group_path(group: str) -> str:
+    """
+    Raises:
+        StoreError: no node can have this name.
+    """
+    if not group or "/" in group or "\0" in group or group in (".", ".."):
+        raise StoreError(f"no group in ZooKeeper can be called {group!r}")
+    return f"{_ROOT}/{group}"
+
+
+def offset_path(group: str, place: TopicPartition) -> str:
+    return f"{group_path(group)}/offsets/{place[0]}/{place[1]}"
+
+
+def parse_offset(data: bytes) -> int | None:
+    """The offset in a node; None where there is none."""
+    text = data.strip()
+    if not text.isdigit() or int(text) > _OFFSET_MAX:
+        return None
+    return int(text)
+
+
+class ZooKeeperStore:
+    """Offsets below `/consumers`."""
+
+    def __init__(self, client: KazooClient, name: str, *, timeout_ms: int = 10_000) -> None:
+        self.name = name
+        self.notes: list[str] = []
+        self.client = client
+        self._timeout_s = timeout_ms / 1000
+
+    # -- as a store ------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        return sorted(self.children(_ROOT))
+
+    def read(self, group: str) -> dict[TopicPartition, Committed]:
+        found = self.read_nodes(group, self.partitions(group))
+        return {place: Committed(each.offset) for place, each in found.items()}
+
+    def write(self, group: str, positions: Positions) -> Refusals:
+        wanted = {place: (each.offset, ANY_VERSION) for place, each in positions.items()}
+        return self.write_nodes(group, wanted)
+
+    def live_consumers(self, group: str) -> str | None:
+        consumers = self.children(f"{group_path(group)}/ids")
+        owned = self.owned_partitions(group)
+        if not consumers and not owned:
+            return None
+        count = len(consumers)
+        return f"{count} consumer{'s' if count != 1 else ''}, {len(owned)} partitions owned"
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def children(self, path: str) -> list[str]:
+        """Names below a node; none where it does not exist."""
+        return self._answers([self.client.get_children_async(path)], default=[])[0] or []
+
+    def owned_partitions(self, group: str) -> list[TopicPartition]:
+        """The partitions that a consumer of the group has claimed."""
+        return self._partitions_below(f"{group_path(group)}/owners")
+
+    def partitions(self, group: str) -> list[TopicPartition]:
+        """The partitions that have a node for an offset."""
+        return self._partitions_below(f"{group_path(group)}/offsets")
+
+    def _partitions_below(self, path: str) -> list[TopicPartition]:
+        found = []
+        for topic in sorted(self.children(path)):
+            for name in self.children(f"{path}/{topic}"):
+                if name.isascii() and name.isdigit():
+                    found.append((topic, int(name)))
+                else:
+                    self.notes.append(f"{path}/{topic}/{name}: no partition, left alone")
+        return sorted(found)
+
+    def read_nodes(
+        self, group: str, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ZooKeeperOffset]:
+        """The offsets of these partitions; those without a readable one are left out."""
+        found = {}
+        places = list(places)
+        for start in range(0, len(places), _PIPELINED):
+            some = places[start : start + _PIPELINED]
+            asked = [self.client.get_async(offset_path(group, place)) for place in some]
+            for place, answer in zip(some, self._answers(asked, default=None), strict=True):
+                offset = None if answer is None else parse_offset(answer[0])
+                if offset is not None:
+                    stat = answer[1]
+                    found[place] = ZooKeeperOffset(offset, stat.version, stat.mtime)
+                elif answer is not None:
+                    path = offset_path(group, place)
+                    self.notes.append(f"{path}: {answer[0][:40]!r} is no offset, left alone")
+        return found
+
+    def write_nodes(
+        self, group: str, offsets: Mapping[TopicPartition, tuple[int, int]]
+    ) -> Refusals:
+        """Write offsets into nodes that have the version given, or `ANY_VERSION` or are `ABSENT`.
+
+        Gives what was refused: a node that has changed, or may not be written.
+        """
+        refused: Refusals = {}
+        places = list(offsets)
+        for start in range(0, len(places), _PIPELINED):
+            some = places[start : start + _PIPELINED]
+            results = [self._begin_write(offset_path(group, p), *offsets[p]) for p in some]
+            for place, result in zip(some, results, strict=True):
+                complaint = self._end_write(offset_path(group, place), *offsets[place], result)
+                if complaint is not None:
+                    refused[place] = complaint
+        return refused
+
+    def _begin_write(self, path: str, offset: int, version: int) -> Any:
+        data = b"%d" % offset
+        if version == ABSENT:
+            return self.client.create_async(path, data, makepath=True)
+        return self.client.set_async(path, data, version)
+
+    def _end_write(self, path: str, offset: int, version: int, result: Any) -> str | None:
+        from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
+
+        expected = (BadVersionError, NoAuthError, NodeExistsError, NoNodeError)
+        try:
+            self._get(result, expected)
+        except NoNodeError:
+            if version != ANY_VERSION:
+                return "it was removed meanwhile"
+            created = self.client.create_async(path, b"%d" % offset, makepath=True)
+            return self._end_write(path, offset, ABSENT, created)
+        except (BadVersionError, NodeExistsError):
+            return "it was changed meanwhile"
+        except NoAuthError:
+            return "ZooKeeper does not allow it"
+        return None
+
+    def _answers(self, asked: list[Any], default: Any) -> list[Any]:
+        from kazoo.exceptions import NoNodeError
+
+        answers = []
+        for result in asked:
+            try:
+                answers.append(self._get(result, (NoNodeError,)))
+            except NoNodeError:
+                answers.append(default)
+        return answers
+
+    def _get(self, result: Any, expected: tuple[type[Exception], ...]) -> Any:
+        """Wait for an answer; errors that are `expected` are raised as they are.
+
+        Raises:
+            StoreUnavailable: the connection or the session was lost, or nobody answers in time.
+            StoreError: ZooKeeper refuses.
+        """
+        from kazoo import exceptions
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return result.get(timeout=self._timeout_s)
+        except expected:
+            raise
+        except KazooTimeoutError:
+            raise StoreUnavailable(f"ZooKeeper {self.name} does not answer") from None
+        except (
+            exceptions.ConnectionLoss,
+            exceptions.ConnectionClosedError,
+            exceptions.SessionExpiredError,
+            exceptions.OperationTimeoutError,
+        ) as error:
+            what = type(error).__name__
+            raise StoreUnavailable(f"ZooKeeper {self.name} is not there ({what})") from None
+        except exceptions.KazooException as error:
+            what = f"{type(error).__name__} {error}".strip()
+            raise StoreError(f"ZooKeeper {self.name} refuses: {what}") from error

@@ -1,0 +1,73 @@
+"""A single ZooKeeper from Maven Central, with the offsets of old consumers in it.
+
+Nothing happens on import. `Unavailable` says why a machine cannot have one; tests skip with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import subprocess
+from pathlib import Path
+
+from rig.apache_kafka import Unavailable, java
+from rig.ports import free_ports
+from rig.process import BrokerProcess
+from rig.waiting import wait_until
+
+_SCRIPT = Path(__file__).parents[2] / "script" / "zookeeper-jars"
+_JVM = ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_TICK_MS = 500
+
+
+@functools.cache
+def _classpath() -> str:
+    """Class path of the server; fetched with Maven the first time."""
+    java()
+    done = subprocess.run([_SCRIPT], capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines() or ["script/zookeeper-jars failed"]
+        raise Unavailable(reason[-1])
+    return f"{done.stdout.strip()}/*"
+
+
+class ZooKeeper(BrokerProcess):
+    """One server on loopback; it keeps its port and its data when it is started again."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory / "zookeeper.out")
+        self.directory = directory
+        self.port = free_ports(1)[0]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Start, and wait until it serves."""
+        settings = {
+            "dataDir": str(self.directory / "zookeeper"),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": str(_TICK_MS),
+            "maxSessionTimeout": "60000",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            # What was written survives the end of the process, which is all that tests end.
+            "forceSync": "no",
+            "preAllocSize": "64",
+        }
+        path = self.directory / "zoo.cfg"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.launch([java(), *_JVM, "-cp", _classpath(), _MAIN, str(path)], cwd=self.directory)
+        wait_until(self._is_ready, "ZooKeeper to be ready", timeout_s)
+
+    def _is_ready(self) -> bool:
+        self.fail_if_ended()
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
+                probe.sendall(b"srvr")
+                return b"Mode: standalone" in probe.recv(4096)
+        except OSError:
+            return False
