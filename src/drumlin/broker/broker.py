@@ -22,6 +22,7 @@ from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
 from drumlin.broker.group_surroundings import ImageTopics, group_setting
 from drumlin.broker.hosting import Hosting
+from drumlin.broker.markers import write_markers
 from drumlin.broker.opening import (
     BoundSockets,
     StartFailed,
@@ -33,6 +34,7 @@ from drumlin.broker.opening import (
 )
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
+from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.state_topics import StateLogs, state_topic
 from drumlin.broker.topics import adopt_logs
 from drumlin.broker.upkeep import start_upkeep
@@ -43,9 +45,10 @@ from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.state_topic import StateCoordinator
+from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
-from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE
+from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records import kernels
 from drumlin.replication.partition import PartitionRegistry
@@ -97,9 +100,19 @@ class Broker:
             StateLogs(self, SHARE_GROUP_STATE),
             self.metadata.image.has_partition,
         )
+        self.transactions = TransactionCoordinator(
+            config,
+            clock,
+            state_topic(self, TRANSACTION_STATE),
+            self.producer_ids,
+            partial(write_markers, self),
+            metadata.image.has_partition_of,
+        )
+        self.shares = ShareDelivery(self)
         self.coordinators: dict[str, StateCoordinator] = {
             GROUP_METADATA: self.groups,
             SHARE_GROUP_STATE: self.share_state,
+            TRANSACTION_STATE: self.transactions,
         }
         self.hosting = Hosting(
             config, metadata, logs, self.partitions, self.coordinators, self.blocking
@@ -214,9 +227,11 @@ class Broker:
         self.server.stop_accepting()
         self.cleaning.begin_to_stop()
         self.server.finish()
+        self.shares.finish()
         for partition in self.partitions:
             partition.waiting.disturb()
         await self._cycles.stop()
+        await self.shares.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
         await self.server.closed(_STOP_S)

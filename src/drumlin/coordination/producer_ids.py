@@ -12,6 +12,10 @@ from collections.abc import Awaitable, Callable
 from drumlin.metadata.store import ProducerIdBlock
 
 
+class NoneAtHand(Exception):
+    """All ids of the block are given out; there are more after a `refill`."""
+
+
 class ProducerIds:
     """Gives out ids that no other broker of the cluster gives out.
 
@@ -26,13 +30,26 @@ class ProducerIds:
 
     async def next_id(self) -> int:
         """An id that has never been given out."""
-        while self._next_id == self._end_id:
-            await self._refill()
+        while True:
+            try:
+                return self.take()
+            except NoneAtHand:
+                await self.refill()
+
+    def take(self) -> int:
+        """An id that has never been given out, at once.
+
+        Raises:
+            NoneAtHand: it has to be waited for.
+        """
+        if self._next_id == self._end_id:
+            raise NoneAtHand
         producer_id = self._next_id
         self._next_id += 1
         return producer_id
 
-    async def _refill(self) -> None:
+    async def refill(self) -> None:
+        """Take another block if there is no id at hand."""
         async with self._refilling:
             if self._next_id == self._end_id:  # else whoever held the lock has done it
                 first, size = await self._next_block()

@@ -82,8 +82,14 @@ class FieldReader:
     def bytes_field(self) -> bytes:
         return self._take(self.uvarint() - 1 if self.flexible else self.int32())
 
-    def array_length(self) -> int:
+    def nullable_array_length(self) -> int | None:
         length = self.uvarint() - 1 if self.flexible else self.int32()
+        return None if length == -1 else self._checked_length(length)
+
+    def array_length(self) -> int:
+        return self._checked_length(self.uvarint() - 1 if self.flexible else self.int32())
+
+    def _checked_length(self, length: int) -> int:
         if not 0 <= length <= len(self._data) - self._position:
             raise UnreadableRecord(f"an array of {length} elements")
         return length

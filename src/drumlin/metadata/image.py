@@ -125,6 +125,11 @@ class ClusterImage:
         topic = self.topics_by_id.get(topic_id)
         return topic is not None and topic.partition(index) is not None
 
+    def has_partition_of(self, name: str, index: int) -> bool:
+        """As `has_partition`, for a topic's name."""
+        topic = self.topics.get(name)
+        return topic is not None and topic.partition(index) is not None
+
     def colliding_names(self, name: str) -> set[str]:
         """Existing topics that metrics could not tell from `name`, itself included."""
         return self._names_by_collision_key.get(collision_key(name), set())

@@ -3,6 +3,8 @@
 - An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of
   this API alone, so that the client can ask again (KIP-511).
 - From version 3 the client names its software; a malformed name is INVALID_REQUEST.
+- Version 3 tells of features, version 4 of those too that have a level 0, which readers of
+  version 3 cannot take (KIP-584).
 - Produce is advertised from version 0, though served from 3 only: librdkafka before 2.x
   concludes from a higher minimum that it may not compress (KAFKA-18659). Apache Kafka does
   the same.
@@ -15,6 +17,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM_VERSION
 from drumlin.broker.served import SERVED
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import API_KEYS, ZERO, Shape
@@ -55,4 +58,36 @@ def _response(
         error_code=error_code,
         api_keys=api_keys,
         throttle_time=ZERO,
+        supported_features=_supported(shape),
+        finalized_features_epoch=FINALIZED_EPOCH,
+        finalized_features=_finalized(shape),
+    )
+
+
+def _supported(shape: Shape) -> tuple[Any, ...]:
+    if not shape.has("SupportedFeatureKey"):
+        return ()
+    return tuple(
+        shape(
+            "SupportedFeatureKey",
+            name=each.name,
+            min_version=each.lowest,
+            max_version=each.highest,
+        )
+        for each in FEATURES
+        if each.lowest > 0 or shape.version >= LEVEL_0_FROM_VERSION
+    )
+
+
+def _finalized(shape: Shape) -> tuple[Any, ...]:
+    if not shape.has("FinalizedFeatureKey"):
+        return ()
+    return tuple(
+        shape(
+            "FinalizedFeatureKey",
+            name=each.name,
+            max_version_level=each.highest,
+            min_version_level=each.highest,
+        )
+        for each in FEATURES
     )

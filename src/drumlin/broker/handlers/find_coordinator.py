@@ -2,8 +2,7 @@
 
     key type 0  group            the leader of the group's partition of __consumer_offsets,
                                  which is created by the first request
-             1  transaction (1+) this broker: it refuses transactional ids in InitProducerId,
-                                 which tells a client more than a coordinator never found
+             1  transaction (1+) the same for a transactional id and __transaction_state
              2  share (6+)       the leader of the partition of __share_group_state that keeps
                                  the state of a "group:topic id:partition"
 
@@ -16,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.shares.state import is_coordinator_key
-from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE
+from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -75,7 +74,11 @@ async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
             return _Found(ErrorCode.coordinator_not_available)
         return _leader(context, GROUP_METADATA, partition)
     if key_type == _TRANSACTION:
-        return _node(context, context.broker.node_id)
+        try:
+            partition = await context.broker.transactions.find_partition(key)
+        except KafkaError:
+            return _Found(ErrorCode.coordinator_not_available)
+        return _leader(context, TRANSACTION_STATE, partition)
     if key_type == _SHARE and context.version >= _FIRST_WITH_SHARE:
         return await _find_share(context, key)
     return _Found(ErrorCode.invalid_request)

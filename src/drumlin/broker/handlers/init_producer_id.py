@@ -1,9 +1,12 @@
-"""InitProducerId (key 22), versions 0-5: an id for an idempotent producer.
+"""InitProducerId (key 22), versions 0-5: an id for an idempotent or transactional producer.
 
 - Without a transactional id the answer is always a new id with epoch 0, also if the producer
   brings the one that it had (3+, KIP-360).
-- Transactions are not offered: what Apache Kafka would refuse is refused alike, and a valid
-  transactional id is UNSUPPORTED_VERSION, which clients report at once instead of retrying.
+- With one, the producer takes the place of whoever had it before: its transaction is aborted
+  first, and the producer is to come again (CONCURRENT_TRANSACTIONS). A producer that brings
+  what it had goes on with the next epoch, unless another has taken its place.
+- Before version 4 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+- Two-phase commit (6, KIP-939), which clients are not offered, is refused as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -12,40 +15,49 @@ from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.coordination.transactions.transaction import Producer
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NONE: Final = -1
-_FIRST_EPOCH: Final = 0
+_NOBODY: Final = Producer(_NONE, _NONE)
+_FENCED_FROM: Final = 4
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    code, producer_id, epoch = _refusal(context, request), _NONE, _NONE
-    if code is ErrorCode.none:
-        try:
-            producer_id, epoch = await context.broker.producer_ids.next_id(), _FIRST_EPOCH
-        except KafkaError as error:
-            code = error.code
+    code, producer = ErrorCode.none, _NOBODY
+    try:
+        producer = await _init(context, request)
+    except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
+            code = ErrorCode.invalid_producer_epoch
     return shape(
         "InitProducerIdResponse",
         throttle_time=ZERO,
         error_code=code,
-        producer_id=producer_id,
-        producer_epoch=epoch,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
     )
 
 
-def _refusal(context: RequestContext, request: Any) -> ErrorCode:
-    producer_id = getattr(request, "producer_id", _NONE)
-    epoch = getattr(request, "producer_epoch", _NONE)
-    if (producer_id == _NONE) is not (epoch == _NONE):
-        return ErrorCode.invalid_request
+async def _init(context: RequestContext, request: Any) -> Producer:
+    expected = Producer(
+        getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE)
+    )
+    if (expected.producer_id == _NONE) is not (expected.producer_epoch == _NONE):
+        raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is None:
-        return ErrorCode.none
+        return Producer(await context.broker.producer_ids.next_id(), 0)
     if not request.transactional_id:
-        return ErrorCode.invalid_request
-    timeout_ms = request.transaction_timeout // _MILLISECOND
-    if not 0 < timeout_ms <= context.broker.config.transaction_max_timeout_ms:
-        return ErrorCode.invalid_transaction_timeout
-    return ErrorCode.unsupported_version
+        raise KafkaError(ErrorCode.invalid_request)
+    if getattr(request, "enable2_pc", False):
+        raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+    if getattr(request, "keep_prepared_txn", False):
+        raise KafkaError(ErrorCode.unsupported_version)
+    return await context.broker.transactions.init_producer(
+        request.transactional_id,
+        request.transaction_timeout // _MILLISECOND,
+        None if expected == _NOBODY else expected,
+    )

@@ -1,0 +1,40 @@
+"""The features of the cluster, as clients are told of them in ApiVersions (KIP-584).
+
+A feature's level says which protocols a client may rely on: `transaction.version` 2 that EndTxn
+raises the epoch and Produce adds partitions, `group.version` 1 the new consumer protocol,
+`share.version` 1 share groups. Levels cannot be changed here: what is supported is on.
+
+Features of Apache Kafka's own inside (metadata.version, kraft.version and the like) are not
+advertised: no client asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from drumlin.broker.served import SERVED
+
+
+class Feature(NamedTuple):
+    """One feature, and the levels of it that are supported; the highest is in force."""
+
+    name: str
+    lowest: int
+    highest: int
+    needs: str
+    """The API without which there is no such feature."""
+
+
+FEATURES: Final = tuple(
+    each
+    for each in (
+        Feature("group.version", 0, 1, needs="consumer_group_heartbeat"),
+        Feature("share.version", 0, 1, needs="share_fetch"),
+        Feature("transaction.version", 0, 2, needs="end_txn"),
+    )
+    if each.needs in SERVED
+)
+#: Counts changes of the levels in force. There has been one: when they came into force.
+FINALIZED_EPOCH: Final = 1
+#: The first version of ApiVersions whose readers know a feature that has a level 0 (KAFKA-17011).
+LEVEL_0_FROM_VERSION: Final = 4

@@ -1,0 +1,41 @@
+"""AddOffsetsToTxn (key 25), versions 0-4: a transaction is going to commit offsets of a group.
+
+The group's partition of `__consumer_offsets` joins the transaction, as AddPartitionsToTxn adds
+others. Producers of transactions v2 do not ask: TxnOffsetCommit adds it by itself.
+Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.names import GROUP_METADATA
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_FENCED_FROM: Final = 2
+_CLASSIC: Final = 0
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    code = await _add(context, request)
+    if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
+        code = ErrorCode.invalid_producer_epoch
+    return shape("AddOffsetsToTxnResponse", throttle_time=ZERO, error_code=code)
+
+
+async def _add(context: RequestContext, request: Any) -> ErrorCode:
+    broker = context.broker
+    try:
+        partition = (GROUP_METADATA, await broker.groups.find_partition(request.group_id))
+    except KafkaError as error:
+        return error.code
+    codes = await broker.transactions.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [partition],
+        client_version=_CLASSIC,
+    )
+    return codes[partition]

@@ -1,0 +1,118 @@
+"""AddPartitionsToTxn (key 24), versions 0-5: partitions join a transaction.
+
+- Up to version 3 a producer names the partitions of its own transaction. Version 4 brought
+  the form in which brokers ask for several transactions at once, or only whether their
+  partitions have joined (KIP-890).
+- If one partition does not exist, none of its transaction is added: the others get
+  OPERATION_NOT_ATTEMPTED.
+- Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+
+_FENCED_FROM: Final = 2
+_CLASSIC: Final = 0
+_EPOCH_BUMP: Final = 2
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if not shape.has("AddPartitionsToTxnResult"):
+        codes = await _add(
+            context,
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            request.v3_and_below_topics,
+            client_version=_CLASSIC,
+        )
+        return shape(
+            "AddPartitionsToTxnResponse",
+            throttle_time=ZERO,
+            results_by_topic_v3_and_below=_topics(shape, codes),
+        )
+    results = []
+    for each in request.transactions:
+        codes = await _add(
+            context,
+            each.transactional_id,
+            each.producer_id,
+            each.producer_epoch,
+            each.topics,
+            client_version=_EPOCH_BUMP,
+            verify_only=each.verify_only,
+        )
+        results.append(
+            shape(
+                "AddPartitionsToTxnResult",
+                transactional_id=each.transactional_id,
+                topic_results=_topics(shape, codes),
+            )
+        )
+    return shape(
+        "AddPartitionsToTxnResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        results_by_transaction=tuple(results),
+    )
+
+
+async def _add(
+    context: RequestContext,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    topics: Any,
+    *,
+    client_version: int,
+    verify_only: bool = False,
+) -> Codes:
+    broker = context.broker
+    wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
+    has_partition = broker.metadata.image.has_partition_of
+    missing = {each for each in wanted if not has_partition(*each)}
+    if missing:
+        return {
+            each: ErrorCode.unknown_topic_or_partition
+            if each in missing
+            else ErrorCode.operation_not_attempted
+            for each in wanted
+        }
+    codes = await broker.transactions.add_partitions(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        wanted,
+        verify_only=verify_only,
+        client_version=client_version,
+    )
+    if context.version < _FENCED_FROM:
+        return {
+            each: ErrorCode.invalid_producer_epoch if code is ErrorCode.producer_fenced else code
+            for each, code in codes.items()
+        }
+    return codes
+
+
+def _topics(shape: Shape, codes: Codes) -> tuple[Any, ...]:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, index), code in codes.items():
+        by_topic.setdefault(topic, []).append(
+            shape(
+                "AddPartitionsToTxnPartitionResult",
+                partition_index=index,
+                partition_error_code=code,
+            )
+        )
+    return tuple(
+        shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
+        for name, results in by_topic.items()
+    )

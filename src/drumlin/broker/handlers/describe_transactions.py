@@ -1,0 +1,50 @@
+"""DescribeTransactions (key 65), version 0: the state of transactional ids, one by one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    states = tuple(_describe(context, shape, each) for each in request.transactional_ids)
+    return shape("DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=states)
+
+
+def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> Any:
+    try:
+        metadata = context.broker.transactions.describe(transactional_id)
+    except KafkaError as error:
+        return shape(
+            "TransactionState",
+            error_code=error.code,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout=ZERO,
+            transaction_start_time=_EPOCH,
+            producer_id=0,
+            producer_epoch=0,
+            topics=(),
+        )
+    partitions = groupby(sorted(metadata.partitions), key=lambda each: each[0])
+    return shape(
+        "TransactionState",
+        error_code=ErrorCode.none,
+        transactional_id=transactional_id,
+        transaction_state=metadata.state.label,
+        transaction_timeout=timedelta(milliseconds=metadata.timeout_ms),
+        transaction_start_time=_EPOCH + timedelta(milliseconds=metadata.start_timestamp_ms),
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=tuple(
+            shape("TopicData", topic=topic, partitions=tuple(index for _, index in indexes))
+            for topic, indexes in partitions
+        ),
+    )

@@ -1,0 +1,73 @@
+"""ListTransactions (key 66), versions 0-2: the transactional ids that are coordinated here.
+
+Version 1 brought a filter by duration, version 2 one by the id's name (a regular expression in
+RE2's syntax that the whole id must match). States that do not exist are told apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import re2
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.transactions.listing import TransactionFilter
+from drumlin.coordination.transactions.states import BY_LABEL
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+#: Of one compiled pattern; larger ones are refused.
+_PATTERN_MEMORY_BYTES: int = 1 << 20
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    unknown = [each for each in request.state_filters if each not in BY_LABEL]
+    code, found = ErrorCode.none, []
+    try:
+        found = context.broker.transactions.select(_filter(request))
+    except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.coordinator_load_in_progress:
+            unknown = []  # Apache Kafka does not look at the request before
+    return shape(
+        "ListTransactionsResponse",
+        throttle_time=ZERO,
+        error_code=code,
+        unknown_state_filters=tuple(unknown),
+        transaction_states=tuple(
+            shape(
+                "TransactionState",
+                transactional_id=each.transactional_id,
+                producer_id=each.metadata.producer_id,
+                transaction_state=each.metadata.state.label,
+            )
+            for each in found
+        ),
+    )
+
+
+def _filter(request: Any) -> TransactionFilter:
+    """
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION.
+    """
+    states = frozenset(BY_LABEL[each] for each in request.state_filters if each in BY_LABEL)
+    duration_ms = getattr(request, "duration_filter", -1)
+    pattern = getattr(request, "transactional_id_pattern", None)
+    return TransactionFilter(
+        frozenset(request.producer_id_filters),
+        states if request.state_filters else None,
+        duration_ms if duration_ms >= 0 else None,
+        _compile(pattern).fullmatch if pattern else None,
+    )
+
+
+def _compile(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_MEMORY_BYTES
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        message = f"{pattern!r} is no regular expression: {error}"
+        raise KafkaError(ErrorCode.invalid_regular_expression, message) from None

@@ -1,0 +1,158 @@
+"""From a prepared transaction to a complete one: markers in all partitions, then the last state.
+
+What is prepared will be completed, whatever it takes: a partition that cannot take its marker
+now is tried again, also by the next coordinator after a restart. The client does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from drumlin.clock import Clock
+from drumlin.coordination.transactions.markers import Marker, MarkerWriter, TopicPartition
+from drumlin.coordination.transactions.shard import TransactionShard
+from drumlin.coordination.transactions.states import TransactionState
+from drumlin.coordination.transactions.transaction import Transaction
+from drumlin.coordination.transactions.writing import StateWriter
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+#: Before partitions, or the log, are tried again; doubled each time up to the last.
+_FIRST_PAUSE_S: Final = 0.02
+_LAST_PAUSE_S: Final = 1.0
+
+
+class Superseded(Exception):
+    """Somebody else completes the transaction, or has done so."""
+
+
+class Completion:
+    """Completes transactions in the background.
+
+    Handed in:
+        writer: of states.
+        clock: wall time.
+        write_markers: tells partitions.
+        has_partition(topic, partition): whether there is such a partition now.
+        leader_epoch(shard): in which the shard's partition is led: the coordinator's epoch.
+            Raises `KafkaError` if it is led elsewhere.
+        spawn: runs a coroutine in the background.
+    """
+
+    def __init__(
+        self,
+        writer: StateWriter,
+        clock: Clock,
+        write_markers: MarkerWriter,
+        has_partition: Callable[[str, int], bool],
+        leader_epoch: Callable[[TransactionShard], int],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._write_markers = write_markers
+        self._has_partition = has_partition
+        self._leader_epoch = leader_epoch
+        self._spawn = spawn
+
+    def begin(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """Complete a prepared transaction; until then everybody else is told to wait."""
+        transaction.prepare_complete(self._clock.wall_ms())
+        self._spawn(self._complete(shard, transaction))
+
+    async def _complete(self, shard: TransactionShard, transaction: Transaction) -> None:
+        try:
+            await self._mark(shard, transaction)
+            await self._write(shard, transaction)
+        except Superseded:
+            transaction.give_up()
+
+    async def _mark(self, shard: TransactionShard, transaction: Transaction) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            self._drop_deleted(transaction)
+            if not transaction.metadata.partitions:
+                return
+            marker = self._marker(shard, transaction)
+            try:
+                codes = await self._write_markers(marker)
+            except KafkaError as error:
+                codes = dict.fromkeys(marker.partitions, error.code)
+            if self._take_over(transaction, marker, codes):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+    def _marker(self, shard: TransactionShard, transaction: Transaction) -> Marker:
+        prepared = transaction.metadata
+        return Marker(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            self._epoch(shard),
+            prepared.state is TransactionState.PREPARE_COMMIT,
+            tuple(sorted(prepared.partitions)),
+            prepared.client_version,
+        )
+
+    def _epoch(self, shard: TransactionShard) -> int:
+        """
+        Raises:
+            Superseded: the shard is led elsewhere.
+        """
+        try:
+            return self._leader_epoch(shard)
+        except KafkaError:
+            raise Superseded from None
+
+    def _drop_deleted(self, transaction: Transaction) -> None:
+        """A partition that is gone has nothing to be ended."""
+        gone = [each for each in transaction.metadata.partitions if not self._has_partition(*each)]
+        if gone:
+            _log.info("%r: no marker for %s: gone", transaction.transactional_id, gone)
+            transaction.marked(gone)
+
+    def _take_over(
+        self,
+        transaction: Transaction,
+        marker: Marker,
+        codes: dict[TopicPartition, ErrorCode],
+    ) -> bool:
+        """Note who has its marker; whether all have.
+
+        Raises:
+            Superseded: a later coordinator has been there.
+        """
+        done = []
+        for each in marker.partitions:
+            code = codes.get(each, ErrorCode.unknown_server_error)
+            if code is ErrorCode.none:
+                done.append(each)
+            elif code is ErrorCode.transaction_coordinator_fenced:
+                _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
+                raise Superseded
+            elif code is ErrorCode.invalid_producer_epoch:
+                # A later epoch has produced there, so this transaction is over in any case.
+                _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
+                done.append(each)
+            else:
+                _log.info("%r: %s: %s, again", transaction.transactional_id, each, code.name)
+        transaction.marked(done)
+        return not transaction.metadata.partitions
+
+    async def _write(self, shard: TransactionShard, transaction: Transaction) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                await self._writer.append_again(shard, transaction)
+            except KafkaError as error:
+                self._epoch(shard)
+                name = transaction.transactional_id
+                _log.warning("%r is complete, which is yet to be noted: %s", name, error)
+            else:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)

@@ -1,0 +1,405 @@
+"""The transaction coordinator: finds the transactional id, lets it decide, and waits for the log.
+
+What a transactional id may do is decided by `transaction.py` at once, without awaiting. Then
+the new state is written, and taken over when it is in the log. How a transaction that is
+prepared comes to its end is in `completion.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
+
+from drumlin.clock import Clock
+from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
+from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.transactions.completion import Completion
+from drumlin.coordination.transactions.listing import TransactionFilter
+from drumlin.coordination.transactions.log import LoadedPartition, load
+from drumlin.coordination.transactions.markers import MarkerWriter, TopicPartition
+from drumlin.coordination.transactions.records import NO_PRODUCER_ID, TransactionMetadata
+from drumlin.coordination.transactions.shard import TransactionShard
+from drumlin.coordination.transactions.transaction import (
+    EPOCH_BUMP_VERSION,
+    Producer,
+    Transaction,
+    new_transaction,
+)
+from drumlin.coordination.transactions.writing import StateWriter
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: Ids that expire together, in one batch of tombstones.
+_TOMBSTONES_PER_BATCH: Final = 1_000
+
+
+class TransactionConfig(Protocol):
+    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
+
+    @property
+    def transaction_abort_timed_out_transaction_cleanup_interval_ms(self) -> int: ...
+    @property
+    def transaction_max_timeout_ms(self) -> int: ...
+    @property
+    def transaction_remove_expired_transaction_cleanup_interval_ms(self) -> int: ...
+    @property
+    def transaction_state_log_num_partitions(self) -> int: ...
+    @property
+    def transactional_id_expiration_ms(self) -> int: ...
+
+
+class TransactionCoordinator:
+    """All transactional ids that this broker coordinates.
+
+    Handed in:
+        config: the broker's configuration.
+        clock: wall time, which time-outs and expiry are counted in, as they outlive restarts.
+        topic: `__transaction_state`.
+        producer_ids: ids for new producers.
+        write_markers: tells partitions how a transaction has ended.
+        has_partition(topic, partition): whether there is such a partition now.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        clock: Clock,
+        topic: StateTopic,
+        producer_ids: ProducerIds,
+        write_markers: MarkerWriter,
+        has_partition: Callable[[str, int], bool],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._topic = topic
+        self._producer_ids = producer_ids
+        self._partitions: StatePartitions[TransactionShard, LoadedPartition] = StatePartitions(
+            topic.name,
+            TransactionShard,
+            self._read,
+            TransactionShard.take_over,
+            self._resume,
+        )
+        self._writer = StateWriter(topic, clock, self._leads)
+        self._completion = Completion(
+            self._writer, clock, write_markers, has_partition, self._leader_epoch, self._spawn
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_active = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; before, everyone is told that no coordinator is available."""
+        self._is_active = True
+        config = self._config
+        self._spawn(
+            self._for_ever(
+                lambda: config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                self.abort_timed_out,
+            )
+        )
+        self._spawn(
+            self._for_ever(
+                lambda: config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                self.expire,
+            )
+        )
+        self._resume()
+
+    async def close(self) -> None:
+        """Let go of all transactions; what is prepared is completed by whoever comes next."""
+        self._is_active = False
+        for partition in self._partitions.partitions():
+            self.resign(partition)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._partitions.close()
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: its transactional ids are loaded in the background."""
+        self._partitions.begin(partition, leader_epoch)
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition: its transactional ids are none of ours any more."""
+        self._partitions.end(partition)
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """Its partitions need no marker any more: `Completion` finds out by itself."""
+
+    # -- finding ---------------------------------------------------------------------------
+
+    async def find_partition(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` whose leader coordinates the id.
+
+        Creates the topic if there is none yet.
+
+        Raises:
+            KafkaError: it cannot be created.
+        """
+        if self._topic.partition_count() is None:
+            await self._topic.create()
+            partition = self._partition_for(transactional_id)
+            # It is empty: to wait is cheaper for clients than to come again.
+            await self._partitions.when_ready(partition)
+        return self._partition_for(transactional_id)
+
+    def _partition_for(self, transactional_id: str) -> int:
+        count = self._topic.partition_count() or self._config.transaction_state_log_num_partitions
+        return partition_for(transactional_id, count)
+
+    def _shard_of(self, transactional_id: str) -> TransactionShard:
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        if not transactional_id:
+            raise KafkaError(ErrorCode.invalid_request)
+        return self._partitions.shard(self._partition_for(transactional_id))
+
+    # -- InitProducerId --------------------------------------------------------------------
+
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+    ) -> Producer:
+        """InitProducerId with a transactional id.
+
+        `expected`: what the producer has been until now, if it goes on after an error.
+
+        Raises:
+            KafkaError: what the producer is to be told. CONCURRENT_TRANSACTIONS: come again.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.invalid_request)
+        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            raise KafkaError(ErrorCode.invalid_transaction_timeout)
+
+        def decide() -> tuple[TransactionShard, Transaction, TransactionMetadata]:
+            shard = self._shard_of(transactional_id)
+            transaction = shard.transactions.get(transactional_id)
+            new_id = self._producer_ids.take
+            if transaction is None:
+                transaction = new_transaction(transactional_id, new_id(), timeout_ms)
+                shard.transactions[transactional_id] = transaction
+            now_ms = self._clock.wall_ms()
+            next_state = transaction.init_producer(timeout_ms, expected, now_ms, new_id)
+            return shard, transaction, next_state
+
+        shard, transaction, next_state = await self._decide(decide)
+        is_fencing = next_state.state.is_prepared
+        try:
+            await self._writer.write(shard, transaction)
+        except KafkaError:
+            if transaction.is_new:
+                shard.forget(transaction)
+            raise
+        if is_fencing:
+            self._completion.begin(shard, transaction)
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        return Producer(next_state.producer_id, next_state.producer_epoch)
+
+    # -- partitions ------------------------------------------------------------------------
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        verify_only: bool = False,
+        client_version: int = EPOCH_BUMP_VERSION,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Add partitions to a transaction, which begins with the first, or look for them in it.
+
+        `client_version`: transaction.version of the client: 2 if it leaves the adding to the
+        broker. Whether the partitions exist has been seen to.
+
+        Returns:
+            A code for each partition. Nothing is raised.
+        """
+        wanted = frozenset(partitions)
+        producer = Producer(producer_id, producer_epoch)
+        try:
+            shard = self._shard_of(transactional_id)
+            transaction = shard.transaction(transactional_id)
+            if verify_only:
+                return transaction.verify_partitions(producer, wanted)
+            now_ms = self._clock.wall_ms()
+            if transaction.add_partitions(producer, wanted, client_version, now_ms):
+                await self._writer.write(shard, transaction)
+        except KafkaError as refusal:
+            return dict.fromkeys(wanted, refusal.code)
+        return dict.fromkeys(wanted, ErrorCode.none)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    async def end(
+        self, transactional_id: str, producer: Producer, *, is_commit: bool, client_version: int
+    ) -> Producer:
+        """EndTxn: the producer as it goes on.
+
+        The answer comes when the decision is in the log; the partitions are told afterwards.
+
+        Raises:
+            KafkaError: what the producer is to be told.
+        """
+
+        def decide() -> tuple[TransactionShard, Transaction, TransactionMetadata | None]:
+            shard = self._shard_of(transactional_id)
+            transaction = shard.transaction(transactional_id)
+            prepared = transaction.end(
+                producer, is_commit, client_version, self._clock.wall_ms(), self._producer_ids.take
+            )
+            return shard, transaction, prepared
+
+        shard, transaction, prepared = await self._decide(decide)
+        if prepared is None:
+            current = transaction.metadata
+            return Producer(current.producer_id, current.producer_epoch)
+        await self._writer.write(shard, transaction)
+        self._completion.begin(shard, transaction)
+        if prepared.next_producer_id != NO_PRODUCER_ID:
+            return Producer(prepared.next_producer_id, 0)
+        return Producer(prepared.producer_id, prepared.producer_epoch)
+
+    # -- questions -------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionMetadata:
+        """DescribeTransactions, one of them.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or it cannot be asked.
+        """
+        transaction = self._shard_of(transactional_id).transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.transactional_id_not_found)
+        return transaction.metadata
+
+    def select(self, wanted: TransactionFilter) -> list[Transaction]:
+        """ListTransactions.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        now_ms = self._clock.wall_ms()
+        return [
+            transaction
+            for shard in self._partitions.shards()
+            for transaction in shard.transactions.values()
+            if wanted.includes(transaction, now_ms)
+        ]
+
+    # -- time ------------------------------------------------------------------------------
+
+    async def abort_timed_out(self) -> None:
+        """Abort what goes on for too long, and fence its producer."""
+        for shard in self._shards():
+            for transaction in shard.timed_out(self._clock.wall_ms()):
+                await self._abort(shard, transaction)
+            await asyncio.sleep(0)
+
+    async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
+        def decide() -> bool:
+            now_ms = self._clock.wall_ms()
+            if not self._leads(shard) or not transaction.has_timed_out(now_ms):
+                return False  # meanwhile something has happened
+            transaction.fence(now_ms, self._producer_ids.take)
+            return True
+
+        try:
+            if await self._decide(decide):
+                await self._writer.write(shard, transaction)
+                self._completion.begin(shard, transaction)
+                _log.info("the transaction of %r timed out", transaction.transactional_id)
+        except KafkaError as error:
+            _log.warning(
+                "the transaction of %r timed out, but goes on: %s",
+                transaction.transactional_id,
+                error,
+            )
+
+    async def expire(self) -> None:
+        """Forget transactional ids that nobody has used for long."""
+        for shard in self._shards():
+            expired = shard.expired(
+                self._clock.wall_ms(), self._config.transactional_id_expiration_ms
+            )
+            for start in range(0, len(expired), _TOMBSTONES_PER_BATCH):
+                await self._remove(shard, expired[start : start + _TOMBSTONES_PER_BATCH])
+            await asyncio.sleep(0)
+
+    async def _remove(self, shard: TransactionShard, expired: list[Transaction]) -> None:
+        now_ms = self._clock.wall_ms()
+        age_ms = self._config.transactional_id_expiration_ms
+        expired = [each for each in expired if each.has_expired(now_ms, age_ms)]
+        try:
+            await self._writer.write_tombstones(shard, expired)
+        except KafkaError as error:
+            _log.warning("%d expired transactional ids stay: %s", len(expired), error)
+        else:
+            for transaction in expired:
+                shard.forget(transaction)
+            _log.info("partition %d: %d transactional ids expired", shard.partition, len(expired))
+
+    # -- small things ----------------------------------------------------------------------
+
+    async def _decide(self, decide: Callable[[], T]) -> T:
+        """Decide at once; if a producer id is missing for that, anew when there is one."""
+        while True:
+            try:
+                return decide()
+            except NoneAtHand:
+                await self._producer_ids.refill()
+
+    def _shards(self) -> list[TransactionShard]:
+        """Those that are loaded."""
+        shards = []
+        for partition in self._partitions.partitions():
+            try:
+                shards.append(self._partitions.shard(partition))
+            except KafkaError:
+                continue  # it is loading, or cannot be loaded
+        return shards
+
+    def _resume(self) -> None:
+        """Complete what was loaded as prepared."""
+        if self._is_active:
+            for shard in self._shards():
+                for transaction in shard.take_prepared():
+                    self._completion.begin(shard, transaction)
+
+    def _leads(self, shard: TransactionShard) -> bool:
+        return self._partitions.find(shard.partition) is shard
+
+    def _leader_epoch(self, shard: TransactionShard) -> int:
+        if not self._leads(shard):
+            raise KafkaError(ErrorCode.not_coordinator)
+        return self._partitions.leader_epoch(shard.partition)
+
+    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedPartition:
+        return load(self._topic.read_batches(partition), is_cancelled)
+
+    async def _for_ever(
+        self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        while True:
+            await asyncio.sleep(interval_ms() / 1000)
+            await work()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed", exc_info=error)

@@ -1,0 +1,58 @@
+"""Records of one partition of `__transaction_state`, to batches and back.
+
+Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
+what the partition says in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
+from drumlin.coordination.transactions.records import (
+    TransactionMetadata,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from drumlin.records.batch import Buffer
+from drumlin.records.record import Record, decode_records, encode_batch
+
+#: What the latest records of a partition say, by transactional id.
+LoadedPartition = dict[str, TransactionMetadata]
+
+
+def encode(states: Iterable[tuple[str, TransactionMetadata | None]], now_ms: int) -> bytearray:
+    """One batch, never compressed; None is a tombstone."""
+    return encode_batch(
+        [
+            Record(delta, now_ms, encode_key(key), None if value is None else encode_value(value))
+            for delta, (key, value) in enumerate(states)
+        ]
+    )
+
+
+def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartition:
+    """Read a partition from its start; each buffer holds whole batches.
+
+    Raises:
+        CorruptRecord: a batch is not what its header promises.
+        UnreadableRecord: a record that should be known here, but is not.
+        LoadCancelled: `is_cancelled` said so.
+    """
+    latest: dict[bytes, bytes | None] = {}
+    for buffer in buffers:
+        if is_cancelled():
+            raise LoadCancelled
+        for record in decode_records(buffer):
+            if record.key is None:
+                raise UnreadableRecord(f"the record at offset {record.offset} has no key")
+            latest[record.key] = record.value
+    loaded: LoadedPartition = {}
+    for raw_key, value in latest.items():
+        transactional_id = decode_key(raw_key)
+        if transactional_id is not None and value is not None:
+            loaded[transactional_id] = decode_value(value)
+    return loaded

@@ -1,0 +1,63 @@
+"""The transactional ids of one partition of `__transaction_state`, as its leader has them.
+
+Plain synchronous code; see `transaction.py` for what happens to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from drumlin.coordination.transactions.log import LoadedPartition
+from drumlin.coordination.transactions.transaction import Transaction
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: What is taken over before others get their turn on the loop: some milliseconds' worth.
+_IDS_PER_STEP: Final = 1_000
+
+
+class TransactionShard:
+    """One partition's transactional ids."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.transactions: dict[str, Transaction] = {}
+        self._prepared: list[Transaction] = []
+
+    def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
+        """Fill the shard with what its partition says; others get their turn at each step."""
+        for count, (transactional_id, metadata) in enumerate(loaded.items(), 1):
+            transaction = Transaction(transactional_id, metadata)
+            self.transactions[transactional_id] = transaction
+            if metadata.state.is_prepared:
+                self._prepared.append(transaction)
+            if count % _IDS_PER_STEP == 0:
+                yield
+
+    def take_prepared(self) -> list[Transaction]:
+        """What was loaded with its end decided, but not known to be complete; once."""
+        prepared, self._prepared = self._prepared, []
+        return prepared
+
+    def transaction(self, transactional_id: str) -> Transaction:
+        """
+        Raises:
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, as no producer has this id.
+        """
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+        return transaction
+
+    def forget(self, transaction: Transaction) -> None:
+        """Its tombstone is in the log, or nothing of it ever was."""
+        if self.transactions.get(transaction.transactional_id) is transaction:
+            del self.transactions[transaction.transactional_id]
+
+    def timed_out(self, now_ms: int) -> list[Transaction]:
+        return [each for each in self.transactions.values() if each.has_timed_out(now_ms)]
+
+    def expired(self, now_ms: int, expiration_ms: int) -> list[Transaction]:
+        return [
+            each for each in self.transactions.values() if each.has_expired(now_ms, expiration_ms)
+        ]

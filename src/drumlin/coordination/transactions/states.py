@@ -1,0 +1,62 @@
+"""The states of a transactional id, and which of them may follow which.
+
+    Empty ──> Ongoing ──> PrepareCommit ──> CompleteCommit
+                 │                              (then Ongoing again)
+                 └──────> PrepareAbort  ──> CompleteAbort
+
+An abort of nothing (transactions v2) goes from Empty or Complete* to PrepareAbort at once.
+Names and numbers are those of the log and of DescribeTransactions.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class TransactionState(Enum):
+    """A state by its number in the log; `label` is its name in answers."""
+
+    EMPTY = (0, "Empty")
+    ONGOING = (1, "Ongoing")
+    PREPARE_COMMIT = (2, "PrepareCommit")
+    PREPARE_ABORT = (3, "PrepareAbort")
+    COMPLETE_COMMIT = (4, "CompleteCommit")
+    COMPLETE_ABORT = (5, "CompleteAbort")
+    DEAD = (6, "Dead")
+    """Its tombstone is being written."""
+    PREPARE_EPOCH_FENCE = (7, "PrepareEpochFence")
+    """Between an ongoing transaction and its abort by the coordinator; never in the log."""
+
+    def __init__(self, number: int, label: str) -> None:
+        self.number = number
+        self.label = label
+
+    @property
+    def is_prepared(self) -> bool:
+        """Its end is decided, and its partitions are being told."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """No transaction is going on: another may begin, or the id may expire."""
+        return self in AT_REST
+
+
+AT_REST: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+#: From which states each state may be entered.
+PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: AT_REST,
+    TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: AT_REST
+    | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: AT_REST,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+}
+BY_NUMBER: Final = {state.number: state for state in TransactionState}
+BY_LABEL: Final = {state.label: state for state in TransactionState}

@@ -1,0 +1,368 @@
+"""The state machine of one transactional id. Plain synchronous code, no log, no loop.
+
+A request is either refused, found done already, or made into the state that comes next. That is
+*pending* until it is in the log; meanwhile everybody else is told CONCURRENT_TRANSACTIONS.
+`complete` takes it over, `give_up` forgets it. So the memory never says what the log does not.
+
+Producers of both generations are served: those of transactions v2 (KIP-890) get a new epoch at
+every end, those of the classic protocol keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.coordination.transactions.records import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TransactionMetadata,
+)
+from drumlin.coordination.transactions.states import PREVIOUS, TransactionState
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: transaction.version from which on an end of a transaction raises the epoch (KIP-890).
+EPOCH_BUMP_VERSION: Final = 2
+#: The last epoch that a producer is given; the one above it is for fencing.
+LAST_EPOCH: Final = 2**15 - 2
+
+#: Gives a producer id that nobody has.
+NewProducerId = Callable[[], int]
+
+
+class Producer(NamedTuple):
+    """A producer as it is known to clients."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Transaction:
+    """One transactional id.
+
+    Handed in: the state that the log has, or for a new id one with the epoch -1, which is in
+    no log yet.
+    """
+
+    def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+        self.transactional_id = transactional_id
+        self.metadata = metadata
+        self.pending: TransactionMetadata | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing is in the log yet."""
+        return self.metadata.producer_epoch == NO_EPOCH
+
+    # -- InitProducerId --------------------------------------------------------------------
+
+    def init_producer(
+        self, timeout_ms: int, expected: Producer | None, now_ms: int, new_id: NewProducerId
+    ) -> TransactionMetadata:
+        """The state in which a producer begins, or the abort of what another has begun.
+
+        `expected`: what the producer has been until now, if it goes on after an error (KIP-360).
+        If the state that comes next is PrepareAbort, the producer is to come again.
+
+        Raises:
+            KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
+        """
+        current = self.metadata
+        if self.pending is not None:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        if expected is not None and not self._may_go_on(expected):
+            raise KafkaError(ErrorCode.producer_fenced)
+        if current.state.is_prepared:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        if current.state is TransactionState.ONGOING:
+            return self.fence(now_ms, new_id)
+        return self._prepare(
+            TransactionState.EMPTY,
+            **self._next_producer(expected, new_id),
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_timestamp_ms=NO_TIMESTAMP,
+            last_update_timestamp_ms=now_ms,
+        )
+
+    def _may_go_on(self, expected: Producer) -> bool:
+        current = self.metadata
+        return (
+            self.is_new  # so nobody else has begun
+            or expected.producer_id == current.producer_id  # its epoch is looked at later
+            or (
+                # It may ask again for what it was given when its epochs were exhausted.
+                expected.producer_id == current.previous_producer_id
+                and expected.producer_epoch >= LAST_EPOCH
+            )
+        )
+
+    def _next_producer(self, expected: Producer | None, new_id: NewProducerId) -> dict[str, int]:
+        """Producer id, epoch and the epoch before, of a producer that begins.
+
+        Raises:
+            KafkaError: PRODUCER_FENCED.
+        """
+        current = self.metadata
+        epoch = current.producer_epoch
+        if epoch >= LAST_EPOCH and (expected is None or expected.producer_epoch == epoch):
+            last = NO_EPOCH if expected is None else epoch
+            return {"producer_id": new_id(), "producer_epoch": 0, "last_producer_epoch": last}
+        if expected is None:
+            return {"producer_epoch": epoch + 1, "last_producer_epoch": NO_EPOCH}
+        if self.is_new or expected.producer_epoch == epoch:
+            return {"producer_epoch": epoch + 1, "last_producer_epoch": epoch}
+        if expected.producer_epoch == current.last_producer_epoch:
+            return {}  # it asks again: the answer is the same
+        raise KafkaError(ErrorCode.producer_fenced)
+
+    # -- partitions ------------------------------------------------------------------------
+
+    def add_partitions(
+        self,
+        producer: Producer,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+        now_ms: int,
+    ) -> TransactionMetadata | None:
+        """The state with these partitions in it; None if they are in it already.
+
+        Raises:
+            KafkaError: why they cannot be added.
+        """
+        current = self.metadata
+        # First of all: the producer may know an id already that is still pending here.
+        if self.pending is not None:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        self._check_producer(producer)
+        if current.state.is_prepared:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        is_ongoing = current.state is TransactionState.ONGOING
+        if is_ongoing and partitions <= current.partitions:
+            return None
+        return self._prepare(
+            TransactionState.ONGOING,
+            partitions=current.partitions | partitions,
+            start_timestamp_ms=current.start_timestamp_ms if is_ongoing else now_ms,
+            last_update_timestamp_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def verify_partitions(
+        self, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is in the transaction: TRANSACTION_ABORTABLE if it is not.
+
+        Raises:
+            KafkaError: the producer has no transaction to which it could produce.
+        """
+        # What is pending does not matter: the partition's log looks again when it appends.
+        self._check_producer(producer)
+        if self.metadata.state.is_prepared:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        added = self.metadata.partitions
+        return {
+            each: ErrorCode.none if each in added else ErrorCode.transaction_abortable
+            for each in partitions
+        }
+
+    def _check_producer(self, producer: Producer) -> None:
+        if producer.producer_id != self.metadata.producer_id:
+            raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+        if producer.producer_epoch != self.metadata.producer_epoch:
+            raise KafkaError(ErrorCode.producer_fenced)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def end(
+        self,
+        producer: Producer,
+        is_commit: bool,
+        client_version: int,
+        now_ms: int,
+        new_id: NewProducerId,
+    ) -> TransactionMetadata | None:
+        """The prepared state; None if the producer asks again for what is complete.
+
+        Raises:
+            KafkaError: why it cannot be ended like that.
+        """
+        if client_version < EPOCH_BUMP_VERSION:
+            return self._end_classic(producer, is_commit, client_version, now_ms, new_id)
+        if self.pending is not None:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        is_retry = self._is_retry(producer)
+        self._check_end(producer, is_retry)
+        state = self.metadata.state
+        if state is TransactionState.ONGOING:
+            return self._prepare_end(is_commit, client_version, now_ms, new_id)
+        self._check_prepared(is_commit)
+        if is_retry and state is _complete(is_commit):
+            return None
+        # Whoever has told nobody of its transaction may abort it, though there is nothing.
+        if is_commit or is_retry:
+            raise KafkaError(ErrorCode.invalid_txn_state)
+        return self._prepare_end(is_commit, client_version, now_ms, new_id)
+
+    def _is_retry(self, producer: Producer) -> bool:
+        """Whether the producer has not heard of the epoch or id that the end has given it."""
+        current = self.metadata
+        if current.producer_epoch == producer.producer_epoch + 1:
+            return True
+        return self._has_overflown(producer)
+
+    def _has_overflown(self, producer: Producer) -> bool:
+        current = self.metadata
+        return (
+            producer.producer_id == current.previous_producer_id
+            and producer.producer_epoch == LAST_EPOCH
+            and current.producer_epoch == 0
+        )
+
+    def _check_end(self, producer: Producer, is_retry: bool) -> None:
+        current = self.metadata
+        if producer.producer_id != current.producer_id and not self._has_overflown(producer):
+            raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+        is_current = producer.producer_epoch == current.producer_epoch
+        is_bumped = current.producer_epoch == producer.producer_epoch + 1
+        if current.state.is_prepared:
+            is_valid = is_bumped
+        elif current.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+            is_valid = is_retry or is_current
+        else:
+            is_valid = is_current
+        if not is_valid:
+            raise KafkaError(ErrorCode.producer_fenced)
+
+    def _end_classic(
+        self,
+        producer: Producer,
+        is_commit: bool,
+        client_version: int,
+        now_ms: int,
+        new_id: NewProducerId,
+    ) -> TransactionMetadata | None:
+        self._check_producer(producer)
+        if self.pending is not None:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        state = self.metadata.state
+        if state is TransactionState.ONGOING:
+            return self._prepare_end(is_commit, client_version, now_ms, new_id)
+        self._check_prepared(is_commit)
+        if state is _complete(is_commit):
+            return None  # the epoch does not tell a retry from a mistake
+        raise KafkaError(ErrorCode.invalid_txn_state)
+
+    def _check_prepared(self, is_commit: bool) -> None:
+        state = self.metadata.state
+        if state.is_prepared:
+            is_same = state is _prepared(is_commit)
+            code = ErrorCode.concurrent_transactions if is_same else ErrorCode.invalid_txn_state
+            raise KafkaError(code)
+
+    def fence(self, now_ms: int, new_id: NewProducerId) -> TransactionMetadata:
+        """Abort an ongoing transaction with an epoch above the producer's: it may not go on."""
+        assert self.metadata.state is TransactionState.ONGOING
+        assert self.pending is None
+        return self._prepare_end(False, EPOCH_BUMP_VERSION, now_ms, new_id)
+
+    def _prepare_end(
+        self, is_commit: bool, client_version: int, now_ms: int, new_id: NewProducerId
+    ) -> TransactionMetadata:
+        current = self.metadata
+        changes: dict[str, Any] = {}
+        if client_version >= EPOCH_BUMP_VERSION:
+            if current.producer_epoch >= LAST_EPOCH:
+                changes["next_producer_id"] = new_id()
+            changes["producer_epoch"] = min(current.producer_epoch + 1, LAST_EPOCH + 1)
+            changes["last_producer_epoch"] = current.producer_epoch
+        if current.state is not TransactionState.ONGOING:
+            changes["start_timestamp_ms"] = now_ms
+        return self._prepare(
+            _prepared(is_commit),
+            **changes,
+            last_update_timestamp_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def prepare_complete(self, now_ms: int) -> TransactionMetadata:
+        """The state after all markers are written; pending from their beginning on."""
+        current = self.metadata
+        changes: dict[str, Any] = {}
+        if current.next_producer_id != NO_PRODUCER_ID:
+            changes = {"producer_id": current.next_producer_id, "producer_epoch": 0}
+        return self._prepare(
+            _complete(current.state is TransactionState.PREPARE_COMMIT),
+            **changes,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+            last_update_timestamp_ms=now_ms,
+        )
+
+    def marked(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions have their marker, or need none."""
+        assert self.metadata.state.is_prepared
+        left = self.metadata.partitions.difference(partitions)
+        self.metadata = replace(self.metadata, partitions=left)
+
+    # -- time ------------------------------------------------------------------------------
+
+    def has_timed_out(self, now_ms: int) -> bool:
+        """Whether a transaction goes on longer than its producer has allowed."""
+        current = self.metadata
+        return (
+            current.state is TransactionState.ONGOING
+            and self.pending is None
+            and current.start_timestamp_ms + current.timeout_ms < now_ms
+        )
+
+    def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether nobody has used the id for so long that it can be forgotten."""
+        current = self.metadata
+        return (
+            current.state.is_at_rest
+            and self.pending is None
+            and not self.is_new
+            and current.last_update_timestamp_ms <= now_ms - expiration_ms
+        )
+
+    def prepare_dead(self) -> None:
+        """A tombstone is being written."""
+        self._prepare(TransactionState.DEAD, partitions=frozenset())
+
+    # -- what was written ------------------------------------------------------------------
+
+    def complete(self) -> None:
+        """What is pending is in the log."""
+        assert self.pending is not None
+        self.metadata, self.pending = self.pending, None
+
+    def give_up(self) -> None:
+        """What is pending could not be written: it has not happened."""
+        self.pending = None
+
+    def _prepare(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
+        assert self.pending is None, f"{self.transactional_id} waits for {self.pending}"
+        current = self.metadata
+        assert current.state in PREVIOUS[state], f"from {current.state.label} to {state.label}"
+        self.pending = replace(
+            current, state=state, previous_producer_id=current.producer_id, **changes
+        )
+        return self.pending
+
+
+def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
+    """An id that nobody has used yet."""
+    metadata = TransactionMetadata(producer_id, NO_EPOCH, timeout_ms, TransactionState.EMPTY)
+    return Transaction(transactional_id, metadata)
+
+
+def _prepared(is_commit: bool) -> TransactionState:
+    return TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+
+
+def _complete(is_commit: bool) -> TransactionState:
+    return TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT

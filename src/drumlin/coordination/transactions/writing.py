@@ -1,0 +1,97 @@
+"""Writes the pending states of transactional ids, and takes them over once they are in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from drumlin.clock import Clock
+from drumlin.coordination.log_errors import as_told
+from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.transactions.log import encode
+from drumlin.coordination.transactions.records import TransactionMetadata
+from drumlin.coordination.transactions.shard import TransactionShard
+from drumlin.coordination.transactions.transaction import Transaction
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: How long the replicas may take to have a record.
+_CONFIRMATION_TIMEOUT_S: Final = 30.0
+
+
+class StateWriter:
+    """Writes to `__transaction_state`.
+
+    `leads(shard)`: whether the shard is still that of a partition that is led here.
+    """
+
+    def __init__(
+        self, topic: StateTopic, clock: Clock, leads: Callable[[TransactionShard], bool]
+    ) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._leads = leads
+
+    async def write(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """Write what is pending; it is taken over, or given up.
+
+        Raises:
+            KafkaError: it is not known to be in the log, in the words for clients.
+        """
+        pending = transaction.pending
+        assert pending is not None
+        try:
+            await self._append(shard, [(transaction.transactional_id, pending)])
+        except BaseException:
+            transaction.give_up()
+            raise
+        transaction.complete()
+
+    async def write_tombstones(
+        self, shard: TransactionShard, transactions: Sequence[Transaction]
+    ) -> None:
+        """Write that these ids are forgotten; nobody can use them meanwhile.
+
+        Raises:
+            KafkaError: as `write`.
+        """
+        if not transactions:
+            return
+        for transaction in transactions:
+            transaction.prepare_dead()
+        try:
+            await self._append(shard, [(each.transactional_id, None) for each in transactions])
+        except BaseException:
+            for transaction in transactions:
+                transaction.give_up()
+            raise
+        for transaction in transactions:
+            transaction.complete()
+
+    async def append_again(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """As `write`, but what is pending stays so if it fails, to be written once more.
+
+        Raises:
+            KafkaError: as `write`.
+        """
+        assert transaction.pending is not None
+        await self._append(shard, [(transaction.transactional_id, transaction.pending)])
+        transaction.complete()
+
+    async def _append(
+        self, shard: TransactionShard, states: Sequence[tuple[str, TransactionMetadata | None]]
+    ) -> None:
+        if not self._leads(shard):
+            raise KafkaError(ErrorCode.not_coordinator)
+        try:
+            batch = encode(states, self._clock.wall_ms())
+            confirmation = self._topic.append(shard.partition, batch)
+            if confirmation is None:
+                return
+            await asyncio.wait_for(asyncio.shield(confirmation), _CONFIRMATION_TIMEOUT_S)
+        except TimeoutError:
+            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
+        except KafkaError as error:
+            raise as_told(error) from error
+        if not self._leads(shard):
+            raise KafkaError(ErrorCode.not_coordinator)
