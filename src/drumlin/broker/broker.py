@@ -186,6 +186,7 @@ class Broker:
             raise StartFailed(str(error)) from error
         metadata.on_change(self.hosting.on_change)
         metadata.on_change(self._follow_limits)
+        metadata.on_change(self.shares.on_change)
         metadata.on_change(self.cleaning.on_change)
         for coordinator in self.coordinators.values():
             coordinator.start()

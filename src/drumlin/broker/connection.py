@@ -90,6 +90,8 @@ class Connection:
         self.peer_port: int = peer[1]
         #: What recognises this client's frequent requests by their bytes.
         self.lanes: dict[bytes, Lane] = {}
+        #: Called when the connection has ended, for what ends with it.
+        self.when_closed: list[Callable[[], None]] = []
         self.resume_reading()
 
     # -- receiving ---------------------------------------------------------------------
@@ -303,6 +305,8 @@ class Connection:
         self._socket.close()
         if self._counted:
             self._memory.forget(self)
+        for told in self.when_closed:
+            told()
         self._on_close(self)
 
 

@@ -6,8 +6,11 @@ readable until it is released.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from drumlin.records.batch import BatchHeader
+from drumlin.storage.batch_walk import walk_headers
 from drumlin.storage.files import Files
 from drumlin.storage.open_files import LogFile
 
@@ -40,6 +43,15 @@ class FileSlice:
     def read(self) -> bytes:
         """The bytes themselves; blocks if they are not in memory."""
         return self._files.read_at(self._descriptor, self.size, self.position)
+
+    def headers(self, *, may_block: bool) -> Iterator[tuple[int, BatchHeader]]:
+        """Position in the file and header of each whole batch.
+
+        Raises:
+            BlockingIOError: unless it may block, and a header is not in memory.
+        """
+        how = self._files.read_at if may_block else self._files.read_resident_at
+        return walk_headers(how, self._descriptor, self.position, self.position + self.size)
 
     def is_resident(self) -> bool:
         """Whether the bytes can be had without waiting for a device."""

@@ -1,0 +1,165 @@
+"""ShareFetch (key 78), versions 1-2: records for a member of a share group (KIP-932).
+
+- A member opens a share session with epoch 0 and ends it with -1; see `shares/sessions.py`.
+- It may acknowledge what it was given before: that is answered when it is written.
+- What it gets is locked for `acquisition_lock_timeout`; records go out as slices of the log.
+- A session that there is no room for is refused after `max_wait`, not at once.
+
+Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which fetches nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.shares.acknowledging import (
+    Answers,
+    acknowledgements,
+    begin_to_acknowledge,
+)
+from drumlin.broker.shares.fetching import ShareFetch
+from drumlin.broker.shares.requests import member_of
+from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SharedPartition
+from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_RENEW_FROM: Final = 2
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    member = member_of(request)
+    says_renew = getattr(request, "is_renew_ack", False)
+    if says_renew and (
+        request.max_bytes or request.min_bytes or request.max_records or request.max_wait
+    ):
+        raise KafkaError(ErrorCode.invalid_request, "a request that renews fetches nothing")
+    mode = _acquire_mode(request)
+    said = {shared: each for shared, each in acknowledgements(request.topics).items() if each}
+    try:
+        partitions = _continue_session(context, request, member, acknowledges=bool(said))
+    except KafkaError as error:
+        if error.code is ErrorCode.share_session_limit_reached:
+            return Waiting(_refuse_later(error, request.max_wait.total_seconds()))
+        raise
+    answers = None
+    if said:
+        answers = begin_to_acknowledge(
+            context.broker.shares,
+            member,
+            said,
+            knows_renew=context.version >= _RENEW_FROM,
+            says_renew=says_renew,
+        )
+    fetch = ShareFetch(
+        context.broker,
+        member,
+        () if says_renew else partitions,
+        Limits(request.max_records, max(request.batch_size, 1), mode),
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        max_wait_s=request.max_wait.total_seconds(),
+    )
+    return Waiting(_respond(context, request, shape, member, fetch, answers))
+
+
+def _acquire_mode(request: Any) -> AcquireMode:
+    try:
+        return AcquireMode(getattr(request, "share_acquire_mode", AcquireMode.BATCH_OPTIMIZED))
+    except ValueError:
+        raise KafkaError(ErrorCode.invalid_request, "no such acquire mode") from None
+
+
+def _continue_session(
+    context: RequestContext, request: Any, member: Member, *, acknowledges: bool
+) -> list[SharedPartition]:
+    """What the member fetches, by its session; nothing with its last request."""
+    shares, epoch = context.broker.shares, request.share_session_epoch
+    if epoch == FINAL_EPOCH:
+        shares.sessions.get(member)
+        return []
+    named = [
+        SharedPartition(topic.topic_id, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if epoch == INITIAL_EPOCH:
+        limit = context.broker.config.group_share_max_share_sessions
+        number = id(context.connection)
+        session = shares.sessions.open(member, named, number, limit, acknowledges=acknowledges)
+        shares.watch(context.connection)
+    else:
+        forgotten = [
+            SharedPartition(topic.topic_id, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        ]
+        session = shares.sessions.go_on(member, epoch, named, forgotten)
+    return session.in_turn(epoch)
+
+
+async def _refuse_later(error: KafkaError, delay_s: float) -> Any:
+    await asyncio.sleep(delay_s)
+    raise error
+
+
+async def _respond(
+    context: RequestContext,
+    request: Any,
+    shape: Shape,
+    member: Member,
+    fetch: ShareFetch,
+    answers: Awaitable[Answers] | None,
+) -> Any:
+    await fetch.run()
+    acknowledged: Answers = {} if answers is None else await answers
+    shares = context.broker.shares
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.close_session(member)
+    lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
+    topics: dict[Any, list[Any]] = {}
+    for shared in dict.fromkeys([*fetch.given, *fetch.errors, *acknowledged]):
+        answer = _partition(context, shape, shared, fetch, acknowledged)
+        topics.setdefault(shared.topic_id, []).append(answer)
+    return shape(
+        "ShareFetchResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
+        responses=tuple(
+            shape("ShareFetchableTopicResponse", topic_id=topic_id, partitions=tuple(partitions))
+            for topic_id, partitions in topics.items()
+        ),
+        node_endpoints=(),
+    )
+
+
+def _partition(
+    context: RequestContext,
+    shape: Shape,
+    shared: SharedPartition,
+    fetch: ShareFetch,
+    acknowledged: Answers,
+) -> Any:
+    given = fetch.given.get(shared)
+    return shape(
+        "PartitionData",
+        partition_index=shared.partition,
+        error_code=fetch.errors.get(shared, ErrorCode.none),
+        acknowledge_error_code=acknowledged.get(shared, ErrorCode.none),
+        current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
+        records=b"" if given is None else given.records,
+        acquired_records=tuple(
+            shape(
+                "AcquiredRecords",
+                first_offset=each.first_offset,
+                last_offset=each.last_offset,
+                delivery_count=each.delivery_count,
+            )
+            for each in (() if given is None else given.acquired)
+        ),
+    )

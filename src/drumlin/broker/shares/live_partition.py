@@ -1,0 +1,267 @@
+"""A share partition at work: its state machine, the state that is kept of it, locks that time out.
+
+Owns the writing of its state: one write after the other, as later ones say more. Everything that
+changes the state machine runs on the event loop without awaiting; only the writing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.shares.group_settings import GroupSettings
+from drumlin.broker.shares.room import ShareRoom
+from drumlin.broker.shares.start_offset import first_start_offset
+from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
+from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, Limits
+from drumlin.coordination.share_partitions.in_flight import Change
+from drumlin.coordination.share_partitions.share_partition import SharePartition
+from drumlin.coordination.shares.state import (
+    UNINITIALIZED_OFFSET,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
+from drumlin.replication.partition import Partition
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+#: What goes wrong with the state, and what members are told instead.
+_TOLD: Final = {
+    ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available,
+    ErrorCode.group_id_not_found: ErrorCode.group_id_not_found,
+    ErrorCode.unknown_topic_or_partition: ErrorCode.unknown_topic_or_partition,
+    ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
+    ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
+}
+#: Somebody else goes on with the share partition, or it begins anew.
+FENCED: Final = ErrorCode.not_leader_or_follower
+
+
+class LivePartition:
+    """One share partition; use it once `loaded` is done.
+
+    `on_fenced` is called when what is here counts for nothing any more.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        key: SharePartitionKey,
+        partition: Partition,
+        settings: GroupSettings,
+        on_fenced: Callable[[], None],
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.settings = settings
+        self.room = ShareRoom(partition.waiting)
+        self.is_closed = False
+        self._broker = broker
+        self._on_fenced = on_fenced
+        self._state_epoch = 0
+        self._records = SharePartition(settings.delivery, 0)
+        self._write_turn = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.loaded: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._load())
+        self.loaded.add_done_callback(_retrieve)
+
+    # -- loading -----------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        """
+        Raises:
+            KafkaError: with what members are to be told.
+        """
+        try:
+            state = await self._broker.share_state.read(*self.key, self.leader_epoch)
+        except KafkaError as error:
+            raise _told(error) from error
+        start_offset = state.start_offset
+        if start_offset == UNINITIALIZED_OFFSET:
+            start_offset = await first_start_offset(
+                self._broker, self.partition, self.settings.auto_offset_reset
+            )
+        self._state_epoch = state.state_epoch
+        self._records = SharePartition.load(self.settings.delivery, start_offset, state.batches)
+        self._records.move_start(self.partition.log_start_offset)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.loaded.done() and self.error is None
+
+    @property
+    def error(self) -> ErrorCode | None:
+        """Why it could not be loaded."""
+        if not self.loaded.done() or self.loaded.cancelled():
+            return None
+        error = self.loaded.exception()
+        if error is None:
+            return None
+        return error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition is still led in the epoch in which this began."""
+        current = self._broker.partitions.find(self.partition.topic, self.partition.index)
+        return (
+            not self.is_closed
+            and current is self.partition
+            and current.leader_epoch == self.leader_epoch
+        )
+
+    # -- acquiring ---------------------------------------------------------------------
+
+    @property
+    def records(self) -> SharePartition:
+        """The state machine, for whoever looks only."""
+        return self._records
+
+    def next_fetch_offset(self) -> int | None:
+        """From where to read for a member; None if nothing may be acquired now."""
+        self._records.move_start(self.partition.log_start_offset)
+        return self._records.next_fetch_offset if self._records.can_acquire else None
+
+    def acquire(self, member_id: str, fetched: Fetched, limits: Limits) -> list[Acquired]:
+        acquired = self._records.acquire(member_id, fetched, limits, self._now())
+        self._schedule()
+        return acquired
+
+    # -- acknowledging -----------------------------------------------------------------
+
+    def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
+        """Take what a member says; it holds once `write` is done with it.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
+        """
+        self._records.move_start(self.partition.log_start_offset)
+        change = self._records.acknowledge(member_id, batches, self._now())
+        self._schedule()
+        return change
+
+    async def write(self, change: Change) -> None:
+        """Write a change, then make it hold; or else take it back.
+
+        Raises:
+            KafkaError: with what the member is to be told.
+        """
+        if not change:
+            return
+        try:
+            await self._write(self._records.state(change))
+        except BaseException as error:
+            self._records.roll_back(change, self._now())
+            self._changed()
+            if isinstance(error, KafkaError):
+                raise self._refused(error) from error
+            raise
+        self._records.commit(change)
+        self._changed()
+
+    def release(self, member_id: str) -> None:
+        """A member is gone: others get what it had, as soon as that is written."""
+        if self.is_ready and (change := self._records.release(member_id)):
+            self._spawn(self._write_or_log(change))
+
+    async def _write_or_log(self, change: Change) -> None:
+        try:
+            await self.write(change)
+        except KafkaError as error:
+            _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
+
+    async def _write(self, batches: Sequence[StateBatch]) -> None:
+        if not batches:
+            return
+        async with self._write_turn:
+            records = self._records
+            state = ShareState(
+                self._state_epoch,
+                self.leader_epoch,
+                records.start_offset,
+                records.delivery_complete_count,
+                tuple(batches),
+            )
+            await self._broker.share_state.write(*self.key, state)
+
+    def _refused(self, error: KafkaError) -> KafkaError:
+        told = _told(error)
+        if told.code is FENCED:
+            self._on_fenced()
+        return told
+
+    # -- time --------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self._broker.clock.monotonic()
+
+    def _changed(self) -> None:
+        """Records may have become available: whoever waits looks again."""
+        self._schedule()
+        self.room.disturb()
+
+    def _schedule(self) -> None:
+        """Have the next lock time out when it is due."""
+        deadline = None if self.is_closed else self._records.next_deadline()
+        if self._timer is not None:
+            if deadline is not None and self._timer_deadline <= deadline:
+                return  # it is due no later
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer_deadline = deadline
+            delay = max(0.0, deadline - self._now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        batches = self._records.expire(self._now())
+        if batches:
+            self._spawn(self._write_expired(batches))
+        self._changed()
+
+    async def _write_expired(self, batches: Sequence[StateBatch]) -> None:
+        try:
+            await self._write(batches)
+        except KafkaError as error:
+            told = self._refused(error)
+            _log.warning("%s: locks that timed out are not written: %s", self.key, told)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait until what is to be written is written."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Give nobody anything more; who waits looks again, and finds it gone."""
+        self.is_closed = True
+        self.loaded.cancel()
+        self._schedule()
+        self.room.disturb()
+
+
+def _told(error: KafkaError) -> KafkaError:
+    return KafkaError(_TOLD.get(error.code, ErrorCode.unknown_server_error), error.message)
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Nobody may ask why it failed; that is no reason to warn."""
+    if not task.cancelled():
+        error = task.exception()
+        if error is not None and not isinstance(error, KafkaError):
+            _log.error("a share partition could not be loaded", exc_info=error)

@@ -1,0 +1,113 @@
+"""Reads a partition's log for a share partition: slices, and what their batches' headers say.
+
+Record bytes are neither copied nor looked into. Which batches were aborted is known from the
+index of aborted transactions, as transactions of one producer follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, OffsetRange
+from drumlin.records.batch import BatchHeader
+from drumlin.replication.partition import Partition
+from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.transaction_index import AbortedTransaction
+
+READ_COMMITTED: Final = 1
+
+
+class ReadBatches(NamedTuple):
+    """A slice, and position and offsets of the batches in it: at least one.
+
+    is_cut: there was more to read, which would have been too many records.
+    """
+
+    slice: FileSlice
+    positions: list[int]
+    fetched: Fetched
+    is_cut: bool
+
+    def trimmed(self, acquired: Sequence[Acquired]) -> FileSlice:
+        """The slice, from the first batch to the last that has any of what was acquired."""
+        first, last = acquired[0].first_offset, acquired[-1].last_offset
+        batches = self.fetched.batches
+        start = next(i for i, each in enumerate(batches) if each.last_offset >= first)
+        end = start
+        while end < len(batches) and batches[end].first_offset <= last:
+            end += 1
+        part = self.slice
+        part_end = self.positions[end] if end < len(self.positions) else part.position + part.size
+        part.position = self.positions[start]
+        part.size = part_end - part.position
+        return part
+
+
+def read_batches(
+    partition: Partition,
+    fetch_offset: int,
+    max_bytes: int,
+    isolation_level: int,
+    until_offset: int,
+    *,
+    minimum_one_batch: bool,
+    may_block: bool,
+) -> ReadBatches | None:
+    """Whole batches from `fetch_offset` on, but none that begins at `until_offset` or behind it.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        BlockingIOError: unless it may block, and the disk is needed.
+    """
+    result = partition.read(
+        fetch_offset,
+        max_bytes,
+        isolation_level,
+        minimum_one_batch=minimum_one_batch,
+        may_block=may_block,
+    )
+    if not result.slices:
+        return None
+    found = result.slices[0]
+    positions: list[int] = []
+    headers: list[BatchHeader] = []
+    end, is_cut = found.position, False
+    try:
+        for position, header in found.headers(may_block=may_block):
+            if header.base_offset >= until_offset:
+                is_cut = True
+                break
+            positions.append(position)
+            headers.append(header)
+            end = position + header.size
+    except OSError as error:
+        found.release()
+        if isinstance(error, BlockingIOError):
+            raise
+        raise partition.log.log_directory.fail(error, f"read {partition.log.name}") from error
+    if not headers:
+        found.release()
+        return None
+    found.size = end - found.position
+    batches = [OffsetRange(each.base_offset, each.last_offset) for each in headers]
+    aborted = _aborted(partition, headers) if isolation_level == READ_COMMITTED else []
+    return ReadBatches(found, positions, Fetched(fetch_offset, batches, aborted), is_cut)
+
+
+def _aborted(partition: Partition, headers: Sequence[BatchHeader]) -> list[OffsetRange]:
+    """The batches whose transactions were aborted."""
+    start_offset, end_offset = headers[0].base_offset, headers[-1].end_offset
+    transactions: dict[int, list[AbortedTransaction]] = {}
+    for each in partition.log.aborted_transactions(start_offset, end_offset):
+        transactions.setdefault(each.producer_id, []).append(each)
+    return [
+        OffsetRange(header.base_offset, header.last_offset)
+        for header in headers
+        if header.is_transactional
+        and not header.is_control
+        and any(
+            each.first_offset <= header.base_offset and header.last_offset <= each.last_offset
+            for each in transactions.get(header.producer_id, ())
+        )
+    ]

@@ -1,0 +1,23 @@
+"""What ShareFetch and ShareAcknowledge requests have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.shares.sessions import Member
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_MEMBER_ID_MAX: Final = 36  # a UUID as text
+
+
+def member_of(request: Any) -> Member:
+    """Who asks.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, as it is nobody that could be a member.
+    """
+    if request.group_id is None:
+        raise KafkaError(ErrorCode.invalid_request, "a share group has an id")
+    if not request.member_id or len(request.member_id) > _MEMBER_ID_MAX:
+        raise KafkaError(ErrorCode.invalid_request, "a member of a share group has an id")
+    return Member(request.group_id, request.member_id)

@@ -1,0 +1,132 @@
+"""Share sessions: which partitions a member of a share group fetches, remembered between requests.
+
+A session belongs to one member of one group, and ends with the connection that began it. Its
+epoch counts the member's requests, fetches and acknowledgements alike, so that none is taken
+twice or out of order. There is room for a number of sessions, and whoever comes too late is
+refused: unlike fetch sessions none is thrown out, as its records are locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_INT32_MAX: Final = 2**31 - 1
+
+
+class Member(NamedTuple):
+    """Whose session it is."""
+
+    group_id: str
+    member_id: str
+
+
+class SharedPartition(NamedTuple):
+    """A partition as requests name it."""
+
+    topic_id: UUID | None
+    partition: int
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """partitions: in the order in which they were named first."""
+
+    member: Member
+    connection: int
+    epoch: int = 1
+    partitions: dict[SharedPartition, None] = field(default_factory=dict)
+
+    def in_turn(self, epoch: int) -> list[SharedPartition]:
+        """The partitions, beginning with another one in each request, so that none starves."""
+        partitions = list(self.partitions)
+        start = epoch % len(partitions) if partitions else 0
+        return partitions[start:] + partitions[:start]
+
+
+class ShareSessions:
+    """All share sessions of a broker."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Member, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self,
+        member: Member,
+        partitions: Iterable[SharedPartition],
+        connection: int,
+        max_sessions: int,
+        *,
+        acknowledges: bool,
+    ) -> ShareSession:
+        """A new session, in place of the member's old one.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, as there is nothing to acknowledge in a new session;
+                SHARE_SESSION_LIMIT_REACHED.
+        """
+        if acknowledges:
+            raise KafkaError(
+                ErrorCode.invalid_request, "the first fetch of a session acknowledges nothing"
+            )
+        self._sessions.pop(member, None)
+        if len(self._sessions) >= max_sessions:
+            raise KafkaError(ErrorCode.share_session_limit_reached)
+        session = ShareSession(member, connection, partitions=dict.fromkeys(partitions))
+        self._sessions[member] = session
+        return session
+
+    def go_on(
+        self,
+        member: Member,
+        epoch: int,
+        added: Iterable[SharedPartition] = (),
+        forgotten: Iterable[SharedPartition] = (),
+    ) -> ShareSession:
+        """The session in its next epoch.
+
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+        """
+        session = self.get(member)
+        if session.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.invalid_share_session_epoch, f"{epoch} where {session.epoch} is due"
+            )
+        session.partitions.update(dict.fromkeys(added))
+        for each in forgotten:
+            session.partitions.pop(each, None)
+        session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
+        return session
+
+    def get(self, member: Member) -> ShareSession:
+        """
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND.
+        """
+        session = self._sessions.get(member)
+        if session is None:
+            raise KafkaError(ErrorCode.share_session_not_found)
+        return session
+
+    def close(self, member: Member) -> None:
+        self._sessions.pop(member, None)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether any member of the group has a session."""
+        return any(member.group_id == group_id for member in self._sessions)
+
+    def of_connection(self, connection: int) -> list[Member]:
+        """Whose sessions a connection began."""
+        return [
+            member for member, session in self._sessions.items() if session.connection == connection
+        ]
