@@ -16,6 +16,7 @@ from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
 from drumlin.records.record import Record, decode_records
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -32,7 +33,12 @@ class MemoryLog:
         self.gate.set()
         self.broken = False
 
-    def append(self, partition: int, batch: bytearray) -> asyncio.Future[None] | None:
+    def append(
+        self,
+        partition: int,
+        batch: bytearray,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> asyncio.Future[None] | None:
         if self.error is not None:
             raise KafkaError(self.error)
         self.batches.setdefault(partition, []).append(bytes(batch))

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.producer_state import TransactionMarker
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -46,6 +47,9 @@ async def write_markers(broker: Broker, marker: Marker) -> dict[TopicPartition, 
 
 def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Partition:
     partition = broker.partitions.get(*key)
+    topic, index = key
+    if topic == GROUP_METADATA:
+        _check_loaded(broker, index)
     partition.append_marker(
         TransactionMarker(marker.is_commit, marker.coordinator_epoch),
         marker.producer_id,
@@ -53,4 +57,16 @@ def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Partition:
         broker.clock.wall_ms(),
         marker.transaction_version,
     )
+    if topic == GROUP_METADATA:
+        broker.groups.end_transaction(
+            index, marker.producer_id, marker.producer_epoch, marker.is_commit
+        )
     return partition
+
+
+def _check_loaded(broker: Broker, index: int) -> None:
+    """Offsets are about to count, or not: whoever keeps them must be there to hear of it."""
+    try:
+        broker.groups.check_loaded(index)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.not_leader_or_follower, error.message) from error

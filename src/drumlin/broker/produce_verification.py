@@ -10,13 +10,13 @@ Later batches find the transaction open in the log, and ask nobody.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.broker.transaction_checks import ask_coordinator
+from drumlin.coordination.groups.log import Producer
 from drumlin.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_MASK, BatchHeader, parse_header
 from drumlin.replication.partition import Partition
 from drumlin.storage.verification import NOT_REQUIRED, Verification
@@ -130,53 +130,22 @@ async def ask(
 ) -> None:
     """Ask the coordinator about what `begin` found, and note what it refuses."""
     asked = [part for part in parts if part.key in verified.asked]
-    header = asked[0].header
-    partitions = [(part.partition.topic, part.partition.index) for part in asked]
-    config, clock = broker.config, broker.clock
-    patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
-    gives_up_at = clock.monotonic() + patience_s
-    while True:
-        codes = await _ask_once(broker, version, transactional_id, header, partitions)
-        is_ending = ErrorCode.concurrent_transactions in codes.values()
-        if not is_ending or version < _ADDS_FROM or clock.monotonic() >= gives_up_at:
-            break
-        # The transaction before is about to end, which clients of v2 need not wait for.
-        await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+    codes = await ask_coordinator(
+        broker,
+        transactional_id,
+        Producer(asked[0].header.producer_id, asked[0].header.producer_epoch),
+        [(part.partition.topic, part.partition.index) for part in asked],
+        adds=version >= _ADDS_FROM,
+        knows_abortable=version >= _ABORTABLE_FROM,
+    )
     for part in asked:
-        code = codes.get((part.partition.topic, part.partition.index), ErrorCode.none)
+        code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)
 
 
-async def _ask_once(
-    broker: Broker,
-    version: int,
-    transactional_id: str,
-    header: BatchHeader,
-    partitions: list[TopicPartition],
-) -> dict[TopicPartition, ErrorCode]:
-    coordinator: Any = getattr(broker, "transactions", None)
-    if coordinator is None:
-        return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
-    try:
-        codes: dict[TopicPartition, ErrorCode] = await coordinator.add_partitions(
-            transactional_id,
-            header.producer_id,
-            header.producer_epoch,
-            partitions,
-            verify_only=version < _ADDS_FROM,
-        )
-        return codes
-    except KafkaError as error:
-        return dict.fromkeys(partitions, error.code)
-
-
 def _told(code: ErrorCode, version: int) -> KafkaError:
-    """What a producer is told of the coordinator's answer."""
-    if code is ErrorCode.producer_fenced:
-        return KafkaError(ErrorCode.invalid_producer_epoch)
-    if code is ErrorCode.transaction_abortable and version < _ABORTABLE_FROM:
-        code = ErrorCode.invalid_txn_state
+    """What a producer is told where the coordinator did not confirm its transaction."""
     if code is ErrorCode.invalid_txn_state:
         return Unverified(code, "the partition is not part of the transaction")
     if code in _TO_BE_RETRIED or (

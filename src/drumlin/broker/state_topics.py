@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.topics import create_automatically
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.records.batch import iterate_headers
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -19,9 +20,11 @@ _READ_BYTES: Final = 1 << 20
 def state_topic(broker: Broker, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
-    def append(partition: int, batch: bytearray) -> None:
+    def append(
+        partition: int, batch: bytearray, verification: Verification | None = NOT_REQUIRED
+    ) -> None:
         now_ms = broker.clock.wall_ms()
-        broker.partitions.get(name, partition).append_internal(batch, now_ms)
+        broker.partitions.get(name, partition).append_internal(batch, now_ms, verification)
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return _batches(broker.partitions.get(name, partition).log)

@@ -9,9 +9,21 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from drumlin.records.batch import Buffer
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 #: Done when all in-sync replicas have what was appended; fails with `KafkaError`.
 Confirmation = asyncio.Future[None]
+
+
+class Append(Protocol):
+    """Appends a batch to a partition of the topic; see `StateTopic`."""
+
+    def __call__(
+        self,
+        partition: int,
+        batch: bytearray,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> Confirmation | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +31,10 @@ class StateTopic:
     """One of the broker's internal topics.
 
     name: the topic's.
-    append(partition, batch): appends a batch to that partition before it returns, and raises
-        `KafkaError` if it cannot. Returns None if all in-sync replicas have it by then, else a
-        future that is done when they do.
+    append(partition, batch, verification): appends a batch to that partition before it returns,
+        and raises `KafkaError` if it cannot. Returns None if all in-sync replicas have it by
+        then, else a future that is done when they do. `verification` is for batches that are
+        part of a client's transaction: what its coordinator was asked with.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
     partition_count(): None before the topic exists.
@@ -30,7 +43,7 @@ class StateTopic:
     """
 
     name: str
-    append: Callable[[int, bytearray], Confirmation | None]
+    append: Append
     read_batches: Callable[[int], Iterable[Buffer]]
     partition_count: Callable[[], int | None]
     create: Callable[[], Coroutine[Any, Any, None]]

@@ -4,7 +4,8 @@
 - From version 2 null for the topics means all of them, and errors of the group stand on top.
 - From version 8 several groups are asked for at once (KIP-709); from 10 topics are named by id
   (KIP-848), and those with an unknown id are answered last.
-- `require_stable` (7+, KIP-447) makes no difference yet: nothing is pending without transactions.
+- With `require_stable` (7+, KIP-447) a partition is UNSTABLE_OFFSET_COMMIT while a transaction
+  is open that may change what is committed for it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ Asked = Sequence[tuple[str, Sequence[int]]] | None
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if context.version >= _TOPIC_IDS:
-        groups = [await _group_by_ids(context, each, shape) for each in request.groups]
+        groups = [await _group_by_ids(context, request, each, shape) for each in request.groups]
         return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
     if context.version >= _SEVERAL_GROUPS:
-        groups = [await _group_by_names(context, each, shape) for each in request.groups]
+        groups = [await _group_by_names(context, request, each, shape) for each in request.groups]
         return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
     code, topics = ErrorCode.none, ()
     try:
-        fetched = await context.broker.groups.fetch_offsets(request.group_id, _asked(request))
+        fetched = await context.broker.groups.fetch_offsets(
+            request.group_id,
+            _asked(request),
+            requires_stable=getattr(request, "require_stable", False),
+        )
         topics = _topics_by_name(shape, "OffsetFetchResponseTopic", fetched)
     except KafkaError as error:
         code = error.code
@@ -50,10 +55,12 @@ def _asked(request: Any) -> Asked:
     return [(topic.name, topic.partition_indexes) for topic in request.topics]
 
 
-async def _group_by_names(context: RequestContext, group: Any, shape: Shape) -> Any:
+async def _group_by_names(context: RequestContext, request: Any, group: Any, shape: Shape) -> Any:
     code, topics = ErrorCode.none, ()
     try:
-        fetched = await context.broker.groups.fetch_offsets(group.group_id, _asked(group))
+        fetched = await context.broker.groups.fetch_offsets(
+            group.group_id, _asked(group), requires_stable=request.require_stable
+        )
         topics = _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
     except KafkaError as error:
         code = error.code
@@ -62,7 +69,7 @@ async def _group_by_names(context: RequestContext, group: Any, shape: Shape) -> 
     )
 
 
-async def _group_by_ids(context: RequestContext, group: Any, shape: Shape) -> Any:
+async def _group_by_ids(context: RequestContext, request: Any, group: Any, shape: Shape) -> Any:
     image = context.broker.metadata.image
     asked: list[tuple[str, Sequence[int]]] | None = None
     unknown: list[Any] = []
@@ -76,7 +83,10 @@ async def _group_by_ids(context: RequestContext, group: Any, shape: Shape) -> An
                 asked.append((name, topic.partition_indexes))
     code, topics = ErrorCode.none, []
     try:
-        for name, partitions in await context.broker.groups.fetch_offsets(group.group_id, asked):
+        fetched = await context.broker.groups.fetch_offsets(
+            group.group_id, asked, requires_stable=request.require_stable
+        )
+        for name, partitions in fetched:
             state = image.topics.get(name)
             if state is not None:
                 found = _partitions(shape, "OffsetFetchResponsePartitions", partitions)
@@ -103,20 +113,20 @@ def _topics_by_name(shape: Shape, class_name: str, fetched: FetchedOffsets) -> A
 
 
 def _partitions(
-    shape: Shape, class_name: str, partitions: list[tuple[int, CommittedOffset | None]]
+    shape: Shape, class_name: str, partitions: list[tuple[int, CommittedOffset | ErrorCode | None]]
 ) -> Any:
     return tuple(
         shape(
             class_name,
             partition_index=partition,
-            committed_offset=_NO_OFFSET if committed is None else committed.offset,
-            committed_leader_epoch=(
-                NO_LEADER_EPOCH if committed is None else committed.leader_epoch
-            ),
-            metadata="" if committed is None else committed.metadata,
+            committed_offset=found.offset,
+            committed_leader_epoch=found.leader_epoch,
+            metadata=found.metadata,
             error_code=ErrorCode.none,
         )
-        for partition, committed in partitions
+        if isinstance(found, CommittedOffset)
+        else _failed(shape, class_name, partition, found or ErrorCode.none)
+        for partition, found in partitions
     )
 
 

@@ -31,13 +31,14 @@ from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
+from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.records import CommittedOffset
 from drumlin.coordination.groups.shard import Commit, GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
 from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
 from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ _TOLD: Final = {
 #: Groups looked at for expired offsets before others get their turn on the loop.
 _GROUPS_PER_STEP: Final = 200
 
-FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | None]]]]
+FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]
 
 
 class CoordinatorConfig(GroupRules, Protocol):
@@ -277,9 +278,15 @@ class GroupCoordinator:
         return self._when_written(shard, records, codes)
 
     async def fetch_offsets(
-        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
+        self,
+        group_id: str,
+        topics: Sequence[tuple[str, Sequence[int]]] | None,
+        *,
+        requires_stable: bool = False,
     ) -> FetchedOffsets:
         """OffsetFetch of one group: what is committed, and known to all in-sync replicas.
+
+        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it.
 
         Raises:
             KafkaError: the group cannot be asked.
@@ -290,7 +297,46 @@ class GroupCoordinator:
             _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
             if late:
                 raise KafkaError(ErrorCode.not_coordinator)
-        return list(self._shard_of(group_id).fetch(group_id, topics))
+        shard = self._shard_of(group_id)
+        return list(shard.fetch(group_id, topics, requires_stable=requires_stable))
+
+    def commit_in_transaction(
+        self, commit: Commit, verification: Verification | None
+    ) -> Awaitable[list[ErrorCode]]:
+        """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
+
+        `verification`: what its coordinator was asked with, about the group's partition.
+
+        Raises:
+            KafkaError: none of it was committed.
+        """
+        shard = self._shard_with_members(commit.group_id)
+        codes, records = shard.commit(commit, self._config.offset_metadata_max_bytes)
+        return self._when_written(shard, records, codes, commit.producer, verification)
+
+    def partition_to_commit(self, group_id: str) -> int:
+        """The partition that `commit_in_transaction` will write to.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        return self._shard_with_members(group_id).partition
+
+    def check_loaded(self, partition: int) -> None:
+        """Whether `end_transaction` may be called for the partition.
+
+        Raises:
+            KafkaError: not yet, or not here.
+        """
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._partitions.shard(partition)
+
+    def end_transaction(
+        self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool
+    ) -> None:
+        """A marker is in the partition: what the producer committed counts now, or is dropped."""
+        self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
@@ -344,6 +390,32 @@ class GroupCoordinator:
         """
         shard = self._shard_of(group_id)
         return self._when_written(shard, shard.delete_group(group_id), ErrorCode.none)
+
+    # -- what another kind of groups, with a coordinator of its own, builds on -----------------
+
+    @property
+    def surroundings(self) -> Surroundings:
+        return self._surroundings
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """Where a group that has a name belongs.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, or the group cannot be asked.
+        """
+        return self._shard_with_members(group_id)
+
+    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Awaitable[None]:
+        """Write records and take them over now; done when they are confirmed.
+
+        Raises:
+            KafkaError: none of them was written.
+        """
+        return self._when_written(shard, records, None)
+
+    def look_at_deadlines(self) -> None:
+        """A group has set deadlines without being asked by this coordinator."""
+        self._set_alarm()
 
     # -- effects and time ----------------------------------------------------------------------
 
@@ -462,16 +534,22 @@ class GroupCoordinator:
 
     # -- the log -------------------------------------------------------------------------------
 
-    def _write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Confirmation | None:
+    def _write(
+        self,
+        shard: GroupShard,
+        records: Sequence[GroupRecord],
+        producer: Producer | None = None,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> Confirmation | None:
         """Append the records and take them over; the confirmation of the last, if one is due."""
         confirmation = None
         codec = self._config.offsets_topic_compression_codec
-        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
+        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec, producer):
             try:
-                confirmation = self._topic.append(shard.partition, batch)
+                confirmation = self._topic.append(shard.partition, batch, verification)
             except KafkaError as error:
                 raise _told(error) from error
-            shard.apply(contained)
+            shard.apply(contained, producer)
         if confirmation is not None:
             self._unconfirmed.add(confirmation)
             confirmation.add_done_callback(self._unconfirmed.discard)
@@ -485,10 +563,15 @@ class GroupCoordinator:
             _log.warning("partition %d: %s stay: %s", shard.partition, what, error)
 
     def _when_written(
-        self, shard: GroupShard, records: Sequence[GroupRecord], answer: Any
+        self,
+        shard: GroupShard,
+        records: Sequence[GroupRecord],
+        answer: Any,
+        producer: Producer | None = None,
+        verification: Verification | None = NOT_REQUIRED,
     ) -> Awaitable[Any]:
         """Write now; the awaitable gives `answer` once the records are confirmed."""
-        confirmation = self._write(shard, records) if records else None
+        confirmation = self._write(shard, records, producer, verification) if records else None
         return self._answer_when_confirmed(confirmation, answer)
 
     async def _answer_when_confirmed(self, confirmation: Confirmation | None, answer: Any) -> Any:

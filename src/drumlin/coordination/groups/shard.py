@@ -15,12 +15,13 @@ from uuid import UUID
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind
 from drumlin.coordination.groups.kinds import new_group
-from drumlin.coordination.groups.log import LoadedPartition
+from drumlin.coordination.groups.log import LoadedPartition, Producer
 from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
@@ -52,6 +53,8 @@ class Commit:
     positions: Sequence[Position]
     version: int = 10
     """Of the request: what older clients may do depends on it."""
+    producer: Producer | None = None
+    """In whose transaction; None: it counts at once."""
 
 
 class GroupShard:
@@ -61,6 +64,7 @@ class GroupShard:
         self.partition = partition
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = CommittedOffsets()
+        self.transactional = TransactionalOffsets()
         self._surroundings = surroundings
 
     # -- groups ----------------------------------------------------------------------------
@@ -106,6 +110,11 @@ class GroupShard:
             self.put_offset(key, committed)
             if count % _OFFSETS_PER_STEP == 0:
                 yield
+        for each in loaded.pending:
+            self._group_for_offsets(each.key.group_id)
+            self.transactional.put(
+                each.producer_id, each.key, each.committed, is_superseded=each.is_superseded
+            )
 
     # -- what is to be written -------------------------------------------------------------
 
@@ -126,6 +135,7 @@ class GroupShard:
                     commit.member_id,
                     commit.group_instance_id,
                     commit.generation_id,
+                    is_transactional=commit.producer is not None,
                     version=commit.version,
                 )
             )
@@ -157,7 +167,9 @@ class GroupShard:
         """
         group = self.group(group_id)
         group.check_delete()
-        records: list[GroupRecord] = [(key, None) for key, _ in self.offsets.items(group_id)]
+        keys = [key for key, _ in self.offsets.items(group_id)]
+        keys += set(self.transactional.keys_of(group_id)) - set(keys)
+        records: list[GroupRecord] = [(key, None) for key in keys]
         return records + group.tombstones()
 
     def delete_offsets(
@@ -177,8 +189,9 @@ class GroupShard:
                 codes.append(ErrorCode.group_subscribed_to_topic)
                 continue
             codes.append(ErrorCode.none)
-            if self.offsets.get(group_id, topic, partition) is not None:
-                records.append((OffsetKey(group_id, topic, partition), None))
+            key = OffsetKey(group_id, topic, partition)
+            if self.offsets.get(group_id, topic, partition) or self.transactional.is_pending(key):
+                records.append((key, None))
         return codes, records
 
     def expired(self, group_id: str, retention_ms: int) -> list[GroupRecord]:
@@ -187,11 +200,16 @@ class GroupShard:
         if group is None:
             return []
         now_ms = self._surroundings.clock.wall_ms()
-        keeps_some = False
+        keeps_some = self.transactional.has_open(group_id)
         records: list[GroupRecord] = []
         for key, committed in self.offsets.items(group_id):
             expires_ms = _expires_ms(group, committed, retention_ms)
-            if expires_ms is None or now_ms < expires_ms or group.is_subscribed_to(key.topic):
+            if (
+                expires_ms is None
+                or now_ms < expires_ms
+                or group.is_subscribed_to(key.topic)
+                or self.transactional.is_pending(key)
+            ):
                 keeps_some = True
             else:
                 records.append((key, None))
@@ -201,24 +219,35 @@ class GroupShard:
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> list[GroupRecord]:
         """Tombstones for the offsets of a topic that is gone, but not for its successor's."""
-        return [
-            (key, None)
+        keys = [
+            key
             for key, committed in self.offsets.of_topic(topic)
             if committed.topic_id in (None, topic_id)
         ]
+        keys += set(self.transactional.keys_of_topic(topic, topic_id)) - set(keys)
+        return [(key, None) for key in keys]
 
     # -- what was written ------------------------------------------------------------------
 
-    def apply(self, records: Iterable[GroupRecord]) -> None:
-        """Take over records that are in the log now."""
+    def apply(self, records: Iterable[GroupRecord], producer: Producer | None = None) -> None:
+        """Take over records that are in the log now, be it as a part of a transaction."""
         for key, value in records:
-            if isinstance(key, OffsetKey):
-                if value is None:
-                    self.offsets.remove(key)
-                else:
-                    self.put_offset(key, value)
-            else:
+            if not isinstance(key, OffsetKey):
                 self._apply_to_group(key, value)
+            elif value is None:
+                self.offsets.remove(key)
+                self.transactional.remove(key)
+            elif producer is not None:
+                self._group_for_offsets(key.group_id)
+                self.transactional.put(producer.producer_id, key, value)
+            else:
+                self.put_offset(key, value)
+                self.transactional.supersede(key)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction is in the log."""
+        for key, committed in self.transactional.end(producer_id, is_commit=is_commit):
+            self.put_offset(key, committed)
 
     def _apply_to_group(self, key: RecordKey, value: Any | None) -> None:
         record_type = type_of(key)
@@ -236,24 +265,38 @@ class GroupShard:
             group.replay(key, value)
 
     def put_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
-        if key.group_id not in self.groups:
-            self.create_classic(key.group_id)  # a group without members: it only keeps offsets
+        self._group_for_offsets(key.group_id)
         self.offsets.put(key, committed)
+
+    def _group_for_offsets(self, group_id: str) -> None:
+        if group_id not in self.groups:
+            self.create_classic(group_id)  # a group without members: it only keeps offsets
 
     # -- questions -------------------------------------------------------------------------
 
     def fetch(
-        self, group_id: str, topics: Iterable[tuple[str, Sequence[int]]] | None
-    ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | None]]]]:
-        """What is committed for the partitions asked for, or for all that have something."""
+        self,
+        group_id: str,
+        topics: Iterable[tuple[str, Sequence[int]]] | None,
+        *,
+        requires_stable: bool = False,
+    ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]:
+        """What is committed for the partitions asked for, or for all that have something.
+
+        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it.
+        """
         committed = self.offsets.topics(group_id)
-        if topics is None:
-            for topic, partitions in committed.items():
-                yield topic, list(partitions.items())
-            return
-        for topic, asked in topics:
+        checks = requires_stable and self.transactional.has_open(group_id)
+        for topic, asked in committed.items() if topics is None else topics:
             known = committed.get(topic, {})
-            yield topic, [(partition, known.get(partition)) for partition in asked]
+            found: list[tuple[int, CommittedOffset | ErrorCode | None]] = []
+            for partition in asked:
+                is_unstable = checks and self.transactional.is_pending(
+                    OffsetKey(group_id, topic, partition)
+                )
+                unstable = ErrorCode.unstable_offset_commit
+                found.append((partition, unstable if is_unstable else known.get(partition)))
+            yield topic, found
 
 
 def _expires_ms(group: AnyGroup, committed: CommittedOffset, retention_ms: int) -> int | None:

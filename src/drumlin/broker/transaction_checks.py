@@ -1,0 +1,71 @@
+"""The question whether a transaction has a partition, as the broker of the partition asks it.
+
+The answers are translated where clients expect something else than the coordinator says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from drumlin.coordination.groups.log import Producer
+from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+
+async def ask_coordinator(
+    broker: Broker,
+    transactional_id: str,
+    producer: Producer,
+    partitions: Sequence[TopicPartition],
+    *,
+    adds: bool,
+    knows_abortable: bool,
+) -> dict[TopicPartition, ErrorCode]:
+    """A code for each partition, NONE where it is part of the producer's ongoing transaction.
+
+    Args:
+        adds: put the partitions into the transaction, as transactions v2 do.
+        knows_abortable: whether the client understands TRANSACTION_ABORTABLE.
+    """
+    config, clock = broker.config, broker.clock
+    gives_up_at = clock.monotonic() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    while True:
+        codes = await _ask_once(broker, transactional_id, producer, partitions, adds)
+        is_ending = ErrorCode.concurrent_transactions in codes.values()
+        if not adds or not is_ending or clock.monotonic() >= gives_up_at:
+            break
+        # The transaction before is about to end, which clients of v2 do not wait for.
+        await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+    return {key: _translated(codes[key], knows_abortable) for key in partitions}
+
+
+async def _ask_once(
+    broker: Broker,
+    transactional_id: str,
+    producer: Producer,
+    partitions: Sequence[TopicPartition],
+    adds: bool,
+) -> dict[TopicPartition, ErrorCode]:
+    try:
+        return await broker.transactions.add_partitions(
+            transactional_id,
+            producer.producer_id,
+            producer.producer_epoch,
+            partitions,
+            verify_only=not adds,
+        )
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error.code)
+
+
+def _translated(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch  # which does not end a producer for good
+    if code is ErrorCode.transaction_abortable and not knows_abortable:
+        return ErrorCode.invalid_txn_state
+    return code
