@@ -42,6 +42,7 @@ from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.share.coordinator import ShareGroups
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.state_topic import StateCoordinator
@@ -100,6 +101,7 @@ class Broker:
             StateLogs(self, SHARE_GROUP_STATE),
             self.metadata.image.has_partition,
         )
+        self.share_groups = ShareGroups(config, self.groups, self.share_state, ImageTopics(self))
         self.transactions = TransactionCoordinator(
             config,
             clock,

@@ -67,6 +67,8 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_size: int
     group_share_delivery_count_limit: int
     group_share_max_share_sessions: int
     group_share_partition_max_record_locks: int

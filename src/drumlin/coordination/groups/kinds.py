@@ -7,6 +7,7 @@ from typing import Final
 
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 
 
@@ -22,6 +23,7 @@ def _classic(group_id: str, surroundings: Surroundings) -> AnyGroup:
 
 _MAKERS: Final[dict[GroupKind, Callable[[str, Surroundings], AnyGroup]]] = {
     GroupKind.CLASSIC: _classic,
+    GroupKind.SHARE: ShareGroup,
 }
 
 

@@ -2,6 +2,7 @@
 
     key type 0, 1   committed offsets       records.py
     key type 2      classic groups          classic/records.py
+    key type 10-15  share groups            share/records.py
 
 Keys of other types belong to protocols that are not served here: they decode to None and stay in
 the log untouched.
@@ -14,11 +15,13 @@ from typing import Final
 from drumlin.coordination.groups import records as offset_records
 from drumlin.coordination.groups.classic import records as classic_records
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey, RecordType
+from drumlin.coordination.groups.share import records as share_records
 from drumlin.coordination.record_fields import FieldReader, FieldWriter
 
 _ALL: Final[tuple[RecordType, ...]] = (
     *offset_records.RECORD_TYPES,
     *classic_records.RECORD_TYPES,
+    *share_records.RECORD_TYPES,
 )
 _BY_KEY_TYPE: Final = {each.key_type: each for each in _ALL}
 _BY_KEY_CLASS: Final[dict[type, RecordType]] = {each.key_class: each for each in _ALL}

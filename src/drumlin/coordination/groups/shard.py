@@ -20,6 +20,7 @@ from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -225,7 +226,11 @@ class GroupShard:
             if committed.topic_id in (None, topic_id)
         ]
         keys += set(self.transactional.keys_of_topic(topic, topic_id)) - set(keys)
-        return [(key, None) for key in keys]
+        records: list[GroupRecord] = [(key, None) for key in keys]
+        for group in self.groups.values():
+            if isinstance(group, ShareGroup):
+                records += group.topic_deleted(topic_id)
+        return records
 
     # -- what was written ------------------------------------------------------------------
 

@@ -1,0 +1,36 @@
+"""DeleteShareGroupOffsets (key 92), version 0: a share group without members forgets topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drumlin.broker.context import RequestContext
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    names = [topic.topic_name for topic in request.topics]
+    code, message = ErrorCode.none, None
+    responses: tuple[Any, ...] = ()
+    try:
+        results = await context.broker.share_groups.delete_offsets(request.group_id, names)
+        responses = tuple(
+            shape(
+                "DeleteShareGroupOffsetsResponseTopic",
+                topic_name=name,
+                topic_id=topic_id,
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else error.message or error.code.name,
+            )
+            for name, topic_id, error in results
+        )
+    except KafkaError as error:
+        code, message = error.code, error.message or error.code.name
+    return shape(
+        "DeleteShareGroupOffsetsResponse",
+        throttle_time=ZERO,
+        error_code=code,
+        error_message=message,
+        responses=responses,
+    )

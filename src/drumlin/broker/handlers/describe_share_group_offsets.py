@@ -1,0 +1,94 @@
+"""DescribeShareGroupOffsets (key 90), versions 0-1: how far share groups have come.
+
+Without topics: all in which a group has come somewhere. Version 1 adds the lag: how many records
+are left, those between delivered ones included (KIP-1226).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_NO_LAG: Final = -1
+_NO_TOPIC: Final = UUID(int=0)
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    groups = tuple([await _group(context, shape, each) for each in request.groups])
+    return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=groups)
+
+
+async def _group(context: RequestContext, shape: Shape, wanted: Any) -> Any:
+    group_id = wanted.group_id
+    code, message = ErrorCode.none, None
+    topics: list[Any] = []
+    try:
+        asked: Iterable[tuple[str, Sequence[int]]]
+        if wanted.topics is None:
+            asked = context.broker.share_groups.initialized(group_id).items()
+        else:
+            asked = [(each.topic_name, each.partitions) for each in wanted.topics]
+        topics = [await _topic(context, shape, group_id, *each) for each in asked]
+    except KafkaError as error:
+        code, message = error.code, error.message or error.code.name
+    return shape(
+        "DescribeShareGroupOffsetsResponseGroup",
+        group_id=group_id,
+        topics=tuple(topics),
+        error_code=code,
+        error_message=message,
+    )
+
+
+async def _topic(
+    context: RequestContext, shape: Shape, group_id: str, name: str, partitions: Sequence[int]
+) -> Any:
+    topic = context.broker.metadata.image.topics.get(name)
+    topic_id = _NO_TOPIC if topic is None else topic.topic_id
+    return shape(
+        "DescribeShareGroupOffsetsResponseTopic",
+        topic_name=name,
+        topic_id=topic_id,
+        partitions=tuple(
+            [
+                await _partition(context, shape, group_id, name, topic_id, each)
+                for each in partitions
+            ]
+        ),
+    )
+
+
+async def _partition(
+    context: RequestContext, shape: Shape, group_id: str, name: str, topic_id: UUID, index: int
+) -> Any:
+    start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
+    code, message = ErrorCode.none, None
+    try:
+        state = await context.broker.share_groups.state_of(group_id, topic_id, index)
+        lag = _lag(context, name, index, state)
+        start_offset, leader_epoch = state.start_offset, state.leader_epoch
+    except KafkaError as error:
+        code, message = error.code, error.message or error.code.name
+    return shape(
+        "DescribeShareGroupOffsetsResponsePartition",
+        partition_index=index,
+        start_offset=start_offset,
+        leader_epoch=leader_epoch,
+        lag=lag,
+        error_code=code,
+        error_message=message,
+    )
+
+
+def _lag(context: RequestContext, name: str, index: int, state: ShareState) -> int:
+    done = state.delivery_complete_count
+    if state.start_offset == UNINITIALIZED_OFFSET or done == UNKNOWN_COUNT:
+        return _NO_LAG
+    end_offset = context.broker.partitions.get(name, index).high_watermark
+    return end_offset - state.start_offset - done

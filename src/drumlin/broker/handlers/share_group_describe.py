@@ -1,0 +1,70 @@
+"""ShareGroupDescribe (key 77), version 1: state and members of share groups."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.groups.share.messages import DescribedMember
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_ASSIGNOR: Final = "simple"
+_NOT_ASKED: Final = -(2**31)
+#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
+_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    groups = tuple(_describe(context, shape, each, operations) for each in request.group_ids)
+    return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=groups)
+
+
+def _describe(context: RequestContext, shape: Shape, group_id: str, operations: int) -> Any:
+    try:
+        group = context.broker.share_groups.group(group_id)
+    except KafkaError as error:
+        return shape(
+            "DescribedGroup",
+            error_code=error.code,
+            error_message=error.message or error.code.name,
+            group_id=group_id,
+            group_state="Dead" if error.code is ErrorCode.group_id_not_found else "",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=(),
+            authorized_operations=_NOT_ASKED,
+        )
+    return shape(
+        "DescribedGroup",
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target.epoch,
+        assignor_name=_ASSIGNOR,
+        members=tuple(_member(context, shape, each) for each in group.describe()),
+        authorized_operations=operations,
+    )
+
+
+def _member(context: RequestContext, shape: Shape, member: DescribedMember) -> Any:
+    image = context.broker.metadata.image
+    held = tuple(
+        shape("TopicPartitions", topic_id=topic_id, topic_name=name, partitions=partitions)
+        for topic_id, partitions in member.assignment.items()
+        if (name := image.topic_name(topic_id)) is not None
+    )
+    return shape(
+        "Member",
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topics,
+        assignment=shape("Assignment", topic_partitions=held),
+    )

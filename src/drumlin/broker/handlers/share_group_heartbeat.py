@@ -1,0 +1,79 @@
+"""ShareGroupHeartbeat (key 76), version 1: a member joins a share group, stays in it, or leaves it.
+
+Epoch 0 joins, -1 leaves. A member chooses its own id.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.groups.share.messages import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+)
+from drumlin.coordination.groups.share.records import Assignment
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_NOTHING: Final = ShareHeartbeatAnswer("", 0)
+
+
+async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    topics = request.subscribed_topic_names
+    heartbeat = ShareHeartbeat(
+        request.member_id,
+        request.member_epoch,
+        request.rack_id,
+        context.client_id or "",
+        context.client_host,
+        None if topics is None else tuple(topics),
+    )
+    try:
+        _check(request)
+        answer = await context.broker.share_groups.heartbeat(request.group_id, heartbeat)
+    except KafkaError as error:
+        return _answered(shape, _NOTHING, error)
+    return _answered(shape, answer, None)
+
+
+def _check(request: Any) -> None:
+    problem = None
+    if not request.member_id.strip():
+        problem = "a member needs an id"
+    elif not request.group_id.strip():
+        problem = "a group needs an id"
+    elif request.rack_id is not None and not request.rack_id.strip():
+        problem = "a rack without a name is none"
+    elif request.member_epoch == JOIN_EPOCH:
+        if not request.subscribed_topic_names:
+            problem = "who joins must say which topics it wants"
+    elif request.member_epoch < LEAVE_EPOCH:
+        problem = f"{request.member_epoch} is no epoch of a member"
+    if problem is not None:
+        raise KafkaError(ErrorCode.invalid_request, problem)
+
+
+def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None) -> Any:
+    return shape(
+        "ShareGroupHeartbeatResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none if error is None else error.code,
+        error_message=None if error is None else error.message or error.code.name,
+        member_id=answer.member_id or None,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=None if answer.assignment is None else _assignment(shape, answer.assignment),
+    )
+
+
+def _assignment(shape: Shape, assignment: Assignment) -> Any:
+    return shape(
+        "Assignment",
+        topic_partitions=tuple(
+            shape("TopicPartitions", topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in assignment.items()
+        ),
+    )

@@ -1,0 +1,402 @@
+"""Share groups: what awaits. Finds the group, lets it decide, and sees to its share state.
+
+The records of share groups are in `__consumer_offsets` beside those of other groups, whose
+coordinator owns the partitions and writes; how far a group has come in a partition is kept by
+the share coordinator. Requests raise `KafkaError` with what the client is to be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.kind import GroupKind
+from drumlin.coordination.groups.kinds import new_group
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.share import partitions as share_partitions
+from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.groups.share.messages import (
+    LEAVE_EPOCH,
+    Considered,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+    ShareLimits,
+    Topics,
+)
+from drumlin.coordination.groups.share.records import TopicPartitions
+from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.groups.surroundings import Topics as KnownTopics
+from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: Partition -> what happened to it; `None` is success.
+Outcome = Mapping[int, KafkaError | None]
+
+
+class ShareGroupConfig(Protocol):
+    """What is asked of the broker's configuration; the names are Kafka's keys."""
+
+    @property
+    def group_share_initialize_retry_interval_ms(self) -> int: ...
+    @property
+    def group_share_max_size(self) -> int: ...
+
+
+class TopicOutcome(NamedTuple):
+    """What became of a request for one topic; without an id there is no such topic."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: Outcome
+
+
+class ShareGroups:
+    """All share groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        config: ShareGroupConfig,
+        groups: GroupCoordinator,
+        share_state: ShareCoordinator,
+        topics: KnownTopics,
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._share_state = share_state
+        self._topics = topics
+
+    # -- finding -----------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> ShareGroup:
+        """
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, also where it is a group of another kind; or the
+                group cannot be asked.
+        """
+        return self._found(self._groups.shard_of(group_id), group_id)
+
+    def _found(self, shard: GroupShard, group_id: str) -> ShareGroup:
+        group = shard.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        message = f"there is no share group {group_id}"
+        if group is not None:
+            message = f"{group_id} is no share group"
+        raise KafkaError(ErrorCode.group_id_not_found, message)
+
+    def _found_or_new(self, shard: GroupShard, group_id: str) -> ShareGroup:
+        """A new one is known to nobody until a record of it is written."""
+        if group_id in shard.groups:
+            return self._found(shard, group_id)
+        group = new_group(GroupKind.SHARE, group_id, self._groups.surroundings)
+        assert isinstance(group, ShareGroup)
+        return group
+
+    def is_share_group(self, group_id: str) -> bool:
+        """Whether it is known to be one here and now."""
+        try:
+            self.group(group_id)
+        except KafkaError:
+            return False
+        return True
+
+    def member_epoch(self, group_id: str, member_id: str) -> int | None:
+        """None: there is no such group, or no such member in it."""
+        try:
+            return self.group(group_id).member_epoch(member_id)
+        except KafkaError:
+            return None
+
+    # -- membership --------------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        """ShareGroupHeartbeat.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        if request.member_epoch == LEAVE_EPOCH:
+            return await self._leave(group_id, request)
+        considered = await self._consider(group_id, request, at_once=False)
+        if not considered.to_initialize:
+            return considered.answer
+        await self._initialize(group_id, considered.to_initialize, considered.state_epoch)
+        # A member that waited for this has its partitions now, not with its next heartbeat.
+        again = request._replace(member_epoch=considered.answer.member_epoch)
+        considered = await self._consider(group_id, again, at_once=True)
+        return considered.answer
+
+    async def _consider(
+        self, group_id: str, request: ShareHeartbeat, *, at_once: bool
+    ) -> Considered:
+        shard = self._groups.shard_of(group_id)
+        joins = request.member_epoch == 0
+        group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
+        config = self._config
+        limits = ShareLimits(
+            config.group_share_max_size, config.group_share_initialize_retry_interval_ms
+        )
+        considered = group.consider(request, limits, at_once=at_once)
+        confirmed = self._groups.write(shard, considered.records)
+        self._found(shard, group_id).keep_alive(request.member_id)
+        self._groups.look_at_deadlines()
+        await confirmed
+        return considered
+
+    async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        shard = self._groups.shard_of(group_id)
+        records = self._found(shard, group_id).leave(request.member_id)
+        await self._groups.write(shard, records)
+        return ShareHeartbeatAnswer(request.member_id, LEAVE_EPOCH)
+
+    # -- share state -------------------------------------------------------------------------
+
+    async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> None:
+        """Give partitions their share state, which has no start yet.
+
+        Raises:
+            KafkaError: what went wrong with one of them; the others have it.
+        """
+        starts = {
+            topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
+            for topic_id, topic in topics.items()
+        }
+        outcomes = await self._initialize_at(group_id, topics, starts, state_epoch)
+        for outcome in outcomes.values():
+            for error in outcome.values():
+                if error is not None:
+                    raise error
+
+    async def _initialize_at(
+        self,
+        group_id: str,
+        topics: Topics,
+        starts: Mapping[UUID, Mapping[int, int]],
+        state_epoch: int,
+    ) -> dict[UUID, Outcome]:
+        async def begin(topic_id: UUID, partition: int) -> None:
+            start_offset = starts[topic_id][partition]
+            await self._share_state.initialize(
+                group_id, topic_id, partition, state_epoch, start_offset
+            )
+
+        outcomes = await _each({each: topics[each].partitions for each in topics}, begin)
+        good = _partitions_where(topics, outcomes, succeeded=True)
+        bad = _partitions_where(topics, outcomes, succeeded=False)
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        value = share_partitions.initialized(group.partitions, good)
+        value = share_partitions.failed(value, bad)
+        await self._groups.write(shard, [group.partitions_record(value)])
+        return outcomes
+
+    async def alter_offsets(
+        self, group_id: str, wanted: Sequence[tuple[str, Mapping[int, int]]]
+    ) -> list[TopicOutcome]:
+        """AlterShareGroupOffsets: partitions begin anew at an offset; all that was known is gone.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
+        """
+        shard = self._groups.shard_of(group_id)
+        group = self._found_or_new(shard, group_id)
+        group.check_delete()
+        found = [(name, self._topics.by_name(name), offsets) for name, offsets in wanted]
+        starts = {
+            topic.topic_id: {each: at for each, at in offsets.items() if _has(topic, each)}
+            for _, topic, offsets in found
+            if topic is not None
+        }
+        topics = {
+            topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
+            for _, topic, _ in found
+            if topic is not None and starts[topic.topic_id]
+        }
+        outcomes: Mapping[UUID, Outcome] = {}
+        if topics:
+            value = share_partitions.begun(group.partitions, topics)
+            await self._groups.write(shard, [group.partitions_record(value)])
+            outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
+        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+        return [
+            TopicOutcome(
+                name,
+                None if topic is None else topic.topic_id,
+                {
+                    each: unknown
+                    if topic is None or not _has(topic, each)
+                    else outcomes[topic.topic_id][each]
+                    for each in offsets
+                },
+            )
+            for name, topic, offsets in found
+        ]
+
+    async def delete_offsets(
+        self, group_id: str, names: Iterable[str]
+    ) -> list[tuple[str, UUID | None, KafkaError | None]]:
+        """DeleteShareGroupOffsets: the group has nothing to do with these topics any more.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
+        """
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        group.check_delete()
+        results: dict[str, tuple[UUID | None, KafkaError | None]] = {}
+        chosen: dict[UUID, frozenset[int]] = {}
+        for name in names:
+            topic = self._topics.by_name(name)
+            partitions = None if topic is None else self._deletable(group, topic)
+            if topic is None:
+                results[name] = None, KafkaError(ErrorCode.unknown_topic_or_partition)
+            elif partitions is None:
+                message = "the group has no offsets in this topic"
+                error = KafkaError(ErrorCode.unknown_topic_or_partition, message)
+                results[name] = None, error
+            else:
+                results[name] = topic.topic_id, None
+                chosen[topic.topic_id] = partitions
+        deleted_names = {id_: name for name, (id_, _) in results.items() if id_ is not None}
+        errors = await self._delete_states(shard, group, deleted_names, chosen)
+        return [
+            (name, topic_id, error if topic_id is None else errors.get(topic_id))
+            for name, (topic_id, error) in results.items()
+        ]
+
+    @staticmethod
+    def _deletable(group: ShareGroup, topic: Topic) -> frozenset[int] | None:
+        known = group.partitions.initialized.get(topic.topic_id)
+        if known is not None:
+            return known.partitions
+        if topic.topic_id in group.partitions.deleting:
+            return frozenset(range(topic.partition_count))
+        return None
+
+    async def _delete_states(
+        self,
+        shard: GroupShard,
+        group: ShareGroup,
+        names: Mapping[UUID, str],
+        chosen: Mapping[UUID, frozenset[int]],
+    ) -> dict[UUID, KafkaError]:
+        """Delete share state topic by topic; the first error of each topic that has one."""
+        if not chosen:
+            return {}
+
+        async def delete(topic_id: UUID, partition: int) -> None:
+            await self._share_state.delete(group.group_id, topic_id, partition)
+
+        value = share_partitions.deletion_begun(group.partitions, names)
+        await self._groups.write(shard, [group.partitions_record(value)])
+        outcomes = await _each(chosen, delete)
+        errors: dict[UUID, KafkaError] = {}
+        for topic_id, outcome in outcomes.items():
+            for error in outcome.values():
+                if error is not None:
+                    errors.setdefault(topic_id, error)
+        value = share_partitions.deleted(
+            group.partitions, [each for each in chosen if each not in errors]
+        )
+        await self._groups.write(shard, [group.partitions_record(value)])
+        return errors
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, one share group: with its state.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
+        """
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        group.check_delete()
+        known = share_partitions.with_all(
+            group.partitions.initialized, group.partitions.initializing
+        )
+        chosen = {each: topic.partitions for each, topic in known.items()}
+        names = {each: topic.name for each, topic in known.items()}
+        for topic_id, name in group.partitions.deleting.items():
+            topic = self._topics.by_id(topic_id)
+            if topic is not None:
+                chosen[topic_id] = frozenset(range(topic.partition_count))
+                names[topic_id] = name
+        there = {each for each in chosen if self._topics.by_id(each) is not None}
+        errors = await self._delete_states(
+            shard,
+            group,
+            {each: names[each] for each in there},
+            {each: chosen[each] for each in there},
+        )
+        for error in errors.values():
+            raise error
+        group.check_delete()  # somebody may have joined meanwhile
+        records: list[GroupRecord] = group.tombstones()
+        await self._groups.write(shard, records)
+        return ErrorCode.none
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def initialized(self, group_id: str) -> dict[str, tuple[int, ...]]:
+        """Topics and partitions in which the group has come somewhere; none of no group.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        group = self._groups.shard_of(group_id).groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return {}
+        return {
+            topic.name: tuple(sorted(known.partitions))
+            for topic_id, known in group.partitions.initialized.items()
+            if (topic := self._topics.by_id(topic_id)) is not None
+        }
+
+    async def state_of(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
+        """How far the group is in a partition.
+
+        Raises:
+            KafkaError: it cannot be read.
+        """
+        return await self._share_state.summary(group_id, topic_id, partition)
+
+
+async def _each(
+    partitions: Mapping[UUID, Iterable[int]], do: Callable[[UUID, int], Awaitable[None]]
+) -> dict[UUID, Outcome]:
+    """Do something for each partition, all at the same time, and tell what went wrong."""
+
+    async def one(topic_id: UUID, partition: int) -> KafkaError | None:
+        try:
+            await do(topic_id, partition)
+        except KafkaError as error:
+            return error
+        return None
+
+    places = [(each, partition) for each, these in partitions.items() for partition in these]
+    results = await asyncio.gather(*(one(*place) for place in places))
+    outcomes: dict[UUID, dict[int, KafkaError | None]] = {each: {} for each in partitions}
+    for (topic_id, partition), result in zip(places, results, strict=True):
+        outcomes[topic_id][partition] = result
+    return dict(outcomes)
+
+
+def _partitions_where(
+    topics: Topics, outcomes: Mapping[UUID, Outcome], *, succeeded: bool
+) -> Topics:
+    return {
+        topic_id: TopicPartitions(
+            topics[topic_id].name,
+            frozenset(each for each, error in outcome.items() if (error is None) is succeeded),
+        )
+        for topic_id, outcome in outcomes.items()
+        if any((error is None) is succeeded for error in outcome.values())
+    }
+
+
+def _has(topic: Topic, partition: int) -> bool:
+    return 0 <= partition < topic.partition_count

@@ -1,0 +1,419 @@
+"""One share group: a state machine that awaits nothing.
+
+What a request comes to is first made into records; `replay` takes them over once they are in the
+log. So nothing changes here when they cannot be written.
+
+    Empty --first member--> Stable --last member leaves, or is not heard of--> Empty
+
+The group's epoch goes up when subscriptions, the topics subscribed to, or the partitions that can
+be assigned change; then there is a new target assignment, which each member has with its next
+heartbeat. Nobody waits for anybody, as members may have the same partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.effects import Effect, Write
+from drumlin.coordination.groups.kind import Committer, GroupKind
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.share import partitions as share_partitions
+from drumlin.coordination.groups.share.assignor import assign
+from drumlin.coordination.groups.share.messages import (
+    JOIN_EPOCH,
+    Considered,
+    DescribedMember,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+    ShareLimits,
+    Topics,
+)
+from drumlin.coordination.groups.share.records import (
+    NOTHING,
+    Assignment,
+    ShareCurrent,
+    ShareCurrentKey,
+    ShareGroupKey,
+    ShareGroupMetadata,
+    ShareMemberKey,
+    ShareMemberMetadata,
+    SharePartitions,
+    SharePartitionsKey,
+    ShareTarget,
+    ShareTargetKey,
+    ShareTargetMemberKey,
+    TopicPartitions,
+)
+from drumlin.coordination.groups.share.subscription import metadata_hash, subscribed_topics
+from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+@dataclass(slots=True)
+class _Member:
+    metadata: ShareMemberMetadata
+    current: ShareCurrent = field(default_factory=lambda: ShareCurrent(JOIN_EPOCH, -1))
+
+
+_NEW_METADATA = ShareMemberMetadata(None, "", "", ())
+
+
+class ShareGroup:
+    """A share group and its members."""
+
+    kind = GroupKind.SHARE
+    protocol_type = "share"
+    is_deletable = False  # it keeps how far it has come, however long nobody is in it
+
+    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.target = ShareTarget(0)
+        self.partitions = SharePartitions()
+        self._surroundings = surroundings
+        self._metadata_hash = 0
+        self._members: dict[str, _Member] = {}
+        self._targets: dict[str, Assignment] = {}
+        self._begun_at: dict[UUID, float] = {}
+
+    # -- questions -------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self._members else "Empty"
+
+    def member_epoch(self, member_id: str) -> int | None:
+        """None: no such member."""
+        member = self._members.get(member_id)
+        return None if member is None else member.current.epoch
+
+    def describe(self) -> list[DescribedMember]:
+        return [
+            DescribedMember(
+                member_id,
+                member.metadata.rack_id,
+                member.current.epoch,
+                member.metadata.client_id,
+                member.metadata.client_host,
+                member.metadata.topics,
+                member.current.assignment,
+            )
+            for member_id, member in self._members.items()
+        ]
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in member.metadata.topics for member in self._members.values())
+
+    # -- offsets, which only other groups have -----------------------------------------------
+
+    def check_offset_commit(self, committer: Committer) -> None:
+        raise self._not_that_kind()
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        raise self._not_that_kind()
+
+    def check_offset_delete(self) -> None:
+        raise self._not_that_kind()
+
+    def _not_that_kind(self) -> KafkaError:
+        message = f"{self.group_id} is a share group, which commits no offsets"
+        return KafkaError(ErrorCode.group_id_not_found, message)
+
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
+        return None
+
+    # -- heartbeats ------------------------------------------------------------------------
+
+    def consider(
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool = False
+    ) -> Considered:
+        """What a heartbeat comes to. `at_once`: however young the target assignment is.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+        """
+        before = self._check_heartbeat(request, limits.max_size)
+        metadata = _updated(before.metadata, request)
+        is_resubscribed = metadata.topics != before.metadata.topics
+        subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
+        subscriptions[request.member_id] = metadata.topics
+        records: list[GroupRecord] = []
+        if metadata != before.metadata:
+            records.append((ShareMemberKey(self.group_id, request.member_id), metadata))
+        epoch = self._bump(records, subscriptions, is_resubscribed=is_resubscribed)
+        target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
+        if epoch > target.epoch and (at_once or self._may_assign_again()):
+            targets = self._assign(subscriptions)
+            target = ShareTarget(epoch, self._surroundings.clock.wall_ms())
+            records += self._target_records(targets, target)
+            assignment = targets[request.member_id]
+        current = self._reconciled(before, metadata, target.epoch, assignment, is_resubscribed)
+        if current != before.current:
+            records.append((ShareCurrentKey(self.group_id, request.member_id), current))
+        to_initialize = self._uninitialized(subscriptions, limits.initialize_retry_ms)
+        if to_initialize:
+            value = share_partitions.begun(self.partitions, to_initialize)
+            records.append((SharePartitionsKey(self.group_id), value))
+        is_told = request.topics is not None or request.member_epoch == JOIN_EPOCH
+        is_told = is_told or current.assignment != before.current.assignment
+        answer = ShareHeartbeatAnswer(
+            request.member_id,
+            current.epoch,
+            self._setting("share.heartbeat.interval.ms"),
+            current.assignment if is_told else None,
+        )
+        return Considered(records, answer, to_initialize, epoch)
+
+    def keep_alive(self, member_id: str) -> None:
+        """The member was heard of: its session begins anew."""
+        timeout_ms = self._setting("share.session.timeout.ms")
+        deadline = self._surroundings.clock.monotonic() + timeout_ms / 1000
+        self._surroundings.deadlines.schedule(self._session(member_id), deadline)
+
+    def leave(self, member_id: str) -> list[GroupRecord]:
+        """The records by which a member leaves.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID.
+        """
+        if member_id not in self._members:
+            raise KafkaError(ErrorCode.unknown_member_id, f"{member_id} is no member")
+        subscriptions = {
+            each: member.metadata.topics
+            for each, member in self._members.items()
+            if each != member_id
+        }
+        records: list[GroupRecord] = [
+            (ShareCurrentKey(self.group_id, member_id), None),
+            (ShareTargetMemberKey(self.group_id, member_id), None),
+            (ShareMemberKey(self.group_id, member_id), None),
+        ]
+        self._bump(records, subscriptions, is_resubscribed=True)
+        return records
+
+    def _check_heartbeat(self, request: ShareHeartbeat, max_size: int) -> _Member:
+        member = self._members.get(request.member_id)
+        if member is None:
+            if len(self._members) >= max_size:
+                message = f"the group has {max_size} members, and no more are allowed"
+                raise KafkaError(ErrorCode.group_max_size_reached, message)
+            if request.member_epoch != JOIN_EPOCH:
+                message = f"{request.member_id} is no member of {self.group_id}"
+                raise KafkaError(ErrorCode.unknown_member_id, message)
+            return _Member(_NEW_METADATA)
+        known = (JOIN_EPOCH, member.current.epoch, member.current.previous_epoch)
+        if request.member_epoch not in known:
+            message = (
+                f"the member is in epoch {member.current.epoch}, not {request.member_epoch}: "
+                "it must join again"
+            )
+            raise KafkaError(ErrorCode.fenced_member_epoch, message)
+        return member
+
+    def _bump(
+        self,
+        records: list[GroupRecord],
+        subscriptions: Mapping[str, tuple[str, ...]],
+        *,
+        is_resubscribed: bool,
+    ) -> int:
+        """The group's epoch; a new one, with its record, if anything asks for it."""
+        names = {name for topics in subscriptions.values() for name in topics}
+        new_hash = metadata_hash(subscribed_topics(self._surroundings.topics, names))
+        is_assigned = self.target.epoch >= self.epoch
+        if not (
+            is_resubscribed
+            or new_hash != self._metadata_hash
+            or (is_assigned and self._lacks_initialized(names))
+        ):
+            return self.epoch
+        epoch = self.epoch + 1
+        records.append((ShareGroupKey(self.group_id), ShareGroupMetadata(epoch, new_hash)))
+        return epoch
+
+    def _reconciled(
+        self,
+        before: _Member,
+        metadata: ShareMemberMetadata,
+        epoch: int,
+        assignment: Assignment,
+        is_resubscribed: bool,
+    ) -> ShareCurrent:
+        current = before.current
+        if current.epoch == epoch and not is_resubscribed:
+            return current
+        wanted: dict[UUID, tuple[int, ...]] = {
+            topic_id: these
+            for topic_id, these in assignment.items()
+            if (topic := self._surroundings.topics.by_id(topic_id)) is not None
+            and topic.name in metadata.topics
+        }
+        if current.epoch == epoch:
+            return replace(current, assignment=wanted)
+        return ShareCurrent(epoch, current.epoch, wanted)
+
+    # -- assignment ------------------------------------------------------------------------
+
+    def _assignable(self, names: Iterable[str]) -> dict[UUID, frozenset[int]]:
+        """Partitions with share state, of those topics, that are there."""
+        result = {}
+        for topic in subscribed_topics(self._surroundings.topics, names):
+            known = self.partitions.initialized.get(topic.topic_id)
+            if known is not None:
+                there = frozenset(range(topic.partition_count))
+                result[topic.topic_id] = known.partitions & there
+        return result
+
+    def _lacks_initialized(self, names: Iterable[str]) -> bool:
+        """Whether partitions can be assigned by now that nobody has been assigned."""
+        assigned: dict[UUID, set[int]] = {}
+        for assignment in self._targets.values():
+            for topic_id, these in assignment.items():
+                assigned.setdefault(topic_id, set()).update(these)
+        assignable = self._assignable(names)
+        return any(these != assigned.get(each, set()) for each, these in assignable.items())
+
+    def _may_assign_again(self) -> bool:
+        age_ms = self._surroundings.clock.wall_ms() - self.target.timestamp_ms
+        return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
+
+    def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> dict[str, Assignment]:
+        topics = self._surroundings.topics
+        wanted = {
+            member_id: frozenset(each.topic_id for each in subscribed_topics(topics, names))
+            for member_id, names in subscriptions.items()
+        }
+        every_name = {name for names in subscriptions.values() for name in names}
+        return assign(wanted, self._assignable(every_name), self._targets)
+
+    def _target_records(
+        self, targets: Mapping[str, Assignment], target: ShareTarget
+    ) -> list[GroupRecord]:
+        records: list[GroupRecord] = [
+            (ShareTargetMemberKey(self.group_id, member_id), assignment)
+            for member_id, assignment in targets.items()
+            if assignment != self._targets.get(member_id)
+        ]
+        records.append((ShareTargetKey(self.group_id), target))
+        return records
+
+    # -- share state -----------------------------------------------------------------------
+
+    def _uninitialized(self, subscriptions: Mapping[str, tuple[str, ...]], retry_ms: int) -> Topics:
+        """Partitions that are subscribed to, and have no share state; not those just begun."""
+        now = self._surroundings.clock.monotonic()
+        patience_s = retry_ms / 1000
+        recent = {
+            topic_id: topic
+            for topic_id, topic in self.partitions.initializing.items()
+            if now - self._begun_at.get(topic_id, -patience_s) < patience_s
+        }
+        known = share_partitions.with_all(self.partitions.initialized, recent)
+        names = {name for topics in subscriptions.values() for name in topics}
+        there = {
+            topic.topic_id: TopicPartitions(topic.name, frozenset(range(topic.partition_count)))
+            for topic in subscribed_topics(self._surroundings.topics, names)
+        }
+        return share_partitions.without(there, known)
+
+    def partitions_record(self, value: SharePartitions) -> GroupRecord:
+        return SharePartitionsKey(self.group_id), value
+
+    def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
+        """What is to be written when a topic is gone."""
+        left = share_partitions.forgotten(self.partitions, topic_id)
+        return [] if left is self.partitions else [self.partitions_record(left)]
+
+    # -- life ------------------------------------------------------------------------------
+
+    def check_delete(self) -> None:
+        """
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        if self._members:
+            raise KafkaError(ErrorCode.non_empty_group, f"{self.group_id} has members")
+
+    def tombstones(self) -> list[GroupRecord]:
+        return [
+            (SharePartitionsKey(self.group_id), None),
+            (ShareTargetKey(self.group_id), None),
+            (ShareGroupKey(self.group_id), None),
+        ]
+
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+        for key, value in records:
+            self.replay(key, value)
+        for member_id in self._members:
+            self.keep_alive(member_id)
+
+    def replay(self, key: RecordKey, value: Any | None) -> None:
+        """Take over a record that is in the log now."""
+        match key:
+            case ShareGroupKey():
+                if value is not None:
+                    self.epoch, self._metadata_hash = value.epoch, value.metadata_hash
+            case ShareTargetKey():
+                self.target = ShareTarget(0) if value is None else value
+            case SharePartitionsKey():
+                self._replay_partitions(SharePartitions() if value is None else value)
+            case ShareMemberKey(member_id=member_id):
+                self._replay_member(member_id, value)
+            case ShareTargetMemberKey(member_id=member_id):
+                if value is None:
+                    self._targets.pop(member_id, None)
+                else:
+                    self._targets[member_id] = value
+            case ShareCurrentKey(member_id=member_id):
+                current = ShareCurrent(JOIN_EPOCH, -1) if value is None else value
+                if member_id in self._members or value is not None:
+                    self._member(member_id).current = current
+
+    def _replay_partitions(self, value: SharePartitions) -> None:
+        for topic_id, topic in value.initializing.items():
+            before = self.partitions.initializing.get(topic_id)
+            if before is None or topic.partitions - before.partitions:
+                self._begun_at[topic_id] = self._surroundings.clock.monotonic()
+        self._begun_at = {
+            each: begun for each, begun in self._begun_at.items() if each in value.initializing
+        }
+        self.partitions = value
+
+    def _replay_member(self, member_id: str, value: ShareMemberMetadata | None) -> None:
+        if value is not None:
+            self._member(member_id).metadata = value
+        else:
+            self._members.pop(member_id, None)
+            self._surroundings.deadlines.cancel(self._session(member_id))
+
+    def _member(self, member_id: str) -> _Member:
+        return self._members.setdefault(member_id, _Member(_NEW_METADATA))
+
+    def expire(self, deadline: Deadline) -> Sequence[Effect]:
+        """A member has not been heard of."""
+        if deadline.member_id not in self._members:
+            return []
+        # If it cannot be written now, the member is looked at again after a session.
+        self.keep_alive(deadline.member_id)
+        return [Write(self.leave(deadline.member_id))]
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
+        for member_id in self._members:
+            self._surroundings.deadlines.cancel(self._session(member_id))
+        return []
+
+    def _session(self, member_id: str) -> Deadline:
+        return Deadline(self.group_id, DeadlineKind.SESSION, member_id)
+
+    def _setting(self, key: str) -> int:
+        return int(self._surroundings.group_setting(self.group_id, key))
+
+
+def _updated(before: ShareMemberMetadata, request: ShareHeartbeat) -> ShareMemberMetadata:
+    topics = before.topics if request.topics is None else tuple(sorted(set(request.topics)))
+    rack_id = before.rack_id if request.rack_id is None else request.rack_id
+    return ShareMemberMetadata(rack_id, request.client_id, request.client_host, topics)

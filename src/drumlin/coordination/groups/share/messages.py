@@ -1,0 +1,64 @@
+"""What members of a share group say and are told. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.share.records import Assignment, TopicPartitions
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+
+Topics = Mapping[UUID, TopicPartitions]
+
+
+class ShareLimits(NamedTuple):
+    """Of the broker's configuration."""
+
+    max_size: int
+    initialize_retry_ms: int
+
+
+class ShareHeartbeat(NamedTuple):
+    """A member shows that it lives, or joins."""
+
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    """None: as before; so are the topics."""
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...] | None
+
+
+class ShareHeartbeatAnswer(NamedTuple):
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    """None: as the member knows it."""
+
+
+class Considered(NamedTuple):
+    """What a heartbeat comes to: records to write, and the answer if they are written.
+
+    to_initialize: partitions that the records say are being initialised, which is then to be done.
+    """
+
+    records: list[GroupRecord]
+    answer: ShareHeartbeatAnswer
+    to_initialize: Topics
+    state_epoch: int
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    assignment: Assignment

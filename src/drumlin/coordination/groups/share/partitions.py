@@ -1,0 +1,77 @@
+"""Where a share group has share state, and where it is about to have it or to lose it. Pure.
+
+Each function gives the value of a new record; nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from drumlin.coordination.groups.share.records import SharePartitions, TopicPartitions
+
+Topics = Mapping[UUID, TopicPartitions]
+
+
+def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
+    """The partitions of both; names as `others` has them."""
+    result = dict(some)
+    for topic_id, topic in others.items():
+        before = result.get(topic_id)
+        known = frozenset() if before is None else before.partitions
+        result[topic_id] = TopicPartitions(topic.name, known | topic.partitions)
+    return result
+
+
+def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
+    """The partitions of `some` that are not in `others`; no topic stays without any."""
+    result = {}
+    for topic_id, topic in some.items():
+        gone = others.get(topic_id)
+        left = topic.partitions - gone.partitions if gone is not None else topic.partitions
+        if left:
+            result[topic_id] = TopicPartitions(topic.name, left)
+    return result
+
+
+def begun(known: SharePartitions, topics: Topics) -> SharePartitions:
+    """Some partitions are being initialised; those of topics that were being deleted too."""
+    deleting = {each: name for each, name in known.deleting.items() if each not in topics}
+    return SharePartitions(with_all(known.initializing, topics), known.initialized, deleting)
+
+
+def initialized(known: SharePartitions, topics: Topics) -> SharePartitions:
+    return replace(
+        known,
+        initializing=without(known.initializing, topics),
+        initialized=with_all(known.initialized, topics),
+    )
+
+
+def failed(known: SharePartitions, topics: Topics) -> SharePartitions:
+    """Some partitions could not be initialised: they are to be tried again."""
+    return replace(known, initializing=without(known.initializing, topics))
+
+
+def deletion_begun(known: SharePartitions, topics: Mapping[UUID, str]) -> SharePartitions:
+    initialized = {each: topic for each, topic in known.initialized.items() if each not in topics}
+    return SharePartitions(known.initializing, initialized, {**known.deleting, **topics})
+
+
+def deleted(known: SharePartitions, topic_ids: Collection[UUID]) -> SharePartitions:
+    deleting = {each: name for each, name in known.deleting.items() if each not in topic_ids}
+    return replace(known, deleting=deleting)
+
+
+def forgotten(known: SharePartitions, topic_id: UUID) -> SharePartitions:
+    """A topic is gone; `known` itself if it was not in it."""
+    if not any(
+        topic_id in each for each in (known.initializing, known.initialized, known.deleting)
+    ):
+        return known
+    return SharePartitions(
+        {each: topic for each, topic in known.initializing.items() if each != topic_id},
+        {each: topic for each, topic in known.initialized.items() if each != topic_id},
+        {each: name for each, name in known.deleting.items() if each != topic_id},
+    )
