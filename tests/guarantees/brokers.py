@@ -22,6 +22,7 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": "1000",
 }
 
 

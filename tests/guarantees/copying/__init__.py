@@ -1,0 +1,1 @@
+"""Exactly-once copy: copiers that are killed take a topic to another, once and in order."""
