@@ -1,0 +1,80 @@
+"""Many clients at once, each with one request unanswered at a time: one loop over their sockets."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Sequence
+
+_TIMEOUT_S = 60.0
+_RECEIVE_BYTES = 1 << 20
+_LENGTH_BYTES = 4
+
+
+class _Client:
+    """One connection, and what it has of an answer that is not whole yet."""
+
+    def __init__(self, port: int, frame: bytes) -> None:
+        self.frame = frame
+        self.received = b""
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def take(self) -> bytes | None:
+        """The answer, once it is whole."""
+        data = self.socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise RuntimeError("the broker closed the connection")
+        self.received += data
+        if len(self.received) < _LENGTH_BYTES:
+            return None
+        size = _LENGTH_BYTES + int.from_bytes(self.received[:_LENGTH_BYTES], "big")
+        if len(self.received) < size:
+            return None
+        if len(self.received) > size:
+            raise RuntimeError("more than one answer to one request")
+        answer, self.received = self.received, b""
+        return answer
+
+
+class Crowd:
+    """A client for each frame, which it sends again and again."""
+
+    def __init__(self, port: int, frames: Sequence[bytes]) -> None:
+        self._clients = [_Client(port, frame) for frame in frames]
+        self._by_descriptor = {each.socket.fileno(): each for each in self._clients}
+        self._poll = select.epoll()
+        for descriptor in self._by_descriptor:
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def close(self) -> None:
+        self._poll.close()
+        for client in self._clients:
+            client.socket.close()
+
+    def run(self, seconds: float) -> int:
+        """Ask for so long, wait for every answer; their number.
+
+        Raises:
+            RuntimeError: an answer differs from the first one in size: it tells an error.
+        """
+        deadline = time.perf_counter() + seconds
+        for client in self._clients:
+            client.socket.sendall(client.frame)
+        open_requests, answered = len(self._clients), 0
+        sizes: dict[_Client, int] = {}
+        while open_requests:
+            for descriptor, _ in self._poll.poll(_TIMEOUT_S):
+                client = self._by_descriptor[descriptor]
+                answer = client.take()
+                if answer is None:
+                    continue
+                if sizes.setdefault(client, len(answer)) != len(answer):
+                    raise RuntimeError(f"an answer of {len(answer)} bytes among others")
+                answered += 1
+                if time.perf_counter() < deadline:
+                    client.socket.sendall(client.frame)
+                else:
+                    open_requests -= 1
+        return answered

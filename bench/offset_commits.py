@@ -1,0 +1,118 @@
+"""OffsetCommit of consumers without membership: requests/s of one client, and of many at once.
+
+Every request commits one group's position in each of some partitions, and is answered once that is
+in `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bench.brokers import Broker, brokers, require_no_error
+from bench.crowd import Crowd
+from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
+from bench.load import GENERATOR, first_answer, request_frame
+from rig.waiting import wait_until
+
+_OFFSET_COMMIT, _FIND_COORDINATOR = 8, 4
+_PARTITIONS = 10
+_TARGET = 2.0
+
+
+class Scenario(NamedTuple):
+    name: str
+    clients: int
+    partitions: int
+
+
+SCENARIOS = (
+    Scenario("1 client, 1 partition", 1, 1),
+    Scenario("32 clients, 1 partition each", 32, 1),
+    Scenario("32 clients, 10 partitions each", 32, _PARTITIONS),
+)
+
+
+def run(options: Options) -> list[Comparison]:
+    """Every scenario against both brokers."""
+    results = []
+    metrics = (
+        Metric("rate", "commits/s", target=_TARGET),
+        Metric("cpu", "broker CPU µs/commit", higher_is_better=False),
+        GENERATOR,
+    )
+    with brokers(options) as (ours, theirs):
+        for scenario in SCENARIOS:
+            sides = {each.name: _round(each, scenario, options) for each in (ours, theirs)}
+            results += compare("offset_commits", scenario.name, metrics, sides, options)
+    return results
+
+
+def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[], Metrics]:
+    def measure() -> Metrics:
+        with broker.topic(_PARTITIONS) as topic:
+            frames = [_frame(topic, number, scenario) for number in range(scenario.clients)]
+            for number, frame in enumerate(frames):
+                find_coordinator(broker, _group(number))
+                _once_committed(broker, frame)
+            crowd = Crowd(broker.port, frames)
+            with contextlib.closing(crowd), Stopwatch(broker.pid) as watch:
+                count = crowd.run(options.seconds)
+        return {
+            "rate": count / watch.seconds,
+            "cpu": 1e6 * watch.cpu_seconds / count,
+            "generator": 100 * watch.own_cpu_seconds / watch.seconds,
+        }
+
+    return measure
+
+
+def find_coordinator(broker: Broker, group_id: str) -> None:
+    """Have the topic of the offsets created, and wait until the group can be asked."""
+
+    def is_found() -> bool:
+        answer = broker.ask(
+            "find_coordinator", _FIND_COORDINATOR, key_type=0, coordinator_keys=[group_id]
+        )
+        return bool(answer.coordinators[0].error_code == 0)
+
+    wait_until(is_found, f"{broker.name} to coordinate {group_id}", 60)
+
+
+def _group(number: int) -> str:
+    return f"bench-{number:04}"
+
+
+def _frame(topic: str, number: int, scenario: Scenario) -> bytes:
+    positions = [
+        {
+            "partition_index": partition,
+            "committed_offset": 1 << 40,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        for partition in range(scenario.partitions)
+    ]
+    return request_frame(
+        "offset_commit",
+        _OFFSET_COMMIT,
+        group_id=_group(number),
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{"name": topic, "partitions": positions}],
+    )
+
+
+def _once_committed(broker: Broker, frame: bytes) -> None:
+    """The coordinator may still be loading what the topic says."""
+
+    def is_committed() -> bool:
+        _, answer = first_answer(broker.port, frame)
+        code = answer.topics[0].partitions[0].error_code
+        if code.name in ("coordinator_load_in_progress", "not_coordinator"):
+            return False
+        require_no_error(answer.topics[0].partitions[0])
+        return True
+
+    wait_until(is_committed, f"{broker.name} to commit", 60)
