@@ -81,7 +81,8 @@ class Partition:
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is None:
             return self.high_watermark
-        return min(first_undecided, self.high_watermark)
+        # Of the transaction's beginning retention may have left nothing.
+        return max(min(first_undecided, self.high_watermark), self.log.log_start_offset)
 
     def readable_end_offset(self, isolation_level: int) -> int:
         """Where a consumer's reading ends: READ_COMMITTED stops at the last stable offset."""
