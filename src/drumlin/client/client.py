@@ -18,6 +18,8 @@ import pyarrow as pa
 from drumlin.client import admin, log_sizes, offsets, reader
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
+from drumlin.client.consumer.consumer import Consumer
+from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
@@ -281,6 +283,37 @@ class Client:
         ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
         with translated():
             yield from reader.read_ranges(self._thread, self._connections, ranges, options)
+
+    def consumer(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str] | None = None,
+        *,
+        group: str | None = None,
+        assign: Collection[TopicPartition] | None = None,
+        **options: Any,
+    ) -> Consumer:
+        """A consumer that gives what is there and what comes, batch by batch.
+
+        With `topics` and `group` it shares their partitions with the group's other members.
+        Without a group it reads all partitions that the topics have now. With `assign` it
+        reads just these; its offsets are kept in `group`, if that is given.
+
+        Args:
+            topics: names, or a compiled pattern that must match the whole name.
+            assign: partitions as (topic, partition), instead of `topics`.
+            options: those of `ConsumerOptions`; see there.
+
+        Raises:
+            ValueError: options that make no sense.
+        """
+        if (topics is None) == (assign is None):
+            raise ValueError("either topics or assign says what to read")
+        subscription = None if topics is None else Subscription.of(topics)
+        chosen = ConsumerOptions(**options)
+        with translated():
+            return Consumer(
+                self._thread, self._connections, group, subscription, assign or (), chosen
+            )
 
     # -- writing -------------------------------------------------------------------------
 

@@ -58,6 +58,38 @@ class OffsetOutOfRange(ClientError, LookupError):
         self.end_offset = end_offset
 
 
+class LogTruncated(OffsetOutOfRange):
+    """The log lost its end, with records that this consumer has read (an unclean failover).
+
+    `end_offset` is how far it agrees with what was read; -1 where the leader cannot tell.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, end_offset: int) -> None:
+        super().__init__(topic, partition, offset, -1, end_offset)
+        where = f"topic {topic!r} partition {partition}"
+        gone = f"the log was truncated, records before offset {offset} were read and are gone"
+        self.args = (f"{where}: {gone}; it agrees up to {end_offset}",)
+
+
+class NoCommittedOffset(ClientError, LookupError):
+    """The group has no offset to begin at, and `start="committed"` forbids another."""
+
+
+class CommitFailed(ClientError):
+    """Offsets were not committed: the consumer is no member any more, or a rebalance goes on.
+
+    What it read since the last commit is read again, by whoever has the partitions then.
+    """
+
+    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class MembershipEnded(RequestRefused):
+    """The group refuses this consumer for good: fenced by another with its instance id, say."""
+
+
 class LogEndsEarly(ClientError):
     """The log ends before the offset up to which it was to be read."""
 

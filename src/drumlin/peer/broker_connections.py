@@ -55,6 +55,16 @@ class BrokerConnections:
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
 
+    def sibling(self) -> BrokerConnections:
+        """Further connections to the same brokers, with one view of the cluster.
+
+        For requests that a broker may hold for long: it answers each connection in order.
+        """
+        connections = BrokerConnections(self._bootstrap, self.options)
+        connections.view = self.view
+        connections.memory = self.memory
+        return connections
+
     async def close(self) -> None:
         """Close all connections, also those that are being made."""
         for task in self._opening.values():

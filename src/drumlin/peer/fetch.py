@@ -12,7 +12,13 @@ from typing import Final
 
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
-from drumlin.records.batch import HEADER_SIZE, Buffer, parse_header, parse_offset_and_length
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    Buffer,
+    parse_header,
+    parse_offset_and_length,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import (
     VERSION_MAX,
@@ -72,8 +78,8 @@ async def fetch(
     return fetched
 
 
-def end_of_batches(records: Buffer) -> int | None:
-    """The offset after the last whole batch: where to fetch on. None where no batch is whole."""
+def last_whole_batch(records: Buffer) -> BatchHeader | None:
+    """The header of the last batch that is all there. None where no batch is whole."""
     position, end, last_position = 0, len(records), None
     while end - position >= HEADER_SIZE:
         _, size = parse_offset_and_length(records, position)
@@ -81,4 +87,10 @@ def end_of_batches(records: Buffer) -> int | None:
             break
         last_position = position
         position += size
-    return None if last_position is None else parse_header(records, last_position).end_offset
+    return None if last_position is None else parse_header(records, last_position)
+
+
+def end_of_batches(records: Buffer) -> int | None:
+    """The offset after the last whole batch: where to fetch on. None where no batch is whole."""
+    last = last_whole_batch(records)
+    return None if last is None else last.end_offset

@@ -1,0 +1,1 @@
+"""The group consumer: Arrow batches for the members of a consumer group."""

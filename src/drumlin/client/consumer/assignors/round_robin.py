@@ -1,0 +1,24 @@
+"""Kafka's `roundrobin`: all partitions in a row, dealt out to members in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+
+from drumlin.client.consumer.assignors.members import (
+    Assignment,
+    Member,
+    all_partitions,
+    in_order,
+    subscribers,
+)
+
+
+def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
+    """A member that does not want the topic is passed over."""
+    assignment: Assignment = {each.member_id: set() for each in members}
+    turn = cycle(in_order(members))
+    for topic, partition in all_partitions(partition_counts, subscribers(members)):
+        member = next(each for each in turn if topic in each.subscription.topics)
+        assignment[member.member_id].add((topic, partition))
+    return assignment

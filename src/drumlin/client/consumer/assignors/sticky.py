@@ -1,0 +1,166 @@
+"""Kafka's `sticky` and `cooperative-sticky`: even, and as much as possible as it was.
+
+Members say what they had: in their user data (`sticky`, whose members have given everything up
+when they join) or as owned partitions (`cooperative-sticky`). Of two that claim the same
+partition the later generation is right; of the same generation, nobody.
+
+`cooperative-sticky` hands a partition on in two steps: the one who has it learns first that it
+has it no more, and the rebalance that follows gives it to the next.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from drumlin.client.consumer.assignors.members import (
+    Assignment,
+    Member,
+    all_partitions,
+    in_order,
+    subscribers,
+)
+from drumlin.client.consumer.subscription import NO_GENERATION, FieldsReader, encode_partitions
+from drumlin.client.offsets import TopicPartition
+
+_INT32: Final = struct.Struct(">i")
+
+
+class Claim(NamedTuple):
+    """What a member had, and in which generation."""
+
+    partitions: frozenset[TopicPartition]
+    generation_id: int
+
+
+def sticky_user_data(claim: Claim) -> bytes | None:
+    """What a member of a `sticky` group tells about itself; None for one that is new."""
+    if claim.generation_id == NO_GENERATION:
+        return None
+    return encode_partitions(claim.partitions) + _INT32.pack(claim.generation_id)
+
+
+def cooperative_user_data(generation_id: int) -> bytes:
+    """What a member of a `cooperative-sticky` group tells besides what it owns."""
+    return _INT32.pack(generation_id)
+
+
+def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
+    """Even and sticky, by the claims in the members' user data."""
+    return _assign(partition_counts, members, {m.member_id: _claim_in_data(m) for m in members})
+
+
+def assign_cooperatively(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
+    """Even and sticky, without what somebody else owns still."""
+    claims = {each.member_id: _owned(each) for each in members}
+    assignment = _assign(partition_counts, members, claims)
+    owners = {
+        partition: member_id
+        for member_id, claim in claims.items()
+        for partition in claim.partitions
+    }
+    for member_id, partitions in assignment.items():
+        partitions -= {each for each in partitions if owners.get(each, member_id) != member_id}
+    return assignment
+
+
+def _claim_in_data(member: Member) -> Claim:
+    data = member.subscription.user_data
+    if not data:
+        return Claim(frozenset(), NO_GENERATION)
+    reader = FieldsReader(data)
+    try:
+        partitions = reader.partitions()
+        # The first version of these data had no generation.
+        return Claim(partitions, NO_GENERATION if reader.is_at_end else reader.int32())
+    except ValueError:
+        return Claim(frozenset(), NO_GENERATION)
+
+
+def _owned(member: Member) -> Claim:
+    owned, generation_id = member.subscription.owned, member.subscription.generation_id
+    data = member.subscription.user_data
+    if generation_id == NO_GENERATION and data and len(data) == _INT32.size:
+        (generation_id,) = _INT32.unpack(data)
+    return Claim(owned, generation_id)
+
+
+def _assign(
+    partition_counts: Mapping[str, int], members: list[Member], claims: Mapping[str, Claim]
+) -> Assignment:
+    wanting = subscribers(members)
+    partitions = all_partitions(partition_counts, wanting)
+    assignment = _kept(set(partitions), members, claims)
+    taken = set().union(*assignment.values())
+    free = [each for each in partitions if each not in taken]
+    if all(set(each.subscription.topics) == set(wanting) for each in members):
+        _level(assignment, free, members, len(partitions))
+    else:
+        _deal(assignment, free, wanting)
+        _balance(assignment, wanting)
+    return assignment
+
+
+def _kept(
+    existing: set[TopicPartition], members: list[Member], claims: Mapping[str, Claim]
+) -> Assignment:
+    """What members keep: what they claim, want still, and nobody claims with better right."""
+    claimants: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
+    for member in members:
+        claim = claims[member.member_id]
+        for partition in claim.partitions & existing:
+            if partition[0] in member.subscription.topics:
+                claimants[partition].append((claim.generation_id, member.member_id))
+    assignment: Assignment = {each.member_id: set() for each in members}
+    for partition, rivals in claimants.items():
+        rivals.sort(reverse=True)
+        if len(rivals) == 1 or rivals[0][0] > rivals[1][0]:
+            assignment[rivals[0][1]].add(partition)
+    return assignment
+
+
+def _level(
+    assignment: Assignment, free: list[TopicPartition], members: list[Member], total: int
+) -> None:
+    """All want the same: everybody gets the same number, give or take one."""
+    share, rest = divmod(total, len(members))
+    # Who has most keeps the one that is left over, so that the fewest partitions move.
+    order = sorted(in_order(members), key=lambda each: -len(assignment[each.member_id]))
+    quotas = {each.member_id: share + (index < rest) for index, each in enumerate(order)}
+    for member_id, partitions in assignment.items():
+        surplus = sorted(partitions)[quotas[member_id] :]
+        partitions.difference_update(surplus)
+        free += surplus
+    free.sort(reverse=True)
+    for member in in_order(members):
+        partitions = assignment[member.member_id]
+        while len(partitions) < quotas[member.member_id]:
+            partitions.add(free.pop())
+
+
+def _deal(
+    assignment: Assignment, free: list[TopicPartition], wanting: Mapping[str, list[Member]]
+) -> None:
+    """Each free partition to who has least; first those that few can take."""
+    for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
+        least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
+        assignment[least.member_id].add((topic, partition))
+
+
+def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
+    """Move partitions to members that have at least two less, until there is none.
+
+    Each move makes the sum of the squares smaller, so this ends.
+    """
+    moved = True
+    while moved:
+        moved = False
+        for partitions in assignment.values():
+            for topic, partition in sorted(partitions):
+                least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
+                if len(assignment[least.member_id]) + 1 < len(partitions):
+                    partitions.remove((topic, partition))
+                    assignment[least.member_id].add((topic, partition))
+                    moved = True

@@ -1,0 +1,423 @@
+"""A consumer's part in the loop: membership, fetching, commits, and what they have in common.
+
+The user's thread asks for `next` and gets one thing to do: a duty, a piece to read, a reset to
+be told. Everything that changes lives here, in one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.consumer.commits import Committer
+from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.driver import Driver, GroupProtocolDriver
+from drumlin.client.consumer.fetch_buffer import FetchBuffer, Piece
+from drumlin.client.consumer.fetcher import Fetcher
+from drumlin.client.consumer.joining import make_protocol
+from drumlin.client.consumer.membership import Credentials, Duty, DutyKind
+from drumlin.client.consumer.offset_requests import fetch_offsets
+from drumlin.client.consumer.options import ConsumerOptions, Subscription
+from drumlin.client.consumer.positions import (
+    NO_EPOCH,
+    NO_OFFSET,
+    OffsetAndMetadata,
+    Positions,
+    Stage,
+)
+from drumlin.client.consumer.starting import Reset, Starter
+from drumlin.client.consumer.topics import partition_counts, wanted_topics
+from drumlin.client.errors import ClientError, MembershipEnded, RequestTimedOut
+from drumlin.client.offsets import OffsetSpec, TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import PeerError
+from drumlin.peer.retry import Deadline, backoff_s, is_retriable
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+_MISSING_TOPIC_S: Final = 1.0  # how soon to look again for a topic that is not there yet
+_NO_GENERATION: Final = -1
+
+
+class Readable(NamedTuple):
+    """A piece, to be read from `position` on."""
+
+    piece: Piece
+    position: int
+
+
+class GroupMetadata(NamedTuple):
+    """Who this consumer is in its group: what a transaction needs to commit its offsets."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class Background:
+    """Made and used in the loop. `assigned` makes it a consumer without membership."""
+
+    def __init__(
+        self,
+        connections: BrokerConnections,
+        group_id: str | None,
+        subscription: Subscription | None,
+        assigned: Collection[TopicPartition],
+        options: ConsumerOptions,
+    ) -> None:
+        self._options = options
+        self._group_id = group_id
+        self._subscription = subscription
+        self._changed = asyncio.Event()
+        self._prompt = connections.sibling()
+        self._siblings = [self._prompt, connections.sibling(), connections.sibling()]
+        _, waiting, membership = self._siblings
+        self.positions = Positions()
+        self.is_closed = False
+        self._watch_error: BaseException | None = None
+        self._protocol: GroupProtocolDriver | None = None
+        self._driver: Driver | None = None
+        self._link: CoordinatorLink | None = None
+        self._committer: Committer | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._buffer = FetchBuffer(options.buffer_bytes, connections.memory)
+        if group_id is not None:
+            self._link = CoordinatorLink(group_id, self._prompt, membership)
+            self._committer = self._make_committer(self._link)
+        committed = None if group_id is None else self.committed
+        self._starter = Starter(
+            self.positions, options, self._prompt, committed, self._something_changed
+        )
+        self._fetcher = Fetcher(
+            self.positions,
+            self._buffer,
+            self._starter,
+            options,
+            self._prompt,
+            waiting,
+            self._notify,
+        )
+        if subscription is not None and self._link is not None:
+            self._protocol = make_protocol(options, subscription, self._link, self._prompt)
+            self._driver = Driver(self._protocol, self._link, self._notify)
+            self._watching = asyncio.ensure_future(self._watch_topics())
+        elif subscription is not None:
+            self._watching = asyncio.ensure_future(self._take_all())
+        else:
+            self._begin(frozenset(assigned))
+
+    def _make_committer(self, link: CoordinatorLink) -> Committer:
+        return Committer(
+            link,
+            self.positions,
+            self._credentials,
+            self._disowned,
+            self._options.commit_interval_ms,
+            self._prompt.options.request_timeout_ms,
+        )
+
+    # -- what the user's thread asks for -------------------------------------------------
+
+    async def next(
+        self, deadline: Deadline | None, *, comes_back: bool
+    ) -> Duty | Readable | Reset | None:
+        """The next thing to do for who polls; None when nothing came in time.
+
+        Raises:
+            ClientError: this consumer, or one of its partitions, cannot go on.
+        """
+        if comes_back:
+            self.positions.come_back()
+            if self._protocol is not None:
+                self._protocol.membership.polled(_now())
+            self._wake()
+        while True:
+            self._changed.clear()
+            found = self._look()
+            if found is not None:
+                return found
+            if deadline is not None and deadline.is_over:
+                return None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if deadline is None else deadline.remaining_s):
+                    await self._changed.wait()
+
+    def _look(self) -> Duty | Readable | Reset | None:
+        if self.is_closed:
+            raise ClientError("this consumer is closed")
+        if self._protocol is not None:
+            duty: Duty | None = self._protocol.membership.begin_duty()
+            if duty is not None:
+                return duty
+        self._raise_failure()
+        if self._starter.resets:
+            return self._starter.resets.popleft()
+        piece = self._buffer.first(self.positions)
+        if piece is None:
+            return None
+        return Readable(piece, self.positions.of(piece.place).position)
+
+    def _raise_failure(self) -> None:
+        for error in (self._watch_error, None if self._driver is None else self._driver.error):
+            if error is not None:
+                raise error
+        if self._protocol is not None and self._protocol.membership.failure is not None:
+            code: ErrorCode = self._protocol.membership.failure
+            raise MembershipEnded(f"group {self._group_id!r} refuses this member: {code}", code)
+        for state in self.positions:
+            if state.failure is not None and not state.is_paused:
+                raise state.failure
+
+    def poll_ended(self) -> None:
+        """The user's thread has left `poll`."""
+        if self._protocol is not None:
+            self._protocol.membership.poll_ended(_now())
+        self._wake()
+
+    def given(self, piece: Piece, end_offset: int, *, is_last: bool) -> None:
+        """The user has got the records of `piece` before `end_offset`, or is about to."""
+        state = self.positions.get(piece.place, piece.version)
+        if state is None:
+            return
+        state.position = end_offset
+        state.position_epoch = piece.leader_epoch
+        if is_last:
+            state.buffered -= 1
+            self._buffer.done(piece)
+            self._fetcher.pump()
+
+    # -- duties --------------------------------------------------------------------------
+
+    def begin(self, duty: Duty) -> None:
+        """Before the user is told."""
+        if duty.kind is DutyKind.ASSIGN:
+            self._begin(duty.partitions)
+
+    async def commit_before_revoke(self, places: Collection[TopicPartition]) -> None:
+        """Commit what was read of these, if that is done automatically; or log why not."""
+        if self._committer is None or not self._committer.is_automatic:
+            return
+        try:
+            await self._committer.commit_progress(places)
+        except (KafkaError, PeerError, ClientError) as error:
+            _log.warning("commit of group %r before revocation: %s", self._group_id, error)
+
+    def finish(self, duty: Duty) -> None:
+        """After the user was told."""
+        if duty.kind is not DutyKind.ASSIGN:
+            self._end(duty.partitions)
+        assert self._protocol is not None
+        self._protocol.membership.duty_done(duty)
+        self._wake()
+
+    def _begin(self, places: Collection[TopicPartition]) -> None:
+        self.positions.add(places)
+        self._starter.start(places)
+
+    def _end(self, places: Iterable[TopicPartition]) -> None:
+        places = list(places)
+        self.positions.remove(places)
+        if self._committer is not None:
+            self._committer.forget(places)
+        self._buffer.drop_unwanted(self.positions)
+        self._fetcher.pump()
+
+    # -- offsets -------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
+        """Raises as `Committer.commit` does; ClientError without a group."""
+        await self._group_committer().commit(
+            self.positions.current() if offsets is None else offsets
+        )
+
+    async def committed(
+        self, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed; places without are left out."""
+        if self._link is None:
+            raise ClientError("this consumer has no group")
+        link = self._link
+        deadline = Deadline(self._prompt.options.request_timeout_ms)
+        for pause_s in backoff_s(self._prompt.options):
+            try:
+                return await fetch_offsets(link, self._reader(), places)
+            except (KafkaError, PeerError) as error:
+                if deadline.is_over or not (_is_stale(error) or is_retriable(error)):
+                    raise
+                self._wake()
+            await asyncio.sleep(min(pause_s, deadline.remaining_s))
+        raise AssertionError("back-off never ends")
+
+    def _reader(self) -> Credentials:
+        # Members of classic groups read offsets without saying who they are.
+        credentials = self._credentials()
+        if credentials is None or self._options.protocol == "classic":
+            return Credentials(self._group_id or "", _NO_GENERATION, "", None)
+        return credentials
+
+    async def position(self, place: TopicPartition, deadline: Deadline) -> int:
+        """The offset of the next record of a partition that poll will give.
+
+        Raises:
+            ClientError: not assigned; or the failure that the partition has.
+            RequestTimedOut: it is not known in time.
+        """
+        while True:
+            state = self.positions.of(place)
+            if state.failure is not None:
+                raise state.failure
+            if state.position != NO_OFFSET and state.stage is not Stage.STARTING:
+                return state.position
+            if deadline.is_over:
+                raise RequestTimedOut(f"where {place} begins is not known yet")
+            await asyncio.sleep(min(0.01, deadline.remaining_s))
+
+    def seek(self, place: TopicPartition, to: OffsetSpec | OffsetAndMetadata) -> None:
+        """Read on from there; a plain number is an offset."""
+        state = self.positions.of(place)
+        if isinstance(to, OffsetAndMetadata):
+            state.go_to(to.offset, to.leader_epoch)
+        elif isinstance(to, int):
+            state.go_to(to, NO_EPOCH)
+        else:
+            self._starter.seek(state, to)
+        self._buffer.drop_unwanted(self.positions)
+        self._fetcher.pump()
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Give nothing of these until they are resumed; what was fetched ahead is dropped."""
+        for state in [self.positions.of(each) for each in places]:
+            state.is_paused = True
+            state.drop_buffered()
+        self._buffer.drop_unwanted(self.positions)
+        self._fetcher.pump()
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        """The opposite of `pause`."""
+        for state in [self.positions.of(each) for each in places]:
+            state.is_paused = False
+        self._something_changed()
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this is; generation -1 while it is no member."""
+        if self._group_id is None:
+            raise ClientError("this consumer has no group")
+        credentials = self._credentials()
+        return GroupMetadata(*(credentials or (self._group_id, _NO_GENERATION, "", None)))
+
+    def _group_committer(self) -> Committer:
+        if self._committer is None:
+            raise ClientError("this consumer has no group to commit for")
+        return self._committer
+
+    def _credentials(self) -> Credentials | None:
+        if self._protocol is None:
+            return Credentials(self._group_id or "", _NO_GENERATION, "", None)
+        credentials: Credentials | None = self._protocol.membership.credentials
+        return credentials
+
+    def _disowned(self, code: ErrorCode) -> None:
+        if self._protocol is not None:
+            self._protocol.membership.disowned(code)
+            self._notify()
+            self._wake()
+
+    # -- the end -------------------------------------------------------------------------
+
+    async def stop_polling(self) -> frozenset[TopicPartition]:
+        """Nothing more is given; gives what must be given up."""
+        self.is_closed = True
+        self._notify()
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._driver is not None:
+            await self._driver.stop()
+        await self._fetcher.stop()
+        await self._starter.stop()
+        if self._committer is not None:
+            await self._committer.stop()
+        return self.positions.places if self._protocol is not None else frozenset()
+
+    async def shut_down(self, *, leaves: bool, timeout_ms: float) -> None:
+        """Leave the group, and close the connections."""
+        if self._protocol is not None:
+            step = self._protocol.membership.close()
+            if step is not None and leaves:
+                try:
+                    async with asyncio.timeout(timeout_ms / 1000):
+                        await self._protocol.leave(step)
+                except (KafkaError, PeerError, TimeoutError) as error:
+                    _log.warning("leaving group %r: %s", self._group_id, error)
+        for each in self._siblings:
+            await each.close()
+
+    # -- topics --------------------------------------------------------------------------
+
+    async def _watch_topics(self) -> None:
+        assert self._subscription is not None
+        assert self._protocol is not None
+        membership: Any = self._protocol.membership
+        while True:
+            pause_s = self._options.metadata_refresh_ms / 1000
+            try:
+                wanted = await wanted_topics(self._prompt, self._subscription)
+                topics = wanted | membership.group_topics
+                counts = await partition_counts(self._prompt, topics)
+                if self._subscription.pattern is None and wanted - counts.keys():
+                    pause_s = min(pause_s, _MISSING_TOPIC_S)
+                membership.topics_changed(wanted, counts)
+            except (KafkaError, PeerError) as error:
+                if not is_retriable(error):
+                    self._watch_error = error
+                    self._notify()
+                    return
+                pause_s = self._prompt.options.retry_backoff_max_ms / 1000
+            self._wake()
+            self._something_changed()
+            await asyncio.sleep(pause_s)
+
+    async def _take_all(self) -> None:
+        """All partitions that the topics have now, for a consumer without a group."""
+        assert self._subscription is not None
+        try:
+            wanted = await wanted_topics(self._prompt, self._subscription)
+            await self._prompt.retrying(lambda: self._prompt.refresh(wanted))
+        except (KafkaError, PeerError) as error:
+            self._watch_error = error
+            self._notify()
+            return
+        topics = self._prompt.view.topics
+        self._begin({(topic, each) for topic in wanted for each in topics[topic].partitions})
+        self._something_changed()
+
+    # -- waking --------------------------------------------------------------------------
+
+    def _notify(self) -> None:
+        """There may be something for the user's thread."""
+        self._changed.set()
+
+    def _wake(self) -> None:
+        """There may be something for the membership to send."""
+        if self._driver is not None:
+            self._driver.wake()
+
+    def _something_changed(self) -> None:
+        self._fetcher.pump()
+        self._notify()
+
+
+_STALE: Final = frozenset({ErrorCode.stale_member_epoch, ErrorCode.unknown_member_id})
+
+
+def _is_stale(error: BaseException) -> bool:
+    """Whether the group has moved on since we knew who we are in it."""
+    return isinstance(error, KafkaError) and error.code in _STALE
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,132 @@
+"""Commits offsets: on request, and by itself what the user has come back from.
+
+One commit is under way at a time, so that none overtakes an older one that is being repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.membership import Credentials
+from drumlin.client.consumer.offset_requests import commit_offsets
+from drumlin.client.consumer.positions import OffsetAndMetadata, Positions
+from drumlin.client.errors import ClientError, CommitFailed
+from drumlin.client.offsets import TopicPartition
+from drumlin.peer.errors import PeerError
+from drumlin.peer.retry import Deadline, backoff_s, is_retriable
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+#: The group has moved on, or is about to: somebody else may have the partitions.
+_NOT_OURS: Final = frozenset(
+    {
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.fenced_member_epoch,
+    }
+)
+
+
+class Committer:
+    """Lives in the loop."""
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        positions: Positions,
+        credentials: Callable[[], Credentials | None],
+        disowned: Callable[[ErrorCode], None],
+        interval_ms: int | None,
+        timeout_ms: int,
+    ) -> None:
+        self._link = link
+        self._positions = positions
+        self._credentials = credentials
+        self._disowned = disowned
+        self._timeout_ms = timeout_ms
+        self._in_turn = asyncio.Lock()
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.is_automatic = interval_ms is not None
+        if interval_ms is not None:
+            self._task = asyncio.ensure_future(self._commit_periodically(interval_ms / 1000))
+
+    async def stop(self) -> None:
+        """Commit no more by itself."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def forget(self, places: Iterable[TopicPartition]) -> None:
+        """These go: what is committed for them later is not our doing."""
+        for place in places:
+            self._committed.pop(place, None)
+
+    async def commit(self, offsets: Offsets) -> None:
+        """
+        Raises:
+            CommitFailed: this consumer is no member of the group any more.
+            KafkaError, PeerError: refused, or not answered, until the request's time was up.
+        """
+        deadline = Deadline(self._timeout_ms)
+        async with self._in_turn:
+            for pause_s in backoff_s(self._link.options):
+                if not offsets:
+                    return
+                credentials = self._credentials()
+                if credentials is None:
+                    raise CommitFailed("not committed: this consumer is no member of its group now")
+                try:
+                    await commit_offsets(self._link, credentials, offsets)
+                    break
+                except (KafkaError, PeerError) as error:
+                    self._judge(error, credentials)
+                    if deadline.is_over:
+                        raise
+                await asyncio.sleep(min(pause_s, deadline.remaining_s))
+            self._committed.update(offsets)
+
+    def _judge(self, error: KafkaError | PeerError, credentials: Credentials) -> None:
+        """Return if the commit may be tried again; raise otherwise."""
+        if isinstance(error, KafkaError):
+            if error.code is ErrorCode.stale_member_epoch:
+                self._disowned(error.code)  # the next heartbeat brings the epoch
+                return
+            if error.code in _NOT_OURS:
+                if credentials == self._credentials():
+                    self._disowned(error.code)
+                raise CommitFailed(f"not committed: {error}", error.code) from error
+        if not is_retriable(error):
+            raise error
+
+    async def commit_progress(self, places: Iterable[TopicPartition] | None = None) -> None:
+        """Commit what the user has come back from, where that is news. Raises as `commit`."""
+        known = self._committed
+        due = self._positions.committable(places)
+        news = {
+            place: each
+            for place, each in due.items()
+            if place not in known or known[place].offset != each.offset
+        }
+        await self.commit(news)
+
+    def start_known(self, offsets: Offsets) -> None:
+        """So much was committed when we began."""
+        self._committed.update(offsets)
+
+    async def _commit_periodically(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await self.commit_progress()
+            except (KafkaError, PeerError, ClientError) as error:
+                _log.warning("periodic commit of group %r: %s", self._link.group_id, error)

@@ -1,0 +1,307 @@
+"""The consumer as its user sees it: one thread polls, all else goes on in the client's loop."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Literal, NoReturn, Self, TypeVar
+
+import pyarrow as pa
+
+from drumlin.client.consumer.background import Background, GroupMetadata, Readable
+from drumlin.client.consumer.decoding import Decoded, decode
+from drumlin.client.consumer.fetch_buffer import Piece
+from drumlin.client.consumer.membership import Duty, DutyKind
+from drumlin.client.consumer.options import ConsumerOptions, Subscription
+from drumlin.client.consumer.positions import OffsetAndMetadata
+from drumlin.client.consumer.starting import Reset
+from drumlin.client.errors import ClientError, translated
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.retry import Deadline
+
+T = TypeVar("T")
+
+#: Offsets to commit: plain, or with metadata.
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+#: Where to seek to.
+SeekTo = Literal["earliest", "latest"] | int | datetime | OffsetAndMetadata
+
+_LEAVE_TIMEOUT_MS: Final = 5_000
+
+
+class Consumer:
+    """Made by `Client.consumer`. Use it as a context manager, or `close` it before its client.
+
+    One thread at a time may poll, iterate or close; anything else may be called from any
+    thread. Callbacks run in the thread that polls, and may use the consumer but not poll.
+    """
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        connections: BrokerConnections,
+        group: str | None,
+        subscription: Subscription | None,
+        assigned: Collection[TopicPartition],
+        options: ConsumerOptions,
+    ) -> None:
+        self._thread = thread
+        self._options = options
+        self._group = group
+        self._is_closed = False
+        self._polling = threading.Lock()
+        self._reading: tuple[Piece, Iterator[Decoded]] | None = None
+
+        async def start() -> Background:
+            return Background(connections, group, subscription, assigned, options)
+
+        self._background = thread.run(start())
+
+    # -- reading -------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
+        """The next records of some partition; None if there are none within `timeout_ms`.
+
+        Columns are those of `Client.read`; `topic_of` tells the topic. To poll again says that
+        all that was given before is done.
+
+        Raises:
+            OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition cannot go on; `seek`.
+            MembershipEnded: the group refuses this consumer for good.
+            CommitFailed: at most once only: the records were not given, nothing is lost.
+        """
+        deadline = None if timeout_ms is None else Deadline(timeout_ms)
+        with self._one_at_a_time(), translated():
+            if self._is_closed:
+                raise ClientError("this consumer is closed")
+            comes_back = True
+            try:
+                while True:
+                    found = self._thread.run(self._background.next(deadline, comes_back=comes_back))
+                    comes_back = False
+                    if found is None:
+                        return None
+                    batch = self._take(found)
+                    if batch is not None:
+                        return batch
+            finally:
+                if self._thread.is_running:
+                    self._thread.call_soon(self._background.poll_ended)
+
+    def _take(self, found: Duty | Readable | Reset) -> pa.RecordBatch | None:
+        if isinstance(found, Duty):
+            self._carry_out(found)
+            return None
+        if isinstance(found, Reset):
+            if self._options.on_reset is not None:
+                self._options.on_reset(found.place, found.old_offset, found.new_offset)
+            return None
+        return self._read(found)
+
+    def _read(self, found: Readable) -> pa.RecordBatch | None:
+        piece, position = found
+        reading, self._reading = self._reading, None  # gone, should anything interrupt us
+        if reading is None or reading[0] is not piece:
+            reading = (piece, decode(piece, position, self._options))
+        decoded = next(reading[1])
+        if decoded.batch is not None and self._options.delivery == "at_most_once":
+            self._commit_first(piece, decoded)
+        self._thread.call_soon(
+            lambda: self._background.given(piece, decoded.end_offset, is_last=decoded.is_last)
+        )
+        if not decoded.is_last:
+            self._reading = reading
+        return decoded.batch
+
+    def _commit_first(self, piece: Piece, decoded: Decoded) -> None:
+        end = OffsetAndMetadata(decoded.end_offset, "", piece.leader_epoch)
+        self._thread.run(self._background.commit({piece.place: end}))
+
+    def _carry_out(self, duty: Duty) -> None:
+        background = self._background
+        tell = {
+            DutyKind.ASSIGN: self._options.on_assigned,
+            DutyKind.REVOKE: self._options.on_revoked,
+            DutyKind.LOSE: self._options.on_lost,
+        }[duty.kind]
+        try:
+            self._thread.call_soon(background.begin, duty)
+            if duty.kind is DutyKind.REVOKE:
+                self._thread.run(background.commit_before_revoke(duty.partitions))
+            if tell is not None:
+                tell(duty.partitions)
+        finally:
+            self._thread.call_soon(background.finish, duty)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if not self._is_closed:
+            batch = self.poll(self._options.idle_timeout_ms)
+            if batch is not None:
+                return batch
+        raise StopIteration
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        if not self._polling.acquire(blocking=False):
+            raise ClientError("another thread polls this consumer, or a callback does")
+        try:
+            yield
+        finally:
+            self._polling.release()
+
+    # -- offsets -------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit, and wait until that is done: by default all that was given so far.
+
+        Raises:
+            CommitFailed: this consumer has lost its partitions, or is about to.
+        """
+        with translated():
+            self._thread.run(self._background.commit(_with_metadata(offsets)))
+
+    def commit_async(self, offsets: Offsets | None = None) -> Future[None]:
+        """Commit in the background, behind the commits before; the future tells what came of it."""
+        return self._thread.submit(_translating(self._background.commit(_with_metadata(offsets))))
+
+    def committed(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed, of the assigned partitions by default."""
+        with translated():
+            places = self.assignment if partitions is None else partitions
+            return self._thread.run(self._background.committed(places)) if places else {}
+
+    def position(self, topic: str, partition: int, timeout_ms: float = 30_000) -> int:
+        """The offset that is given next; waits until it is known where that is."""
+        with translated():
+            deadline = Deadline(timeout_ms)
+            return self._thread.run(self._background.position((topic, partition), deadline))
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where all partitions go on, as plain values that can be committed elsewhere."""
+        return self._call(self._background.positions.current)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group: what a transaction shows to commit `positions`."""
+        return self._call(self._background.group_metadata)
+
+    def seek(self, topic: str, partition: int, to: SeekTo) -> None:
+        """Give records from there on; `to` is an offset, a name, an aware datetime, or what
+        `positions` and `committed` give."""
+        self._call(lambda: self._background.seek((topic, partition), to))
+
+    # -- partitions ----------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        return self._call(lambda: self._background.positions.places)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those of which nothing is given."""
+        states = self._background.positions
+        return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
+
+    def pause(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Give nothing of these (of all, by default) until `resume`; go on polling meanwhile."""
+        places = self.assignment if partitions is None else partitions
+        self._call(lambda: self._background.pause(places))
+
+    def resume(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Undo `pause` for these, for all by default."""
+        places = self.paused if partitions is None else partitions
+        self._call(lambda: self._background.resume(places))
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Records between what was given and the end, as of the last fetch, where known."""
+        states = self._background.positions
+        return self._call(
+            lambda: {
+                each.place: max(each.end_offset - each.position, 0)
+                for each in states
+                if each.end_offset >= 0 and each.position >= 0
+            }
+        )
+
+    # -- the end -------------------------------------------------------------------------
+
+    def close(self, *, leave: bool | None = None) -> None:
+        """Commit what was given, give up the partitions, leave the group.
+
+        Args:
+            leave: whether to tell the group; by default unless this is a static member, which
+                is expected back. (The new protocol tells it in any case, and says which.)
+        """
+        self._close(is_done=True, leave=leave)
+
+    def _close(self, *, is_done: bool, leave: bool | None = None) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._thread.is_running:
+            return
+        background, options = self._background, self._options
+        if leave is None:
+            leave = options.group_instance_id is None or options.protocol == "consumer"
+        try:
+            owned = self._thread.run(background.stop_polling())
+            if is_done:
+                self._call(background.positions.come_back)
+            self._thread.run(background.commit_before_revoke(owned or self.assignment))
+            if owned and options.on_revoked is not None:
+                options.on_revoked(owned)
+        finally:
+            self._thread.run(background.shut_down(leaves=leave, timeout_ms=_LEAVE_TIMEOUT_MS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was being worked on when an exception came is not done: it is read again.
+        self._close(is_done=kind is None)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Consumer belongs to its client and its thread")
+
+    def _call(self, function: Callable[[], T]) -> T:
+        async def call() -> T:
+            return function()
+
+        with translated():
+            return self._thread.run(call())
+
+
+def topic_of(batch: pa.RecordBatch) -> str:
+    """The topic of a batch that a consumer gave."""
+    topic: bytes = batch.schema.metadata[b"topic"]
+    return topic.decode()
+
+
+def _with_metadata(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    if offsets is None:
+        return None
+    return {
+        place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+        for place, each in offsets.items()
+    }
+
+
+async def _translating(work: Any) -> None:
+    with translated():
+        await work

@@ -1,0 +1,263 @@
+"""A member of a KIP-848 group: the broker assigns, the member reconciles and says so.
+
+    JOINING -> STABLE, with every heartbeat carrying what has changed since the last one.
+
+The broker takes partitions away first and hands them on when their owner has said that it has
+given them up; so whatever the user's thread has done (`duty_done`) is told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from drumlin.client.consumer.membership import (
+    NO_PARTITIONS,
+    RETRY_S,
+    Credentials,
+    Duty,
+    DutyKind,
+    Leave,
+    Partitions,
+    Wait,
+)
+from drumlin.wire.errors import ErrorCode
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+#: The next heartbeat is due at once, and again after this time if it fails.
+_FENCED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
+#: These pass, or another broker knows better.
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.broker_not_available,
+        ErrorCode.unknown_server_error,
+    }
+)
+
+
+class Phase(Enum):
+    JOINING = auto()
+    STABLE = auto()
+    LOST = auto()  # fenced: joins again once the user has given everything up
+    LEAVING = auto()  # did not poll for too long; to be told to the group
+    AWAY = auto()  # ... told; comes back with the next poll
+    CLOSED = auto()
+    FAILED = auto()
+
+
+class Beat(NamedTuple):
+    """ConsumerGroupHeartbeat. With `is_full`, everything is told; else what has changed."""
+
+    member_id: str
+    member_epoch: int
+    is_full: bool
+    owned: Partitions | None  # None: as told before
+
+
+Step = Beat | Leave | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerProtocolOptions:
+    group_id: str
+    group_instance_id: str | None
+    max_poll_interval_s: float
+
+
+class ConsumerMembership:
+    """Times are seconds of whatever clock the caller has."""
+
+    def __init__(self, options: ConsumerProtocolOptions, member_id: str, now: float) -> None:
+        self._options = options
+        self.phase = Phase.JOINING
+        self.failure: ErrorCode | None = None
+        self.member_id = member_id
+        self._epoch = JOIN_EPOCH
+        self._owned: Partitions = NO_PARTITIONS
+        self._target: Partitions = NO_PARTITIONS
+        self._told: Partitions | None = None  # what the broker knows us to own; None: nothing yet
+        self._has_lost = False
+        self._is_on_duty = False
+        self._is_full = True
+        self._next_beat = now
+        self._not_before = now
+        self._last_poll = now
+        self._is_polling = False
+
+    # -- what to send --------------------------------------------------------------------
+
+    def next_step(self, now: float) -> Step:
+        """What to send next; it may be asked for again if nothing came of it."""
+        if self.phase is Phase.STABLE and now >= self._idle_at():
+            self.phase = Phase.LEAVING
+        if self.phase is Phase.LEAVING:
+            return Leave(self.member_id, "the consumer did not poll in time")
+        if self.phase is Phase.LOST and not self._has_lost:
+            self.phase = Phase.JOINING
+        if self.phase not in (Phase.JOINING, Phase.STABLE):
+            return Wait(None)
+        if now < self._not_before:
+            return Wait(self._not_before)
+        changed = self._owned != self._told and not self._is_on_duty
+        if self.phase is Phase.JOINING or changed or now >= self._next_beat:
+            tells = changed or (self._is_full and not self._is_on_duty)
+            return Beat(self.member_id, self._epoch, self._is_full, self._owned if tells else None)
+        return Wait(min(self._next_beat, self._idle_at()))
+
+    def _idle_at(self) -> float:
+        if self._is_polling:
+            return float("inf")
+        return self._last_poll + self._options.max_poll_interval_s
+
+    # -- what came of it -----------------------------------------------------------------
+
+    def beaten(self, step: Beat, epoch: int, interval_s: float, now: float) -> None:
+        """A heartbeat was answered well."""
+        if self.phase not in (Phase.JOINING, Phase.STABLE):
+            return
+        self.phase = Phase.STABLE
+        self._epoch = epoch
+        self._is_full = False
+        if step.owned is not None:
+            self._told = step.owned
+        self._next_beat = now + interval_s
+
+    def targeted(self, partitions: Partitions) -> None:
+        """The broker wants us to have these, neither more nor less."""
+        if self.phase is Phase.STABLE:
+            self._target = partitions
+
+    def left(self) -> None:
+        """A Leave was sent, or could not be."""
+        if self.phase is Phase.LEAVING:
+            self.phase = Phase.AWAY
+            self._forget_membership()
+
+    def refused(self, step: Step, code: ErrorCode, now: float) -> None:
+        """A request was answered with an error."""
+        if isinstance(step, Leave):
+            self.left()
+        elif self.phase not in (Phase.JOINING, Phase.STABLE):
+            return
+        elif code in _FENCED:
+            self._throw_out()
+            self._not_before = now + RETRY_S
+        elif code in _PASSING or code.retriable:
+            self._is_full = True
+            self._not_before = now + RETRY_S
+        else:
+            self._fail(code)
+
+    def unanswered(self, step: Step, now: float) -> None:
+        """A request was not answered: whether the broker took it is not known."""
+        if isinstance(step, Leave):
+            self.left()
+        else:
+            self._is_full = True
+            self._not_before = now + RETRY_S
+
+    def disowned(self, code: ErrorCode) -> None:
+        """A commit was refused with `code`. What that means the next heartbeat tells."""
+        if self.phase is not Phase.STABLE:
+            return
+        if code is ErrorCode.fenced_instance_id:
+            self._fail(code)
+        elif code in _FENCED:
+            self._throw_out()
+        else:
+            self._next_beat = 0.0
+
+    def _fail(self, code: ErrorCode) -> None:
+        self.failure = code
+        self.phase = Phase.FAILED
+        self._forget_membership()
+
+    def _throw_out(self) -> None:
+        self.phase = Phase.LOST
+        self._forget_membership()
+
+    def _forget_membership(self) -> None:
+        self._epoch = JOIN_EPOCH
+        self._target = NO_PARTITIONS
+        self._told = None
+        self._is_full = True
+        self._has_lost = bool(self._owned)
+
+    # -- the user's side -----------------------------------------------------------------
+
+    @property
+    def owned(self) -> Partitions:
+        """The partitions that the user has."""
+        return self._owned
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """None while this is no member."""
+        if self.phase is not Phase.STABLE:
+            return None
+        instance = self._options.group_instance_id
+        return Credentials(self._options.group_id, self._epoch, self.member_id, instance)
+
+    def polled(self, now: float) -> None:
+        """The user's thread is in `poll`."""
+        self._is_polling = True
+        self._last_poll = now
+        if self.phase is Phase.AWAY:
+            self.phase = Phase.LOST
+
+    def poll_ended(self, now: float) -> None:
+        """... and has left it."""
+        self._is_polling = False
+        self._last_poll = now
+
+    @property
+    def duty(self) -> Duty | None:
+        """What the user's thread must do before anything goes on."""
+        if self._has_lost:
+            return Duty(DutyKind.LOSE, self._owned)
+        if self.phase is not Phase.STABLE:
+            return None
+        if self._owned - self._target:
+            return Duty(DutyKind.REVOKE, self._owned - self._target)
+        if self._target - self._owned:
+            return Duty(DutyKind.ASSIGN, self._target - self._owned)
+        return None
+
+    def begin_duty(self) -> Duty | None:
+        """The user's thread begins with `duty`: what it has is not certain until it is done."""
+        duty = self.duty
+        self._is_on_duty = duty is not None
+        return duty
+
+    def duty_done(self, duty: Duty) -> None:
+        """The user's thread has done what it began, whatever has happened meanwhile."""
+        self._is_on_duty = False
+        if duty.kind is DutyKind.ASSIGN:
+            # What was taken away meanwhile the next duty gives up.
+            self._owned |= duty.partitions
+            self._has_lost = self._has_lost or self.phase is not Phase.STABLE
+        else:
+            self._owned -= duty.partitions
+        self._has_lost = self._has_lost and bool(self._owned)
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """The broker looks after topics."""
+        return frozenset()
+
+    def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:
+        """The broker looks after topics."""
+
+    def close(self) -> Leave | None:
+        """The end; gives what to tell the group, unless there is nobody to miss us."""
+        is_member = self.phase in (Phase.STABLE, Phase.JOINING)
+        self.phase = Phase.CLOSED
+        self._forget_membership()
+        self._has_lost = False
+        self._owned = NO_PARTITIONS
+        return Leave(self.member_id, "the consumer was closed") if is_member else None

@@ -1,0 +1,92 @@
+"""Runs a membership: asks it what to send next, sends that, and waits where nothing is due.
+
+One request is under way at a time. The only place of the membership that awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.membership import Leave, Wait
+from drumlin.peer.errors import PeerError, UnsupportedByBroker
+from drumlin.wire.errors import KafkaError
+
+
+class GroupProtocolDriver(Protocol):
+    """One of the two protocols. `membership` is its state machine."""
+
+    membership: Any
+
+    def next_step(self, now: float) -> Any:
+        """What to do next."""
+
+    async def perform(self, step: Any) -> None:
+        """Do it."""
+
+    async def leave(self, step: Leave) -> None:
+        """Tell the group that this member goes."""
+
+
+class Driver:
+    """Lives in the loop. `on_change` is called whenever the user's thread may have to act."""
+
+    def __init__(
+        self, protocol: GroupProtocolDriver, link: CoordinatorLink, on_change: Callable[[], None]
+    ) -> None:
+        self._protocol = protocol
+        self._link = link
+        self._on_change = on_change
+        self._woken = asyncio.Event()
+        self.error: BaseException | None = None
+        self._task = asyncio.ensure_future(self._run())
+
+    def wake(self) -> None:
+        """Something else than an answer has changed the membership."""
+        self._woken.set()
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._woken.clear()
+                step = self._protocol.next_step(_now())
+                if isinstance(step, Wait):
+                    await self._wait(step.until)
+                else:
+                    await self._perform(step)
+                self._on_change()
+        except Exception as error:  # noqa: BLE001 - raised by the next poll
+            self.error = error
+            self._on_change()
+
+    async def _perform(self, step: Any) -> None:
+        membership = self._protocol.membership
+        try:
+            await self._protocol.perform(step)
+        except UnsupportedByBroker:
+            raise
+        except KafkaError as error:
+            membership.refused(step, error.code, _now())
+        except PeerError:
+            membership.unanswered(step, _now())
+
+    async def _wait(self, until: float | None) -> None:
+        if until is None or until == float("inf"):
+            await self._woken.wait()
+            return
+        try:
+            async with asyncio.timeout_at(until):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

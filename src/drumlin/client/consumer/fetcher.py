@@ -1,0 +1,296 @@
+"""Fetches ahead for all partitions, one request at a time for each leader and *lane*.
+
+A broker holds a fetch while there is nothing to read, and answers a connection in order. So
+partitions that are read to their end share a request that may wait, on connections of its own,
+and those that lag are fetched in another lane, where nothing ever waits long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.consumer.fetch_buffer import FetchBuffer, Frame, Piece
+from drumlin.client.consumer.fetch_request import Limits, Wanted, fetch_partitions
+from drumlin.client.consumer.options import ConsumerOptions
+from drumlin.client.consumer.positions import NO_EPOCH, PartitionState, Positions, Stage
+from drumlin.client.consumer.starting import Starter
+from drumlin.client.errors import as_client_error
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import InvalidResponse, PeerError
+from drumlin.peer.fetch import last_whole_batch
+from drumlin.peer.retry import is_retriable
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.fetch_response import PartitionFetch
+
+_PIECES_AHEAD: Final = 2  # of a partition: one to read, one behind it
+_PROMPT_WAIT_MS: Final = 50  # a lagging partition has something, unless its leader just changed
+_ROOM_MIN_BYTES: Final = 64 << 10
+
+
+class Lane(NamedTuple):
+    leader: int
+    waits: bool
+
+
+class Fetcher:
+    """Lives in the loop. `on_change` is called when there is something for the user."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        buffer: FetchBuffer,
+        starter: Starter,
+        options: ConsumerOptions,
+        prompt: BrokerConnections,
+        waiting: BrokerConnections,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._positions = positions
+        self._buffer = buffer
+        self._starter = starter
+        self._options = options
+        self._prompt = prompt
+        self._waiting = waiting
+        self._on_change = on_change
+        self._busy: set[Lane] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._fetches = 0
+        self._failures = 0  # in a row
+        self._is_stopped = False
+
+    def pump(self) -> None:
+        """Begin whatever fetches there are room and reason for."""
+        if self._is_stopped:
+            return
+        lanes: dict[Lane, list[PartitionState]] = defaultdict(list)
+        lost: list[PartitionState] = []
+        unchecked: list[PartitionState] = []
+        for state in self._positions:
+            if not _is_fetchable(state):
+                continue
+            try:
+                leader = self._prompt.view.leader_of(*state.place)
+            except KafkaError:
+                lost.append(state)
+                continue
+            if self._is_checked(state):
+                lanes[Lane(leader, state.is_at_end)].append(state)
+            else:
+                unchecked.append(state)
+        if lost:
+            self._spawn(self._recover(lost))
+        if unchecked:
+            self._spawn(self._check(unchecked))
+        for lane, states in lanes.items():
+            if lane not in self._busy:
+                self._begin(lane, states)
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _is_checked(self, state: PartitionState) -> bool:
+        """Whether the leader of today is one that knows what we have read."""
+        topic, partition = state.place
+        epoch = self._prompt.view.topics[topic].partitions[partition].leader_epoch
+        if state.position_epoch == NO_EPOCH or epoch == NO_EPOCH:
+            state.stage = Stage.FETCHING
+            state.leader_epoch = epoch
+        elif epoch != state.leader_epoch and state.stage is Stage.FETCHING:
+            state.drop_buffered()
+            state.stage = Stage.CHECKING
+        return state.stage is Stage.FETCHING
+
+    # -- fetching ------------------------------------------------------------------------
+
+    def _begin(self, lane: Lane, states: list[PartitionState]) -> None:
+        room = self._buffer.room_bytes
+        if room < min(_ROOM_MIN_BYTES, self._options.buffer_bytes):
+            return
+        max_bytes = min(room, self._options.max_bytes_per_batch)
+        limits = Limits(
+            max_bytes,
+            max_bytes,
+            self._options.max_wait_ms if lane.waits else _PROMPT_WAIT_MS,
+            self._options.isolation,
+        )
+        states.sort(key=lambda each: each.last_fetch)
+        self._fetches += 1
+        wanted = []
+        for state in states:
+            state.is_on_way = True
+            wanted.append(Wanted(state.place, state.fetch_offset, state.leader_epoch))
+        self._busy.add(lane)
+        self._buffer.reserve(max_bytes)
+        versions = {each.place: each.version for each in states}
+        self._spawn(self._fetch(lane, wanted, limits, versions))
+
+    async def _fetch(
+        self,
+        lane: Lane,
+        wanted: list[Wanted],
+        limits: Limits,
+        versions: Mapping[tuple[str, int], int],
+    ) -> None:
+        troubled: list[PartitionState] = []
+        error: BaseException | None = None
+        answers: dict[tuple[str, int], PartitionFetch] = {}
+        try:
+            connections = self._waiting if lane.waits else self._prompt
+            connection = await connections.broker(lane.leader)
+            answers = await fetch_partitions(connection, wanted, limits)
+        except (KafkaError, PeerError) as caught:
+            error = caught
+        finally:
+            self._busy.discard(lane)
+            self._buffer.give_up(limits.max_bytes)
+        states = [
+            state
+            for place, version in versions.items()
+            if (state := self._positions.get(place, version)) is not None
+        ]
+        for state in states:
+            state.is_on_way = False
+        if error is None:
+            troubled = self._take(answers, states)
+        elif is_retriable(error):
+            troubled = states
+        else:
+            self._fail(states, error)
+        if troubled:
+            self._spawn(self._recover(troubled))
+        else:
+            self._failures = 0
+        self.pump()
+
+    def _take(
+        self, answers: Mapping[tuple[str, int], PartitionFetch], states: list[PartitionState]
+    ) -> list[PartitionState]:
+        """Take in what came; gives the partitions that need a new look at metadata."""
+        frame = Frame(sum(len(each.records) for each in answers.values()), 0)
+        pieces: list[Piece] = []
+        troubled: list[PartitionState] = []
+        for state in states:
+            answer = answers.get(state.place)
+            if answer is None:
+                continue
+            if answer.error_code is ErrorCode.offset_out_of_range:
+                if state.buffered:
+                    troubled.append(state)  # what is buffered comes first
+                else:
+                    self._starter.out_of_range(state)
+            elif answer.error_code is not ErrorCode.none:
+                where = f"fetch of topic {state.place[0]!r} partition {state.place[1]}"
+                error = KafkaError(answer.error_code, where)
+                if is_retriable(error):
+                    troubled.append(state)
+                else:
+                    self._fail([state], error)
+            else:
+                piece = self._piece(state, answer, frame)
+                if piece is not None:
+                    pieces.append(piece)
+        frame.pieces = len(pieces)
+        self._buffer.put(pieces)
+        if pieces:
+            self._on_change()
+        return troubled
+
+    def _piece(self, state: PartitionState, answer: PartitionFetch, frame: Frame) -> Piece | None:
+        state.high_watermark = answer.high_watermark
+        committed = self._options.isolation == "read_committed" and answer.last_stable_offset >= 0
+        state.end_offset = answer.last_stable_offset if committed else answer.high_watermark
+        if not answer.records:
+            return None
+        last = last_whole_batch(answer.records)
+        if last is None:
+            return None
+        if last.end_offset <= state.fetch_offset:
+            where = f"topic {state.place[0]!r} partition {state.place[1]}"
+            what = f"asked for {state.fetch_offset}, got what is before it"
+            self._fail([state], InvalidResponse(f"{where}: {what}"))
+            return None
+        piece = Piece(
+            state.place,
+            state.version,
+            state.fetch_offset,
+            last.end_offset,
+            last.leader_epoch,
+            answer.records,
+            answer.aborted_transactions,
+            frame,
+        )
+        state.fetch_offset = last.end_offset
+        state.fetch_epoch = last.leader_epoch
+        state.last_fetch = self._fetches
+        state.buffered += 1
+        return piece
+
+    def _fail(self, states: Iterable[PartitionState], error: KafkaError | PeerError | Any) -> None:
+        for state in states:
+            state.fail(as_client_error(error))
+        self._on_change()
+
+    # -- what goes wrong -----------------------------------------------------------------
+
+    async def _check(self, states: list[PartitionState]) -> None:
+        versions = _hold(states, Stage.WAITING)
+        try:
+            await self._starter.check(states)
+        except (KafkaError, PeerError) as error:
+            if is_retriable(error):
+                self._release(versions, Stage.CHECKING)
+                await self._recover(states)
+                return
+            self._fail(self._unchanged(versions), error)
+        self.pump()
+
+    async def _recover(self, states: list[PartitionState]) -> None:
+        """After a pause, and with fresh metadata, these may be fetched again."""
+        versions = _hold(states, Stage.WAITING)
+        self._failures += 1
+        options = self._prompt.options
+        pause_ms = options.retry_backoff_ms * 2 ** min(self._failures - 1, 10)
+        await asyncio.sleep(min(pause_ms, options.retry_backoff_max_ms) / 1000)
+        try:
+            await self._prompt.refresh({topic for topic, _ in versions})
+        except (KafkaError, PeerError) as error:
+            if not is_retriable(error):
+                self._fail(self._unchanged(versions), error)
+        # Whoever leads now is asked first whether it knows what we have read.
+        self._release(versions, Stage.CHECKING)
+        self.pump()
+
+    def _unchanged(self, versions: Mapping[tuple[str, int], int]) -> list[PartitionState]:
+        found = (self._positions.get(place, version) for place, version in versions.items())
+        return [each for each in found if each is not None and each.stage is Stage.WAITING]
+
+    def _release(self, versions: Mapping[tuple[str, int], int], stage: Stage) -> None:
+        for state in self._unchanged(versions):
+            state.stage = stage
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_fetchable(state: PartitionState) -> bool:
+    return (
+        state.stage in (Stage.FETCHING, Stage.CHECKING)
+        and not state.is_paused
+        and not state.is_on_way
+        and state.buffered < _PIECES_AHEAD
+    )
+
+
+def _hold(states: Iterable[PartitionState], stage: Stage) -> dict[tuple[str, int], int]:
+    for state in states:
+        state.stage = stage
+    return {each.place: each.version for each in states}

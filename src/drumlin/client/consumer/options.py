@@ -1,0 +1,138 @@
+"""What a consumer can be told, and what makes no sense.
+
+Names and defaults follow Kafka's consumer where it has the same thing; units come last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from drumlin.client.consumer.assignors import ASSIGNORS
+from drumlin.client.offsets import TopicPartition, timestamp_of
+from drumlin.client.reader import ReadOptions, schema_of
+from drumlin.peer.options import Isolation
+
+#: Which protocol makes the group: that of Kafka's first 15 years, or KIP-848's.
+GroupProtocol = Literal["classic", "consumer"]
+Delivery = Literal["at_least_once", "at_most_once"]
+#: Where reading starts without a committed offset. "committed": it doesn't, poll raises.
+Start = Literal["earliest", "latest", "committed"] | datetime
+#: What to do when the log does not hold the position any more. "raise": poll raises.
+OutOfRange = Literal["raise", "earliest", "latest"]
+OnPartitions = Callable[[frozenset[TopicPartition]], object]
+
+_STARTS: Final = ("earliest", "latest", "committed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """Limits and habits of a consumer.
+
+    protocol: "classic", or "consumer" for assignment by the broker (KIP-848).
+    assignors: classic only: names in order of preference; the group takes one that all know.
+    server_assignor: "consumer" only: "uniform" or "range"; None leaves it to the broker.
+    group_instance_id: makes this a static member: it keeps its partitions over a restart.
+    rack: where this consumer is, told to assignors.
+    session_timeout_ms, heartbeat_interval_ms: classic only; the broker decides otherwise.
+    max_poll_interval_ms: who does not poll for so long loses its partitions; also how long
+        the group waits for a member in a rebalance.
+    delivery: "at_least_once" commits what you have come back from; "at_most_once" commits a
+        batch before you get it.
+    commit_interval_ms: how often that is committed; None leaves it to `commit`. A batch counts
+        when the next one is asked for, or on `close`.
+    start: where to begin without a committed offset.
+    out_of_range: what to do when the log does not hold the position: it was cleaned away, or
+        the log lost its end. Never silently: a warning is logged and `on_reset` called.
+    isolation: "read_committed" leaves out what aborted transactions wrote.
+    columns, headers: as in `Client.read`.
+    max_records: at most so many rows in a batch; None for as many as there are.
+    max_bytes_per_batch: bytes fetched of a partition at a time.
+    buffer_bytes: how much may be fetched ahead; a single record batch may exceed it.
+    max_wait_ms: how long a broker may hold a fetch while there is nothing.
+    idle_timeout_ms: iteration ends when nothing came for so long; None: never.
+    metadata_refresh_ms: how often to look for new topics and partitions.
+    on_assigned, on_revoked, on_lost: told about partitions, in the thread that polls. When
+        `on_lost` is called somebody else may read them already.
+    on_reset: told (topic, partition), old and new position, whenever `out_of_range` moved one.
+    """
+
+    protocol: GroupProtocol = "classic"
+    assignors: Sequence[str] = ("range", "cooperative-sticky")
+    server_assignor: str | None = None
+    group_instance_id: str | None = None
+    rack: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    delivery: Delivery = "at_least_once"
+    commit_interval_ms: int | None = 5_000
+    start: Start = "earliest"
+    out_of_range: OutOfRange = "raise"
+    isolation: Isolation = "read_uncommitted"
+    columns: Sequence[str] | None = None
+    headers: bool = False
+    max_records: int | None = None
+    max_bytes_per_batch: int = 8 << 20
+    buffer_bytes: int = 64 << 20
+    max_wait_ms: int = 500
+    idle_timeout_ms: int | None = None
+    metadata_refresh_ms: int = 30_000
+    on_assigned: OnPartitions | None = None
+    on_revoked: OnPartitions | None = None
+    on_lost: OnPartitions | None = None
+    on_reset: Callable[[TopicPartition, int, int], object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.protocol not in ("classic", "consumer"):
+            raise ValueError(f"protocol {self.protocol!r}: expected 'classic' or 'consumer'")
+        unknown = [each for each in self.assignors if each not in ASSIGNORS]
+        if unknown or not self.assignors:
+            raise ValueError(f"assignors {unknown}: expected some of {sorted(ASSIGNORS)}")
+        if self.delivery not in ("at_least_once", "at_most_once"):
+            raise ValueError(f"delivery {self.delivery!r}: at_least_once or at_most_once")
+        if self.out_of_range not in ("raise", "earliest", "latest"):
+            raise ValueError(f"out_of_range {self.out_of_range!r}: raise, earliest or latest")
+        if isinstance(self.start, datetime):
+            timestamp_of(self.start)
+        elif self.start not in _STARTS:
+            raise ValueError(f"start {self.start!r}: expected a datetime or one of {_STARTS}")
+        if self.protocol == "classic" and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError("heartbeat_interval_ms must be shorter than session_timeout_ms")
+        for name in ("max_records", "max_bytes_per_batch", "buffer_bytes", "max_poll_interval_ms"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} {value}: must be positive")
+        schema_of(self.read_options)
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """What decoding needs to know."""
+        options = ReadOptions(headers=self.headers)
+        if self.columns is not None:
+            options["columns"] = self.columns
+        return options
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The topics wanted: by name, or all whose whole name the pattern matches."""
+
+    names: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, topics: str | Sequence[str] | re.Pattern[str]) -> Subscription:
+        """
+        Raises:
+            ValueError: no topic at all.
+        """
+        if isinstance(topics, re.Pattern):
+            return cls(pattern=topics)
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        if not names:
+            raise ValueError("no topics to read")
+        return cls(names)

@@ -1,0 +1,163 @@
+"""Where a consumer is in each of its partitions. Plain state, changed in the loop only.
+
+Three offsets, never further apart than what is buffered and what the user works on:
+
+    committable <= position <= fetch_offset
+
+`fetch_offset` is where the next fetch starts, `position` is behind what the user has been given,
+`committable` is behind what the user has come back from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from drumlin.client.errors import ClientError
+from drumlin.client.offsets import TopicPartition
+
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A place to go on from. The epoch is that of the last record before it; -1: not known."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+class Stage(Enum):
+    """What stands between a partition and fetching it."""
+
+    STARTING = auto()  # where to begin is being asked for
+    CHECKING = auto()  # a new leader is asked whether it knows what we have read
+    FETCHING = auto()
+    WAITING = auto()  # after an error that may pass
+    FAILED = auto()  # poll raises `failure`, until the user seeks
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One partition. `version` counts how often its buffered records became worthless."""
+
+    place: TopicPartition
+    stage: Stage = Stage.STARTING
+    version: int = 0
+    position: int = NO_OFFSET
+    position_epoch: int = NO_EPOCH
+    committable: int = NO_OFFSET
+    committable_epoch: int = NO_EPOCH
+    fetch_offset: int = NO_OFFSET
+    fetch_epoch: int = NO_EPOCH
+    leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
+    high_watermark: int = NO_OFFSET
+    end_offset: int = NO_OFFSET  # how far the last fetch said that one may read
+    is_paused: bool = False
+    is_on_way: bool = False  # in a fetch that is not answered
+    buffered: int = 0  # pieces
+    last_fetch: int = 0  # a count, so that partitions take turns
+    failure: ClientError | None = None
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there was nothing more to read when it was fetched last."""
+        return self.end_offset != NO_OFFSET and self.fetch_offset >= self.end_offset
+
+    def drop_buffered(self) -> None:
+        """Whatever is buffered or on its way is not wanted; fetch from the position again."""
+        self.version += 1
+        self.buffered = 0
+        self.is_on_way = False
+        self.fetch_offset = self.position
+        self.fetch_epoch = self.position_epoch
+
+    def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Read on from `offset`. Nothing before it is to be committed by itself any more."""
+        self.position = self.committable = offset
+        self.position_epoch = self.committable_epoch = epoch
+        self.end_offset = NO_OFFSET
+        self.leader_epoch = NO_EPOCH
+        self.failure = None
+        self.drop_buffered()
+        self.stage = Stage.CHECKING if epoch != NO_EPOCH else Stage.FETCHING
+
+    def fail(self, failure: ClientError) -> None:
+        """Poll raises this until somebody seeks."""
+        self.failure = failure
+        self.stage = Stage.FAILED
+        self.drop_buffered()
+
+
+class Positions:
+    """The partitions that the user has."""
+
+    def __init__(self) -> None:
+        self._states: dict[TopicPartition, PartitionState] = {}
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(self._states.values())
+
+    def __contains__(self, place: TopicPartition) -> bool:
+        return place in self._states
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        return frozenset(self._states)
+
+    def get(self, place: TopicPartition, version: int | None = None) -> PartitionState | None:
+        """The state of a partition; None if it is not ours, or has moved on from `version`."""
+        state = self._states.get(place)
+        if state is None or (version is not None and state.version != version):
+            return None
+        return state
+
+    def of(self, place: TopicPartition) -> PartitionState:
+        """
+        Raises:
+            ClientError: the partition is not assigned to this consumer.
+        """
+        state = self._states.get(place)
+        if state is None:
+            where = f"topic {place[0]!r} partition {place[1]}"
+            raise ClientError(f"{where} is not assigned to this consumer")
+        return state
+
+    def add(self, places: Iterable[TopicPartition]) -> None:
+        for place in places:
+            self._states[place] = PartitionState(place)
+
+    def remove(self, places: Iterable[TopicPartition]) -> None:
+        for place in places:
+            state = self._states.pop(place, None)
+            if state is not None:
+                state.drop_buffered()
+
+    def come_back(self) -> None:
+        """The user asks for more: what was given is done."""
+        for state in self._states.values():
+            state.committable = state.position
+            state.committable_epoch = state.position_epoch
+
+    def committable(
+        self, places: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the user has come back from, where that is known."""
+        wanted = self._states.keys() if places is None else places
+        found = {}
+        for place in wanted:
+            state = self._states.get(place)
+            if state is not None and state.committable != NO_OFFSET:
+                found[place] = OffsetAndMetadata(state.committable, "", state.committable_epoch)
+        return found
+
+    def current(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the user has been given, where that is known."""
+        return {
+            each.place: OffsetAndMetadata(each.position, "", each.position_epoch)
+            for each in self._states.values()
+            if each.position != NO_OFFSET
+        }

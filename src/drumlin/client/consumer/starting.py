@@ -1,0 +1,272 @@
+"""Where to read on: committed offsets, the option `start`, and logs that changed under us.
+
+Asks and sets; fetching is somebody else's. Nothing here moves a position silently: what is not
+as it was becomes an error that poll raises, or a reset that is logged and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.consumer.options import ConsumerOptions
+from drumlin.client.consumer.positions import (
+    OffsetAndMetadata,
+    PartitionState,
+    Positions,
+    Stage,
+)
+from drumlin.client.errors import (
+    ClientError,
+    LogTruncated,
+    NoCommittedOffset,
+    OffsetOutOfRange,
+    as_client_error,
+)
+from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import PeerError
+from drumlin.peer.retry import backoff_s, is_retriable
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_log = logging.getLogger(__name__)
+
+_NOT_A_REPLICA: Final = -1
+_NOT_KNOWN: Final = -1
+
+#: Given partitions, what the group has committed for them; None where there is no group.
+Committed = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]
+]
+
+
+class Reset(NamedTuple):
+    """The position of a partition was moved by `out_of_range`."""
+
+    place: TopicPartition
+    old_offset: int
+    new_offset: int
+
+
+class Starter:
+    """Lives in the loop. `on_change` is called when partitions can be fetched, or failed."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        options: ConsumerOptions,
+        connections: BrokerConnections,
+        committed: Committed | None,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._positions = positions
+        self._options = options
+        self._connections = connections
+        self._committed = committed
+        self._on_change = on_change
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.resets: deque[Reset] = deque()
+
+    def start(self, places: Iterable[TopicPartition]) -> None:
+        """Find out where these begin, and let them go."""
+        states = [self._positions.of(each) for each in places]
+        if states:
+            self._spawn(self._insist(states, self._start))
+
+    def out_of_range(self, state: PartitionState) -> None:
+        """The log does not hold the position: do what the option says."""
+        state.stage = Stage.STARTING
+        self._spawn(self._insist([state], self._reset))
+
+    def seek(self, state: PartitionState, spec: OffsetSpec) -> None:
+        """Go to a place that has a name, or a time."""
+        state.stage = Stage.STARTING
+        state.failure = None
+        state.drop_buffered()
+
+        async def go(states: list[PartitionState]) -> None:
+            found = await self._look_up({each.place: spec for each in states})
+            for each in states:
+                each.go_to(found[each.place])
+
+        self._spawn(self._insist([state], go))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- the three reasons ---------------------------------------------------------------
+
+    async def _start(self, states: list[PartitionState]) -> None:
+        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        if self._committed is not None:
+            committed = await self._committed([each.place for each in states])
+        start = self._options.start
+        new = {each.place for each in states} - committed.keys()
+        found = {}
+        if new and start != "committed":
+            found = await self._look_up(dict.fromkeys(new, start))
+        for state in self._still(states):
+            if state.place in committed:
+                offset, _, epoch = committed[state.place]
+                state.go_to(offset, epoch)
+            elif state.place in found:
+                state.go_to(found[state.place])
+            else:
+                where = f"topic {state.place[0]!r} partition {state.place[1]}"
+                state.fail(NoCommittedOffset(f"{where}: no offset is committed"))
+
+    async def _reset(self, states: list[PartitionState]) -> None:
+        policy = self._options.out_of_range
+        for state in states:
+            places = {state.place: "earliest"}, {state.place: "latest"}
+            first, end = [(await self._look_up(each))[state.place] for each in places]
+            if not self._still([state]):
+                return
+            if first <= state.position <= end:
+                await asyncio.sleep(self._connections.options.retry_backoff_ms / 1000)
+                if self._still([state]):  # it is in range, after all
+                    state.go_to(state.position, state.position_epoch)
+            elif policy == "raise":
+                state.fail(OffsetOutOfRange(*state.place, state.position, first, end))
+            else:
+                self._move(state, first if policy == "earliest" else end)
+
+    async def check(self, states: list[PartitionState]) -> None:
+        """Ask the leaders how far they know what we have read (KIP-320).
+
+        Raises:
+            KafkaError, PeerError: it is not known now.
+        """
+        by_leader: dict[int, list[PartitionState]] = defaultdict(list)
+        for state in states:
+            by_leader[self._connections.view.leader_of(*state.place)].append(state)
+        for leader, led in by_leader.items():
+            ends = await self._ask_ends(leader, led)
+            for state in self._unmoved(led):
+                end = ends.get(state.place)
+                if end is not None:
+                    self._compare(state, *end)
+
+    def _compare(self, state: PartitionState, end_offset: int, epoch: int, leader: int) -> None:
+        state.leader_epoch = leader
+        if end_offset != _NOT_KNOWN and end_offset >= state.position:
+            state.stage = Stage.FETCHING
+        elif self._options.out_of_range == "raise":
+            state.fail(LogTruncated(*state.place, state.position, end_offset))
+            self._on_change()
+        elif end_offset == _NOT_KNOWN:
+            self.out_of_range(state)
+        else:
+            self._move(state, end_offset)
+            state.leader_epoch = leader
+
+    def _move(self, state: PartitionState, offset: int) -> None:
+        old = state.position
+        where = f"topic {state.place[0]!r} partition {state.place[1]}"
+        _log.warning("%s: offset %d is not in the log, going on at %d", where, old, offset)
+        state.go_to(offset)
+        self.resets.append(Reset(state.place, old, offset))
+        self._on_change()
+
+    # -- asking --------------------------------------------------------------------------
+
+    async def _insist(
+        self,
+        states: list[PartitionState],
+        attempt: Callable[[list[PartitionState]], Coroutine[Any, Any, None]],
+    ) -> None:
+        """`attempt` until it succeeds, or fails for good, which the partitions then have."""
+        for pause_s in backoff_s(self._connections.options):
+            states = self._still(states)
+            if not states:
+                return
+            try:
+                await attempt(states)
+                break
+            except (KafkaError, PeerError, ClientError) as error:
+                if not isinstance(error, ClientError) and is_retriable(error):
+                    await asyncio.sleep(pause_s)
+                    continue
+                failure = error if isinstance(error, ClientError) else as_client_error(error)
+                for state in self._still(states):
+                    state.fail(failure)
+                break
+        self._on_change()
+
+    def _still(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+        """Those that nobody has taken away or sent elsewhere meanwhile."""
+        return [
+            each
+            for each in states
+            if self._positions.get(each.place) is each and each.stage is Stage.STARTING
+        ]
+
+    def _unmoved(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+        return [
+            each
+            for each in states
+            if self._positions.get(each.place) is each and each.stage is Stage.WAITING
+        ]
+
+    async def _look_up(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+        isolation = self._options.isolation
+        found = await list_offsets(self._connections, wanted, isolation)
+        young = [each for each, at in found.items() if at.offset < 0]
+        if young:
+            found |= await list_offsets(
+                self._connections, dict.fromkeys(young, "latest"), isolation
+            )
+        return {each: at.offset for each, at in found.items()}
+
+    async def _ask_ends(
+        self, leader: int, states: list[PartitionState]
+    ) -> dict[TopicPartition, tuple[int, int, int]]:
+        """For each partition: end offset of our epoch, epoch that it is of, the leader's epoch."""
+        view = self._connections.view
+        epochs = {(t, p): view.topics[t].partitions[p].leader_epoch for t, p in _places(states)}
+
+        def build(shape: Shape) -> object:
+            by_topic: dict[str, list[Any]] = defaultdict(list)
+            for state in states:
+                each = shape(
+                    "OffsetForLeaderPartition",
+                    partition=state.place[1],
+                    current_leader_epoch=epochs[state.place],
+                    leader_epoch=state.position_epoch,
+                )
+                by_topic[state.place[0]].append(each)
+            return shape(
+                "OffsetForLeaderEpochRequest",
+                replica_id=_NOT_A_REPLICA,
+                topics=tuple(
+                    shape("OffsetForLeaderTopic", topic=topic, partitions=tuple(partitions))
+                    for topic, partitions in by_topic.items()
+                ),
+            )
+
+        connection = await self._connections.broker(leader)
+        response = await connection.request("offset_for_leader_epoch", build)
+        ends = {}
+        for topic in response.topics:
+            for each in topic.partitions:
+                place = (topic.topic, each.partition)
+                if each.error_code is not ErrorCode.none:
+                    where = f"offset_for_leader_epoch of topic {topic.topic!r}"
+                    raise KafkaError(each.error_code, where)
+                ends[place] = (each.end_offset, getattr(each, "leader_epoch", -1), epochs[place])
+        return ends
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _places(states: Iterable[PartitionState]) -> list[TopicPartition]:
+    return [each.place for each in states]
