@@ -25,29 +25,6 @@ _INT_MAX: Final = str(2**31 - 1)
 
 #: What a broker of Apache Kafka 4.3 serves and this one does not, by what it belongs to.
 NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
-    "transactions": (
-        "add_partitions_to_txn",
-        "add_offsets_to_txn",
-        "end_txn",
-        "write_txn_markers",
-        "txn_offset_commit",
-        "describe_producers",
-        "describe_transactions",
-        "list_transactions",
-    ),
-    "the consumer group protocol of KIP-848": (
-        "consumer_group_heartbeat",
-        "consumer_group_describe",
-    ),
-    "share groups": (
-        "share_group_heartbeat",
-        "share_group_describe",
-        "share_fetch",
-        "share_acknowledge",
-        "describe_share_group_offsets",
-        "alter_share_group_offsets",
-        "delete_share_group_offsets",
-    ),
     "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
     "moving replicas and leaders": (
         "alter_replica_log_dirs",
@@ -71,7 +48,6 @@ NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "quotas": ("describe_client_quotas", "alter_client_quotas"),
     "telemetry of clients": ("get_telemetry_subscriptions", "push_telemetry"),
-    "client metrics and groups as configuration": ("list_config_resources",),
     "KRaft (there is none here)": (
         "describe_quorum",
         "update_features",

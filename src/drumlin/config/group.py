@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from drumlin.config.durations import duration_ms
 from drumlin.config.errors import ConfigError
 from drumlin.config.keys import group_keys
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -30,6 +31,26 @@ _LIMITS: Final = {
         "group.share.min.session.timeout.ms",
         "group.share.max.session.timeout.ms",
     ),
+    "consumer.assignment.interval.ms": (
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+    ),
+    "share.assignment.interval.ms": (
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    "share.delivery.count.limit": (
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    "share.partition.max.record.locks": (
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    "streams.assignment.interval.ms": (
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
     "share.record.lock.duration.ms": (
         "group.share.min.record.lock.duration.ms",
         "group.share.max.record.lock.duration.ms",
@@ -43,6 +64,10 @@ _LIMITS: Final = {
         "group.streams.max.session.timeout.ms",
     ),
 }
+_KINDS: Final = ("consumer", "share", "streams")
+_RESET: Final = "share.auto.offset.reset"
+_RESETS: Final = ("earliest", "latest")
+_BY_DURATION: Final = "by_duration:"
 
 
 def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig) -> None:
@@ -63,6 +88,40 @@ def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig)
         if name in _LIMITS:
             assert isinstance(value, int)
             _check_limits(name, value, config)
+        elif name == _RESET:
+            _check_reset(text)
+    for kind in _KINDS:
+        _check_session(kind, overrides, config)
+
+
+def _check_reset(text: str) -> None:
+    """Where a share group begins: at an end of the log, or at a time before now."""
+    if text in _RESETS:
+        return
+    try:
+        if text.startswith(_BY_DURATION) and duration_ms(text.removeprefix(_BY_DURATION)) >= 0:
+            return
+    except ValueError:
+        pass
+    message = (
+        f"{_RESET} = {text}: must be earliest, latest, or {_BY_DURATION} and a duration in ISO 8601"
+    )
+    raise KafkaError(ErrorCode.invalid_config, message)
+
+
+def _check_session(kind: str, overrides: Mapping[str, str], config: BrokerConfig) -> None:
+    """A session must be longer than the time between two heartbeats."""
+    keys = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
+    if not any(key in overrides for key in keys):
+        return
+    session, heartbeat = (
+        int(overrides[key]) if key in overrides else config.value(f"group.{key}") for key in keys
+    )
+    assert isinstance(session, int)
+    assert isinstance(heartbeat, int)
+    if session <= heartbeat:
+        message = f"{keys[0]} = {session}: must be more than {keys[1]}, which is {heartbeat}"
+        raise KafkaError(ErrorCode.invalid_config, message)
 
 
 def _check_limits(name: str, value: int, config: BrokerConfig) -> None:

@@ -108,6 +108,10 @@ class ClusterImage:
         """What was set for the resource; empty for one that has nothing, or does not exist."""
         return self._configs.get(resource, _NO_CONFIGS)
 
+    def configured(self, resource_type: ResourceType) -> list[str]:
+        """Names of the resources of one type for which something was set."""
+        return [each.name for each in self._configs if each.type is resource_type]
+
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         return self.configs(Resource(ResourceType.TOPIC, topic))
 

@@ -1,6 +1,6 @@
 """DeleteGroups (key 42), versions 0-2: delete groups without members, and their offsets.
 
-A group named twice is deleted, and answered, once.
+With a share group goes how far it has come. A group named twice is deleted, and answered, once.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from drumlin.wire.messages import ZERO, Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    broker = context.broker
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            code = await context.broker.groups.delete(group_id)
+            if broker.share_groups.is_share_group(group_id):
+                code = await broker.share_groups.delete(group_id)
+            else:
+                code = await broker.groups.delete(group_id)
         except KafkaError as error:
             code = error.code
         results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))

@@ -6,22 +6,15 @@ that is not older than that.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
+
+from drumlin.config.durations import duration_ms
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.replication.partition import Partition
 
 _BY_DURATION: Final = "by_duration:"
-_NUMBER: Final = r"[-+]?\d+"
-_DURATION: Final = re.compile(
-    rf"P(?:(?P<days>{_NUMBER})D)?"
-    rf"(?:T(?:(?P<hours>{_NUMBER})H)?(?:(?P<minutes>{_NUMBER})M)?"
-    rf"(?:(?P<seconds>{_NUMBER}(?:\.\d{{0,9}})?)S)?)?",
-    re.IGNORECASE,
-)
-_SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
 async def first_start_offset(broker: Broker, partition: Partition, reset: str) -> int:
@@ -38,18 +31,3 @@ async def first_start_offset(broker: Broker, partition: Partition, reset: str) -
         if found is not None:
             return int(found.offset)
     return partition.high_watermark
-
-
-def duration_ms(text: str) -> int:
-    """A duration such as P1DT2H30M.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
-        raise ValueError(f"{text} is no duration")
-    parts = found.groupdict()
-    return round(
-        sum(float(parts[name] or 0) * seconds * 1000 for name, seconds in _SECONDS.items())
-    )

@@ -1,0 +1,51 @@
+"""ListConfigResources (key 74), versions 0-1: the resources that have a configuration.
+
+Version 0 is about client metrics alone, of which there are none here. From version 1 types are
+named, none for all of them: every topic and broker, and groups for which something was set
+(KIP-1142).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from drumlin.broker.config_changes import BROKER_LOGGER, CLIENT_METRICS
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import ClusterImage, ResourceType
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+
+_TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    wanted: Iterable[int] = getattr(request, "resource_types", (CLIENT_METRICS,))
+    types = set(wanted) or set(_TYPES)
+    code, resources = ErrorCode.none, []
+    if types <= set(_TYPES):
+        image = context.broker.metadata.image
+        resources = [(each, name) for each in sorted(types) for name in _names(image, each)]
+    else:
+        code = ErrorCode.unsupported_version
+    return shape(
+        "ListConfigResourcesResponse",
+        throttle_time=ZERO,
+        error_code=code,
+        config_resources=tuple(
+            shape("ConfigResource", resource_name=name, resource_type=resource_type)
+            for resource_type, name in resources
+        ),
+    )
+
+
+def _names(image: ClusterImage, resource_type: int) -> Iterable[str]:
+    match resource_type:
+        case ResourceType.TOPIC:
+            return image.topics
+        case ResourceType.GROUP:
+            return image.configured(ResourceType.GROUP)
+        case _ if resource_type == CLIENT_METRICS:
+            return ()
+        case _:
+            return map(str, image.brokers)
