@@ -321,7 +321,7 @@ def test_offsets_expire_after_their_retention() -> None:
         # What a live member reads stays; what it has ceased to read goes.
         assert await committed(coordinator, "simple") == {("t", 1): 1}
         assert await committed(coordinator, "live") == {("t", 0): 1}
-        coordinator.leave("live", [LeavingMember(member.member_id)])
+        await coordinator.leave("live", [LeavingMember(member.member_id)])
         clock.advance_ms(7 * DAY_MS - 1)
         await coordinator.expire_offsets()
         assert await committed(coordinator, "live") == {("t", 0): 1}
@@ -339,7 +339,7 @@ def test_groups_are_deleted_with_their_offsets() -> None:
         with pytest.raises(KafkaError) as refusal:
             coordinator.delete("g")
         assert refusal.value.code is ErrorCode.non_empty_group
-        coordinator.leave("g", [LeavingMember(member.member_id)])
+        await coordinator.leave("g", [LeavingMember(member.member_id)])
         await coordinator.commit(commit("g", position(1), position(2, partition=1)))
         assert await coordinator.delete("g") is ErrorCode.none
         with pytest.raises(KafkaError) as refusal:

@@ -20,7 +20,7 @@ from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
 from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
-from drumlin.broker.group_surroundings import ImageTopics, group_setting
+from drumlin.broker.group_surroundings import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosting import Hosting
 from drumlin.broker.markers import write_markers
 from drumlin.broker.opening import (
@@ -187,6 +187,7 @@ class Broker:
         except KafkaError as error:
             raise StartFailed(str(error)) from error
         metadata.on_change(self.hosting.on_change)
+        metadata.on_change(partial(tell_groups, self.groups))
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.shares.on_change)
         metadata.on_change(self.cleaning.on_change)

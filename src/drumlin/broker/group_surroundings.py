@@ -8,10 +8,12 @@ from uuid import UUID
 
 from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.surroundings import Topic
+from drumlin.metadata.changes import Change, PartitionsAdded, TopicCreated, TopicDeleted
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
+    from drumlin.coordination.groups.coordinator import GroupCoordinator
 
 
 class ImageTopics:
@@ -46,6 +48,12 @@ def group_setting(broker: Broker, group_id: str, key: str) -> int | str | bool:
             value = declared.parse(declared.default or "")
     assert isinstance(value, int | str)
     return value
+
+
+def tell_groups(groups: GroupCoordinator, change: Change) -> None:
+    """What may lead to other assignments: topics that come, go or grow."""
+    if isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded):
+        groups.topic_changed(change.topic.name, is_new=isinstance(change, TopicCreated))
 
 
 def _seen(topic: TopicState | None) -> Topic | None:

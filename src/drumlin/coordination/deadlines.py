@@ -36,6 +36,9 @@ class DeadlineQueue(Generic[Key]):
         if queued_at is None or deadline < queued_at:
             self._push(key, deadline)
 
+    def is_scheduled(self, key: Key) -> bool:
+        return key in self._deadlines
+
     def cancel(self, key: Key) -> None:
         self._deadlines.pop(key, None)
 

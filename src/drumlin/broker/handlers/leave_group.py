@@ -7,29 +7,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
-from drumlin.broker.context import RequestContext
+from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    has_several = shape.has("MemberResponse")
-    if has_several:
-        leaving = [
-            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
-            for each in request.members
-        ]
-    else:
-        leaving = [LeavingMember(request.member_id)]
-    code = ErrorCode.none
-    codes: list[ErrorCode] = []
+    leaving = _leaving(request, shape)
     try:
-        codes = context.broker.groups.leave(request.group_id, leaving)
+        answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
-        code = error.code
+        return _response(shape, leaving, [], error.code)
+    return Waiting(_respond(shape, leaving, answer))
+
+
+async def _respond(
+    shape: Shape, leaving: list[LeavingMember], answer: Awaitable[list[ErrorCode]]
+) -> Any:
+    try:
+        return _response(shape, leaving, await answer, ErrorCode.none)
+    except KafkaError as error:
+        return _response(shape, leaving, [], error.code)
+
+
+def _leaving(request: Any, shape: Shape) -> list[LeavingMember]:
+    if not shape.has("MemberResponse"):
+        return [LeavingMember(request.member_id)]
+    return [
+        LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
+        for each in request.members
+    ]
+
+
+def _response(
+    shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode], code: ErrorCode
+) -> Any:
+    has_several = shape.has("MemberResponse")
     if not has_several and codes:
         code = codes[0]
     members = tuple(

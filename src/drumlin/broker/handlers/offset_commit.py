@@ -57,6 +57,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         generation_id=request.generation_id_or_member_epoch,
         retention_ms=_retention_ms(request),
         positions=[position for _, positions in accepted for position in positions],
+        version=context.version,
     )
     try:
         codes = context.broker.groups.commit(commit)

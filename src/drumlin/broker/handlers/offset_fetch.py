@@ -2,6 +2,7 @@
 
 - A partition without a commit has offset -1 and no error, whether or not it exists.
 - From version 2 null for the topics means all of them, and errors of the group stand on top.
+- From version 9 a member of a consumer group gives its epoch, and is refused if that is stale.
 - From version 8 several groups are asked for at once (KIP-709); from 10 topics are named by id
   (KIP-848), and those with an unknown id are answered last.
 - With `require_stable` (7+, KIP-447) a partition is UNSTABLE_OFFSET_COMMIT while a transaction
@@ -23,6 +24,7 @@ _GROUP_ERROR: Final = 2
 _SEVERAL_GROUPS: Final = 8
 _TOPIC_IDS: Final = 10
 _NO_OFFSET: Final = -1
+_NO_EPOCH: Final = -1
 
 Asked = Sequence[tuple[str, Sequence[int]]] | None
 
@@ -49,6 +51,14 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
 
 
+def _member(group: Any) -> dict[str, Any]:
+    """As which member the offsets are fetched, if as one."""
+    return {
+        "member_id": getattr(group, "member_id", None),
+        "member_epoch": getattr(group, "member_epoch", _NO_EPOCH),
+    }
+
+
 def _asked(request: Any) -> Asked:
     if request.topics is None:
         return None
@@ -59,7 +69,7 @@ async def _group_by_names(context: RequestContext, request: Any, group: Any, sha
     code, topics = ErrorCode.none, ()
     try:
         fetched = await context.broker.groups.fetch_offsets(
-            group.group_id, _asked(group), requires_stable=request.require_stable
+            group.group_id, _asked(group), requires_stable=request.require_stable, **_member(group)
         )
         topics = _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
     except KafkaError as error:
@@ -84,7 +94,7 @@ async def _group_by_ids(context: RequestContext, request: Any, group: Any, shape
     code, topics = ErrorCode.none, []
     try:
         fetched = await context.broker.groups.fetch_offsets(
-            group.group_id, asked, requires_stable=request.require_stable
+            group.group_id, asked, requires_stable=request.require_stable, **_member(group)
         )
         for name, partitions in fetched:
             state = image.topics.get(name)

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
-from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
-    Answer,
     Created,
     JoinAnswer,
     JoinRequest,
@@ -27,62 +24,30 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
-from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
-from drumlin.coordination.groups.effects import Effect, Write
-from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
+from drumlin.coordination.groups.classic.records import GroupMetadata
+from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.consumer import classic_members, heartbeats
+from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.leaving import leave as leave_group
+from drumlin.coordination.groups.consumer.member import NO_EPOCH
+from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import CommittedOffset
 from drumlin.coordination.groups.shard import Commit, GroupShard
-from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
-from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
-from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: What goes wrong with the log, and what members and consumers are told instead.
-_TOLD: Final = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
-
-#: Groups looked at for expired offsets before others get their turn on the loop.
-_GROUPS_PER_STEP: Final = 200
-
 FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]
 
 
-class CoordinatorConfig(GroupRules, Protocol):
-    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
-
-    @property
-    def group_min_session_timeout_ms(self) -> int: ...
-    @property
-    def group_max_session_timeout_ms(self) -> int: ...
-    @property
-    def offset_metadata_max_bytes(self) -> int: ...
-    @property
-    def offsets_commit_timeout_ms(self) -> int: ...
-    @property
-    def offsets_retention_check_interval_ms(self) -> int: ...
-    @property
-    def offsets_retention_minutes(self) -> int: ...
-    @property
-    def offsets_topic_compression_codec(self) -> int: ...
-    @property
-    def offsets_topic_num_partitions(self) -> int: ...
-
-
-class GroupCoordinator:
+class GroupCoordinator(GroupExecution):
     """All groups that this broker coordinates.
 
     Handed in:
@@ -97,30 +62,6 @@ class GroupCoordinator:
 
     Requests raise `KafkaError` with what the client is to be told.
     """
-
-    def __init__(
-        self,
-        config: CoordinatorConfig,
-        clock: Clock,
-        topic: StateTopic,
-        topics: Topics,
-        group_setting: GroupSetting,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._topic = topic
-        self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
-        self._surroundings = Surroundings(
-            config, group_setting, clock, self._deadlines, new_id, topics
-        )
-        self._partitions = StatePartitions(
-            topic.name, self._new_shard, self._read, GroupShard.take_over, self._set_alarm
-        )
-        self._alarm: asyncio.TimerHandle | None = None
-        self._unconfirmed: set[Confirmation] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_active = False
 
     # -- life ------------------------------------------------------------------------------
 
@@ -177,10 +118,6 @@ class GroupCoordinator:
             await self._partitions.when_ready(partition)
         return self._partition_for(group_id)
 
-    def _partition_for(self, group_id: str) -> int:
-        count = self._topic.partition_count() or self._config.offsets_topic_num_partitions
-        return partition_for(group_id, count)
-
     def _shard_of(self, group_id: str) -> GroupShard:
         if not self._is_active:
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -204,6 +141,11 @@ class GroupCoordinator:
         longest = self._config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(ErrorCode.invalid_session_timeout)
+        modern = shard.consumer_group(group_id)
+        if modern is not None and modern.members:
+            return self._join_consumer_group(shard, modern, request)
+        if modern is not None:
+            self._write(shard, modern.tombstones())  # it begins anew, as a classic group
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
@@ -218,17 +160,32 @@ class GroupCoordinator:
         self._carry_out(shard, group, effects)
         return waiter
 
+    def _join_consumer_group(
+        self, shard: GroupShard, group: ConsumerGroup, request: JoinRequest
+    ) -> Awaitable[JoinAnswer]:
+        outcome = classic_members.join(group, request)
+        answer = self._bring_about(shard, group.group_id, outcome)
+        if outcome.records and shard.groups.get(group.group_id) is group:
+            classic_members.joined(group, request, outcome.answer.member_id)
+            self._set_alarm()
+        return answer
+
     def sync(self, group_id: str, request: SyncRequest) -> Awaitable[SyncAnswer]:
         """SyncGroup. The answer comes when the leader's assignment is in the log.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group cannot be asked, or refuses.
         """
         shard = self._shard_with_members(group_id)
-        group = shard.classic_group(group_id)
+        modern = shard.consumer_group(group_id)
+        group = None if modern is not None else shard.classic_group(group_id)
+        waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        if modern is not None:
+            waiter.set_result(classic_members.sync(modern, request))
+            self._set_alarm()
+            return waiter
         if group is None:
             raise KafkaError(ErrorCode.unknown_member_id)
-        waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         self._carry_out(shard, group, group.sync(request, waiter))
         return waiter
 
@@ -246,24 +203,111 @@ class GroupCoordinator:
             if refusal.code is ErrorCode.coordinator_load_in_progress:
                 return  # whether it is a member is not known yet: it may go on
             raise
+        modern = shard.consumer_group(group_id)
+        if modern is not None:
+            try:
+                classic_members.heartbeat(modern, member_id, group_instance_id, generation_id)
+            finally:
+                self._set_alarm()
+            return
         group = shard.classic_group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         group.heartbeat(member_id, group_instance_id, generation_id)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Awaitable[list[ErrorCode]]:
         """LeaveGroup: a code for each member.
 
         Raises:
             KafkaError: the group cannot be asked.
         """
         shard = self._shard_with_members(group_id)
+        modern = shard.consumer_group(group_id)
+        if modern is not None:
+            return self._bring_about(shard, group_id, classic_members.leave(modern, leaving))
         group = shard.classic_group(group_id)
         if group is None:
-            return [ErrorCode.unknown_member_id for _ in leaving]
-        codes, effects = group.leave(leaving)
-        self._carry_out(shard, group, effects)
-        return codes
+            codes = [ErrorCode.unknown_member_id for _ in leaving]
+        else:
+            codes, effects = group.leave(leaving)
+            self._carry_out(shard, group, effects)
+        return self._answer_when_confirmed(None, codes)
+
+    # -- the consumer protocol -----------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, group_id: str, request: HeartbeatRequest
+    ) -> Awaitable[HeartbeatAnswer]:
+        """ConsumerGroupHeartbeat. The answer comes when what follows from it is in the log.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        known = heartbeats.supported_assignors(self._config.group_consumer_assignors)
+        heartbeats.check_request(group_id, request, known)
+        shard = self._shard_of(group_id)
+        if request.is_leaving:
+            outcome = leave_group(self._consumer_group(shard, group_id), request)
+            return self._bring_about(shard, group_id, outcome)
+        group, records = self._consumer_group_to_join(shard, group_id, request)
+        outcome = heartbeats.heartbeat(group, request)
+        outcome = replace(outcome, records=[*records, *outcome.records])
+        return self._bring_about(shard, group_id, outcome)
+
+    def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
+
+    def _consumer_group_to_join(
+        self, shard: GroupShard, group_id: str, request: HeartbeatRequest
+    ) -> tuple[ConsumerGroup, Sequence[GroupRecord]]:
+        """The group, and what is to be written first to make it one of this kind.
+
+        As long as that is not written, it is a group that nobody else knows.
+        """
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, ()
+        if not request.is_joining or not (group is None or isinstance(group, Group)):
+            self._consumer_group(shard, group_id)
+        records: list[GroupRecord] = []
+        if isinstance(group, Group):
+            if group.state is GroupState.EMPTY:
+                records = group.tombstones()
+            else:
+                policy = self._config.group_consumer_migration_policy
+                check_upgrade(group, policy, self._config.group_consumer_max_size)
+                records = to_consumer(group, self._surroundings.topics)
+        # It must not touch the deadlines of the group that there is.
+        apart = replace(self._surroundings, deadlines=DeadlineQueue())
+        modern = ConsumerGroup(group_id, apart)
+        for key, value in records:
+            if type_of(key).kind is GroupKind.CONSUMER:
+                modern.replay(key, value)
+        return modern, records
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """ConsumerGroupDescribe.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+        """
+        return self._consumer_group(self._shard_of(group_id), group_id)
+
+    def topic_changed(self, topic: str, *, is_new: bool) -> None:
+        """A topic was created, deleted, or has other partitions: groups are to look again."""
+        for partition in self._partitions.partitions():
+            shard = self._partitions.find(partition)
+            for group in [] if shard is None else list(shard.groups.values()):
+                if isinstance(group, ConsumerGroup):
+                    if is_new:
+                        group.knows_new_topics = False
+                    if group.is_subscribed_to(topic):
+                        group.knows_metadata = False
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -283,13 +327,16 @@ class GroupCoordinator:
         topics: Sequence[tuple[str, Sequence[int]]] | None,
         *,
         requires_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = NO_EPOCH,
     ) -> FetchedOffsets:
         """OffsetFetch of one group: what is committed, and known to all in-sync replicas.
 
-        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it.
+        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it. Whoever
+        fetches as a member of a consumer group must be one, in this epoch.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group cannot be asked, or refuses.
         """
         self._shard_of(group_id)
         if self._unconfirmed:
@@ -298,6 +345,9 @@ class GroupCoordinator:
             if late:
                 raise KafkaError(ErrorCode.not_coordinator)
         shard = self._shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is not None:
+            group.check_offset_fetch(member_id, member_epoch)
         return list(shard.fetch(group_id, topics, requires_stable=requires_stable))
 
     def commit_in_transaction(
@@ -416,202 +466,3 @@ class GroupCoordinator:
     def look_at_deadlines(self) -> None:
         """A group has set deadlines without being asked by this coordinator."""
         self._set_alarm()
-
-    # -- effects and time ----------------------------------------------------------------------
-
-    def _carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Answer):
-                if not effect.waiter.done():  # it may have given up
-                    effect.waiter.set_result(effect.answer)
-            elif isinstance(effect, Write):
-                self._write_of_group(shard, group, effect)
-            else:
-                assert isinstance(group, Group)
-                self._store(shard, group, effect)
-        self._set_alarm()
-
-    def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
-        try:
-            confirmation = self._write(shard, write.records) if write.records else None
-        except KafkaError as error:
-            _log.warning("records of group %r were not written: %s", group.group_id, error)
-            _refuse(write.answers, error)
-            return
-        if confirmation is None:
-            self._carry_out(shard, group, write.answers)
-        elif write.answers:
-            self._spawn(self._answer_late(shard, group, write.answers, confirmation))
-
-    async def _answer_late(
-        self,
-        shard: GroupShard,
-        group: AnyGroup,
-        answers: Sequence[Answer],
-        confirmation: Confirmation,
-    ) -> None:
-        try:
-            await self._confirmed(confirmation)
-        except KafkaError as error:
-            _refuse(answers, error)
-        else:
-            self._carry_out(shard, group, answers)
-
-    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
-        record: GroupRecord = (GroupKey(group.group_id), store.metadata)
-        try:
-            confirmation = self._write(shard, [record])
-        except KafkaError as error:
-            self._stored(shard, group, store, error.code)
-            return
-        if confirmation is None:
-            self._stored(shard, group, store, None)
-        else:
-            self._spawn(self._store_when_confirmed(shard, group, store, confirmation))
-
-    async def _store_when_confirmed(
-        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
-    ) -> None:
-        try:
-            await self._confirmed(confirmation)
-        except KafkaError as error:
-            self._stored(shard, group, store, error.code)
-        else:
-            self._stored(shard, group, store, None)
-
-    def _stored(
-        self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
-    ) -> None:
-        if error is not None:
-            _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
-        self._carry_out(shard, group, group.stored(store, error))
-        if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
-            del shard.groups[group.group_id]
-
-    def _set_alarm(self) -> None:
-        """See to it that `wake` is called when the next deadline comes."""
-        deadline = self._deadlines.next_deadline()
-        if deadline is None or not self._is_active:
-            return
-        loop = asyncio.get_running_loop()
-        when = loop.time() + max(deadline - self._clock.monotonic(), 0)
-        if self._alarm is not None:
-            if self._alarm.when() <= when and not self._alarm.cancelled():
-                return
-            self._alarm.cancel()
-        self._alarm = loop.call_at(when, self.wake)
-
-    def wake(self) -> None:
-        """Tell the groups whose deadlines have come."""
-        self._alarm = None
-        try:
-            for deadline in self._deadlines.due(self._clock.monotonic()):
-                shard = self._partitions.find(self._partition_for(deadline.group_id))
-                group = None if shard is None else shard.groups.get(deadline.group_id)
-                if shard is not None and group is not None:
-                    self._carry_out(shard, group, group.expire(deadline))
-        finally:  # whatever is wrong with one group, the others are woken
-            self._set_alarm()
-
-    async def _expire_offsets_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-            await self.expire_offsets()
-
-    async def expire_offsets(self) -> None:
-        """Delete offsets whose retention is over, and groups that hold nothing any more."""
-        retention_ms = self._config.offsets_retention_minutes * 60_000
-        for partition in self._partitions.partitions():
-            shard = await self._partitions.when_ready(partition)
-            for count, group_id in enumerate(list(shard.groups) if shard else (), 1):
-                if count % _GROUPS_PER_STEP == 0:
-                    await asyncio.sleep(0)
-                    if await self._partitions.when_ready(partition) is not shard:
-                        break
-                assert shard is not None
-                if records := shard.expired(group_id, retention_ms):
-                    self._write_or_log(shard, records, f"expired offsets of {group_id!r}")
-
-    # -- the log -------------------------------------------------------------------------------
-
-    def _write(
-        self,
-        shard: GroupShard,
-        records: Sequence[GroupRecord],
-        producer: Producer | None = None,
-        verification: Verification | None = NOT_REQUIRED,
-    ) -> Confirmation | None:
-        """Append the records and take them over; the confirmation of the last, if one is due."""
-        confirmation = None
-        codec = self._config.offsets_topic_compression_codec
-        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec, producer):
-            try:
-                confirmation = self._topic.append(shard.partition, batch, verification)
-            except KafkaError as error:
-                raise _told(error) from error
-            shard.apply(contained, producer)
-        if confirmation is not None:
-            self._unconfirmed.add(confirmation)
-            confirmation.add_done_callback(self._unconfirmed.discard)
-        return confirmation
-
-    def _write_or_log(self, shard: GroupShard, records: Sequence[GroupRecord], what: str) -> None:
-        try:
-            self._write(shard, records)
-            _log.info("partition %d: %d records removed: %s", shard.partition, len(records), what)
-        except KafkaError as error:
-            _log.warning("partition %d: %s stay: %s", shard.partition, what, error)
-
-    def _when_written(
-        self,
-        shard: GroupShard,
-        records: Sequence[GroupRecord],
-        answer: Any,
-        producer: Producer | None = None,
-        verification: Verification | None = NOT_REQUIRED,
-    ) -> Awaitable[Any]:
-        """Write now; the awaitable gives `answer` once the records are confirmed."""
-        confirmation = self._write(shard, records, producer, verification) if records else None
-        return self._answer_when_confirmed(confirmation, answer)
-
-    async def _answer_when_confirmed(self, confirmation: Confirmation | None, answer: Any) -> Any:
-        if confirmation is not None:
-            await self._confirmed(confirmation)
-        return answer
-
-    async def _confirmed(self, confirmation: Confirmation) -> None:
-        timeout = self._config.offsets_commit_timeout_ms / 1000
-        try:
-            await asyncio.wait_for(asyncio.shield(confirmation), timeout)
-        except TimeoutError:
-            raise _told(KafkaError(ErrorCode.request_timed_out)) from None
-        except KafkaError as error:
-            raise _told(error) from error
-
-    # -- small things --------------------------------------------------------------------------
-
-    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedPartition:
-        return load(self._topic.read_batches(partition), is_cancelled)
-
-    def _new_shard(self, partition: int) -> GroupShard:
-        return GroupShard(partition, self._surroundings)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a background task failed", exc_info=error)
-
-
-def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:
-    for answer in answers:
-        if not answer.waiter.done():
-            answer.waiter.set_exception(error)
-
-
-def _told(error: KafkaError) -> KafkaError:
-    return KafkaError(_TOLD.get(error.code, error.code), error.message)

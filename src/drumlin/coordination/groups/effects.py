@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from drumlin.coordination.groups.classic.messages import Answer, Store
+from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
 
 
@@ -14,11 +15,13 @@ class Write:
     """To do: write the records and take them over; if it fails, all stays as it is.
 
     `answers` are given once the records are confirmed. Whoever waits for one hears of a failure
-    by `KafkaError`.
+    by `KafkaError`. `then` says what else is to be done with the group as it is by then: it may
+    be of another kind.
     """
 
     records: Sequence[GroupRecord]
     answers: tuple[Answer, ...] = ()
+    then: Callable[[AnyGroup], Sequence[Effect]] | None = None
 
 
 Effect = Answer | Store | Write

@@ -5,10 +5,13 @@ What only one kind does (joining, heartbeats) is asked of that kind's own class.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from drumlin.coordination.groups.classic.states import Deadline
@@ -22,6 +25,10 @@ class GroupKind(Enum):
     CLASSIC = "Classic"
     CONSUMER = "Consumer"
     SHARE = "Share"
+
+
+#: Topic id and partition; NONE if the position may be committed.
+PositionCheck = Callable[[UUID | None, int], ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,9 @@ class AnyGroup(Protocol):
 
     # -- offsets ---------------------------------------------------------------------------
 
-    def check_offset_commit(self, committer: Committer) -> None:
-        """
+    def check_offset_commit(self, committer: Committer) -> PositionCheck | None:
+        """A check of each position, if it depends on the partition whether it may be committed.
+
         Raises:
             KafkaError: it may not commit.
         """
@@ -105,5 +113,5 @@ class AnyGroup(Protocol):
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
         """A deadline of this group has come."""
 
-    def unload(self) -> Sequence[Effect]:
-        """The group has moved to another broker, or is deleted: nobody is left waiting."""
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
+        """The group has moved to another broker, or is no more: nobody is left waiting."""

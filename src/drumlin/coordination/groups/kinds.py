@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
@@ -23,6 +24,7 @@ def _classic(group_id: str, surroundings: Surroundings) -> AnyGroup:
 
 _MAKERS: Final[dict[GroupKind, Callable[[str, Surroundings], AnyGroup]]] = {
     GroupKind.CLASSIC: _classic,
+    GroupKind.CONSUMER: ConsumerGroup,
     GroupKind.SHARE: ShareGroup,
 }
 

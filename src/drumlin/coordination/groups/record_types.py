@@ -2,6 +2,8 @@
 
     key type 0, 1   committed offsets       records.py
     key type 2      classic groups          classic/records.py
+    key type 3-8    consumer groups         consumer/records.py
+    key type 16     consumer groups         consumer/records.py
     key type 10-15  share groups            share/records.py
 
 Keys of other types belong to protocols that are not served here: they decode to None and stay in
@@ -14,6 +16,7 @@ from typing import Final
 
 from drumlin.coordination.groups import records as offset_records
 from drumlin.coordination.groups.classic import records as classic_records
+from drumlin.coordination.groups.consumer import records as consumer_records
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey, RecordType
 from drumlin.coordination.groups.share import records as share_records
 from drumlin.coordination.record_fields import FieldReader, FieldWriter
@@ -21,6 +24,7 @@ from drumlin.coordination.record_fields import FieldReader, FieldWriter
 _ALL: Final[tuple[RecordType, ...]] = (
     *offset_records.RECORD_TYPES,
     *classic_records.RECORD_TYPES,
+    *consumer_records.RECORD_TYPES,
     *share_records.RECORD_TYPES,
 )
 _BY_KEY_TYPE: Final = {each.key_type: each for each in _ALL}

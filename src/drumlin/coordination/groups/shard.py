@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import Answer
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind
 from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.log import LoadedPartition, Producer
@@ -91,6 +93,11 @@ class GroupShard:
             return group
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The group if it is one of the consumer protocol, or None."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
     def create_classic(self, group_id: str) -> Group:
         """A new empty group, in memory only."""
         assert group_id not in self.groups
@@ -130,8 +137,9 @@ class GroupShard:
         group = self.groups.get(commit.group_id)
         if group is None and commit.generation_id >= 0:
             raise KafkaError(ErrorCode.group_id_not_found)
+        check = None
         if group is not None:
-            group.check_offset_commit(
+            check = group.check_offset_commit(
                 Committer(
                     commit.member_id,
                     commit.group_instance_id,
@@ -148,7 +156,11 @@ class GroupShard:
             if _java_length(position.metadata) > metadata_max_bytes:
                 codes.append(ErrorCode.offset_metadata_too_large)
                 continue
-            codes.append(ErrorCode.none)
+            codes.append(
+                ErrorCode.none if check is None else check(position.topic_id, position.partition)
+            )
+            if codes[-1] is not ErrorCode.none:
+                continue
             key = OffsetKey(commit.group_id, position.topic, position.partition)
             committed = CommittedOffset(
                 position.offset,
@@ -234,11 +246,17 @@ class GroupShard:
 
     # -- what was written ------------------------------------------------------------------
 
-    def apply(self, records: Iterable[GroupRecord], producer: Producer | None = None) -> None:
-        """Take over records that are in the log now, be it as a part of a transaction."""
+    def apply(
+        self, records: Iterable[GroupRecord], producer: Producer | None = None
+    ) -> list[Answer]:
+        """Take over records that are in the log now, be it as a part of a transaction.
+
+        Returns what is to be told to whoever waits in a group that is no more.
+        """
+        answers: list[Answer] = []
         for key, value in records:
             if not isinstance(key, OffsetKey):
-                self._apply_to_group(key, value)
+                answers += self._apply_to_group(key, value)
             elif value is None:
                 self.offsets.remove(key)
                 self.transactional.remove(key)
@@ -248,26 +266,29 @@ class GroupShard:
             else:
                 self.put_offset(key, value)
                 self.transactional.supersede(key)
+        return answers
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""
         for key, committed in self.transactional.end(producer_id, is_commit=is_commit):
             self.put_offset(key, committed)
 
-    def _apply_to_group(self, key: RecordKey, value: Any | None) -> None:
+    def _apply_to_group(self, key: RecordKey, value: Any | None) -> list[Answer]:
         record_type = type_of(key)
         group = self.groups.get(key.group_id)
         if group is None or group.kind is not record_type.kind:
-            if value is None:
-                return  # what is left of a group that is gone, or of another kind now
-            assert record_type.kind is not None
-            group = new_group(record_type.kind, key.group_id, self._surroundings)
-            self.groups[key.group_id] = group
+            if value is not None:
+                assert record_type.kind is not None
+                group = new_group(record_type.kind, key.group_id, self._surroundings)
+                self.groups[key.group_id] = group
+                group.restore([(key, value)])
+            return []  # else it is what is left of a group that is gone, or of another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
-            group.unload()
-        else:
-            group.replay(key, value)
+            effects = group.unload(ErrorCode.rebalance_in_progress)
+            return [effect for effect in effects if isinstance(effect, Answer)]
+        group.replay(key, value)
+        return []
 
     def put_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
         self._group_for_offsets(key.group_id)

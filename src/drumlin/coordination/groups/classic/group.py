@@ -15,7 +15,7 @@ Rules that are easy to miss are marked with their KIP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -31,6 +31,7 @@ from drumlin.coordination.groups.classic.messages import (
     JoinAnswer,
     JoinRequest,
     LeavingMember,
+    Protocols,
     StaticMemberReplaced,
     Store,
     SyncAnswer,
@@ -68,6 +69,16 @@ class Group(GroupLifecycle):
         """Become what the log says: there is but one record, and it says all."""
         for _, metadata in records:
             self.restore_metadata(metadata)
+
+    def take_over_members(
+        self, protocols: Mapping[str, Protocols], reason: str | None
+    ) -> list[Effect]:
+        """It was a consumer group: all that its members support, and why it rebalances, if so."""
+        for member_id, supported in protocols.items():
+            self.membership.set_protocols(self.membership.members[member_id], supported)
+        if reason is not None:
+            self._prepare_rebalance(reason)
+        return self._take_effects()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """What was stored is known here already; `stored` tells that it was."""
@@ -159,13 +170,7 @@ class Group(GroupLifecycle):
         self._extend_session(member)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whoever can ask may fetch.
-
-        Raises:
-            KafkaError: GROUP_ID_NOT_FOUND.
-        """
-        if self.state is GroupState.DEAD:
-            raise KafkaError(ErrorCode.group_id_not_found)
+        """Whoever can ask may fetch."""
 
     # -- the outcome of a write ------------------------------------------------------------
 

@@ -108,9 +108,9 @@ class GroupLifecycle:
             self._sync_phase_ended()
         return self._take_effects()
 
-    def unload(self) -> list[Effect]:
-        """The group has moved to another broker, or is deleted: nobody is left waiting."""
-        self._die(ErrorCode.not_coordinator)
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> list[Effect]:
+        """The group has moved to another broker, or is no more: nobody is left waiting."""
+        self._die(error)
         return self._take_effects()
 
     # -- the phases of a rebalance -----------------------------------------------------------

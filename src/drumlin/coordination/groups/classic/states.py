@@ -44,6 +44,7 @@ class DeadlineKind(Enum):
     SESSION = "session"  # a member has not been heard of
     JOIN = "join"  # members have not rejoined
     SYNC = "sync"  # members have not asked for their assignment
+    REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
 
 
 class Deadline(NamedTuple):
@@ -61,3 +62,11 @@ class GroupRules(Protocol):
     def group_initial_rebalance_delay_ms(self) -> int: ...
     @property
     def group_max_size(self) -> int: ...
+    @property
+    def group_consumer_assignors(self) -> list[str]: ...
+    @property
+    def group_consumer_max_size(self) -> int: ...
+    @property
+    def group_consumer_migration_policy(self) -> str: ...
+    @property
+    def group_consumer_regex_refresh_interval_ms(self) -> int: ...

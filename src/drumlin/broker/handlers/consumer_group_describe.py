@@ -1,0 +1,106 @@
+"""ConsumerGroupDescribe (key 69), versions 0-1: groups of the consumer protocol, and their members.
+
+- Of a member, both what it has and what it is to have are shown; topics that are gone are not.
+- From version 1 a member is known to be one of the classic protocol, or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext
+from drumlin.coordination.groups.consumer.draft import preferred_assignor
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.member import Member
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_PROTOCOL: Final = "consumer"
+_NOT_ASKED: Final = -(2**31)
+#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
+_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+_CLASSIC: Final = 0
+_CONSUMER: Final = 1
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    groups = tuple(_describe(context, each, operations, shape) for each in request.group_ids)
+    return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=groups)
+
+
+def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:
+    try:
+        if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
+            raise KafkaError(ErrorCode.unsupported_version)
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        group = context.broker.groups.consumer_group(group_id)
+    except KafkaError as error:
+        return shape(
+            "DescribedGroup",
+            error_code=error.code,
+            error_message=error.message,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=(),
+            authorized_operations=_NOT_ASKED,
+        )
+    return shape(
+        "DescribedGroup",
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch.epoch,
+        assignor_name=preferred_assignor(group, Counter(group.assignors)),
+        members=tuple(_member(shape, group, each) for each in group.members.values()),
+        authorized_operations=operations,
+    )
+
+
+def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Any:
+    said = member.subscription
+    has: dict[UUID, set[int]] = {}
+    for partitions in (member.progress.assigned, member.progress.revoking):
+        for topic_id, epochs in partitions.items():
+            has.setdefault(topic_id, set()).update(epochs)
+    return shape(
+        "Member",
+        member_id=member.member_id,
+        instance_id=said.group_instance_id,
+        rack_id=said.rack_id,
+        member_epoch=member.epoch,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=tuple(sorted(said.topics)),
+        subscribed_topic_regex=said.regex,
+        assignment=_assignment(shape, group, has),
+        target_assignment=_assignment(shape, group, group.targets.get(member.member_id, {})),
+        member_type=_CLASSIC if member.is_classic else _CONSUMER,
+    )
+
+
+def _assignment(
+    shape: Shape, group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]
+) -> Any:
+    topics = []
+    for topic_id, indexes in partitions.items():
+        topic = group.surroundings.topics.by_id(topic_id)
+        if topic is not None:
+            topics.append(
+                shape(
+                    "TopicPartitions",
+                    topic_id=topic_id,
+                    topic_name=topic.name,
+                    partitions=tuple(sorted(indexes)),
+                )
+            )
+    return shape("Assignment", topic_partitions=tuple(topics))

@@ -1,0 +1,102 @@
+"""ConsumerGroupHeartbeat (key 68), versions 0-1: all that a member of the consumer protocol says.
+
+- It joins with epoch 0, goes on with its epoch, and leaves with -1, or -2 if it will be back.
+- What is null has not changed. From version 1 members make their ids themselves, and can
+  subscribe by a regular expression.
+- Answered when all that follows from it is in the log: the next request of the connection may
+  start meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any, Final
+
+from drumlin.broker.context import RequestContext, Waiting
+from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+_PROTOCOL: Final = "consumer"
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NOT_GIVEN_MS: Final = -1
+_MEMBER_MAKES_ID: Final = 1
+
+
+def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    try:
+        if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
+            raise KafkaError(ErrorCode.unsupported_version)
+        heartbeat = _read(context, request)
+        answer = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
+    except KafkaError as error:
+        return _refusal(shape, error)
+    return Waiting(_respond(shape, answer))
+
+
+def _read(context: RequestContext, request: Any) -> HeartbeatRequest:
+    rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
+    topics = request.subscribed_topic_names
+    given = rebalance_timeout_ms != _NOT_GIVEN_MS
+    return HeartbeatRequest(
+        member_id=request.member_id,
+        epoch=request.member_epoch,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
+        group_instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=rebalance_timeout_ms if given else None,
+        topics=None if topics is None else frozenset(topics),
+        regex=getattr(request, "subscribed_topic_regex", None),
+        assignor=request.server_assignor,
+        owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
+        must_have_member_id=context.version >= _MEMBER_MAKES_ID,
+    )
+
+
+def _owned(topics: Any) -> Partitions:
+    return {
+        topic.topic_id: frozenset(topic.partitions)
+        for topic in topics
+        if topic.topic_id is not None and topic.partitions
+    }
+
+
+async def _respond(shape: Shape, waiting: Awaitable[HeartbeatAnswer]) -> Any:
+    try:
+        answer = await waiting
+    except KafkaError as error:
+        return _refusal(shape, error)
+    return shape(
+        "ConsumerGroupHeartbeatResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval=answer.heartbeat_interval_ms * _MILLISECOND,
+        assignment=None if answer.assignment is None else _assignment(shape, answer.assignment),
+    )
+
+
+def _assignment(shape: Shape, partitions: Partitions) -> Any:
+    topics = tuple(
+        shape("TopicPartitions", topic_id=topic_id, partitions=tuple(sorted(indexes)))
+        for topic_id, indexes in partitions.items()
+    )
+    return shape("Assignment", topic_partitions=topics)
+
+
+def _refusal(shape: Shape, error: KafkaError) -> Any:
+    return shape(
+        "ConsumerGroupHeartbeatResponse",
+        throttle_time=ZERO,
+        error_code=error.code,
+        error_message=error.message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=ZERO,
+        assignment=None,
+    )

@@ -1,0 +1,25 @@
+"""What assignors are told, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from drumlin.coordination.groups.consumer.member import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Assignee:
+    """One member. Members with equal subscriptions should share one `topics` object."""
+
+    member_id: str
+    group_instance_id: str | None
+    topics: frozenset[UUID]
+    """Subscribed to; there are such topics."""
+    current: Partitions
+    """The target assignment so far: topics may be gone, or not subscribed to any more."""
+
+
+#: Members, and how many partitions each topic has; the target assignment by member id.
+Assignor = Callable[[Sequence[Assignee], Mapping[UUID, int]], dict[str, Partitions]]

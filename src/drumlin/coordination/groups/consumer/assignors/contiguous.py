@@ -1,0 +1,40 @@
+"""`range`: of each topic, every member gets a run of neighbouring partitions.
+
+With equal subscriptions, members get the same partitions of each topic, so that topics with as
+many partitions can be joined. The first members get the larger runs; static members come first,
+in the order of their instance ids, so that they keep what they have when they come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
+from drumlin.coordination.groups.consumer.member import Partitions
+
+
+def assign_ranges(
+    members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
+) -> dict[str, Partitions]:
+    ordered = sorted(members, key=_rank)
+    subscribers: dict[UUID, list[str]] = {}
+    for member in ordered:
+        for topic_id in member.topics:
+            subscribers.setdefault(topic_id, []).append(member.member_id)
+    assigned: dict[str, dict[UUID, frozenset[int]]] = {each.member_id: {} for each in members}
+    for topic_id, member_ids in subscribers.items():
+        share, larger = divmod(partition_counts[topic_id], len(member_ids))
+        start = 0
+        for index, member_id in enumerate(member_ids):
+            end = start + share + (index < larger)
+            if start == end:
+                break  # whoever comes now gets nothing either
+            assigned[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(assigned)
+
+
+def _rank(member: Assignee) -> tuple[bool, str]:
+    instance_id = member.group_instance_id
+    return (instance_id is None, member.member_id if instance_id is None else instance_id)

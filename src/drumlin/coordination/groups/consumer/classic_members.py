@@ -1,0 +1,290 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Such a member is reconciled like any other, but in the words that it knows. Its generation is
+its epoch. JoinGroup tells it the epoch, SyncGroup what it may read; a heartbeat that says that a
+rebalance is going on makes it join again, and so give up what it must. Nobody leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from drumlin.coordination.groups.classic.consumer_protocol import (
+    read_subscription,
+    write_assignment,
+)
+from drumlin.coordination.groups.classic.messages import (
+    NO_MEMBER_ID,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.groups.classic.states import DeadlineKind
+from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.consumer.conversion import by_id, by_name, may_become_classic
+from drumlin.coordination.groups.consumer.conversion import to_classic as convert
+from drumlin.coordination.groups.consumer.draft import (
+    Draft,
+    RegexChange,
+    check_room,
+    check_static,
+)
+from drumlin.coordination.groups.consumer.leaving import fence
+from drumlin.coordination.groups.consumer.member import (
+    ClassicProtocols,
+    Member,
+    MemberState,
+    Partitions,
+    Subscription,
+)
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.coordination.groups.consumer.group import ConsumerGroup
+
+
+# -- JoinGroup ---------------------------------------------------------------------------------
+
+
+def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
+    """The answer is a `JoinAnswer`.
+
+    Raises:
+        KafkaError: what the member is to be told instead.
+    """
+    is_unknown = request.member_id == NO_MEMBER_ID
+    member_id = group.surroundings.new_id() if is_unknown else request.member_id
+    check_room(group, member_id)
+    _check_protocols(group, request)
+    if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
+        return Outcome([], JoinAnswer(ErrorCode.member_id_required, member_id))
+    said = _subscription(request)
+    draft = Draft(group)
+    former, member = _find(draft, request, member_id)
+    replaced = group.static_member(request.group_instance_id)
+    subscription = _updated(member, request, said.topics, said.rack_id)
+    has_new_topics = draft.subscribe(member, subscription, is_new=former is None)
+    regex = draft.change_regex(member.subscription.regex, subscription.regex)
+    has_changed = has_new_topics or regex is not RegexChange.NONE
+    draft.look_at_metadata(former, subscription, has_changed=has_changed)
+    owned = by_id(said.owned, group.surroundings.topics)
+    if replaced is not None and not replaced.is_classic:
+        downgraded = _downgrade(draft, replaced, Member(member_id, subscription), owned)
+        if downgraded is not None:
+            return downgraded
+    assigned = draft.assign(replace(member, subscription=subscription), subscription)
+    progress = draft.reconcile(
+        member, subscription, assigned, owned, has_new_subscription=has_changed
+    )
+    return Outcome(draft.records, _answer(request, member_id, progress.epoch), draft.regexes)
+
+
+def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
+    """Its answer goes out: from now on it has time to ask for its assignment."""
+    member = group.members.get(member_id)
+    if member is not None:
+        group.cancel(DeadlineKind.JOIN, member_id)
+        group.extend_session(member)
+        group.schedule(DeadlineKind.SYNC, member_id, request.rebalance_timeout_ms)
+
+
+def _answer(request: JoinRequest, member_id: str, epoch: int) -> JoinAnswer:
+    return JoinAnswer(
+        ErrorCode.none, member_id, epoch, CONSUMER_PROTOCOL_TYPE, request.protocols[0][0]
+    )
+
+
+def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
+    is_common = any(
+        group.classic_protocols[name] == group.classic_count for name, _ in request.protocols
+    )
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not is_common:
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+
+
+class _Said:
+    """What the metadata of the preferred protocol says."""
+
+    def __init__(self, metadata: bytes) -> None:
+        said = read_subscription(metadata)
+        self.topics = frozenset(said.topics)
+        self.rack_id = said.rack_id
+        self.owned = said.owned
+
+
+def _subscription(request: JoinRequest) -> _Said:
+    try:
+        return _Said(request.protocols[0][1])
+    except ValueError as error:
+        message = f"the member's subscription cannot be read: {error}"
+        raise KafkaError(ErrorCode.unknown_server_error, message) from None
+
+
+def _updated(
+    member: Member, request: JoinRequest, topics: frozenset[str], rack_id: str | None
+) -> Subscription:
+    return Subscription(
+        request.group_instance_id or member.group_instance_id,
+        rack_id or member.subscription.rack_id,
+        request.client_id,
+        request.client_host,
+        topics,
+        "",
+        request.rebalance_timeout_ms,
+        member.subscription.assignor,
+        ClassicProtocols(request.session_timeout_ms, request.protocols),
+    )
+
+
+def _find(draft: Draft, request: JoinRequest, member_id: str) -> tuple[Member | None, Member]:
+    """The member as the group knows it, if it does, and as it is now.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    group = draft.group
+    instance_id = request.group_instance_id
+    if instance_id is None:
+        known = group.members.get(member_id)
+        return known, known or Member(member_id)
+    if request.member_id != NO_MEMBER_ID:
+        known = check_static(group, instance_id, member_id)
+        return known, known
+    former = group.static_member(instance_id)
+    if former is None:
+        return None, Member(member_id)
+    return former, draft.replace_static(former, member_id)
+
+
+def _downgrade(
+    draft: Draft, replaced: Member, joining: Member, owned: Partitions
+) -> Outcome | None:
+    """A static member comes back with the classic protocol, and was the last that had the other."""
+    group = draft.group
+    staying = [each for each in group.members.values() if each is not replaced]
+    staying.append(joining)
+    if not may_become_classic(group, staying):
+        return None
+    must_rebalance = group.target_epoch.epoch < draft.epoch
+    epoch = group.epoch if must_rebalance else group.target_epoch.epoch
+    reason = "the last member of the consumer protocol came back as a classic one"
+    targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, {})}
+    outcome = convert(group, staying, reason if must_rebalance else None, targets)
+    if outcome is None:
+        return None
+    assert joining.subscription.classic is not None
+    chosen = joining.subscription.classic.chosen
+    answer = JoinAnswer(ErrorCode.none, joining.member_id, epoch, CONSUMER_PROTOCOL_TYPE, chosen)
+    return replace(outcome, answer=answer)
+
+
+# -- SyncGroup, Heartbeat, LeaveGroup ----------------------------------------------------------
+
+
+def sync(group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
+    """
+    Raises:
+        KafkaError: what the member is to be told instead.
+    """
+    member, classic = _check(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    is_other_type = request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE)
+    if is_other_type or request.protocol_name not in (None, classic.chosen):
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+    is_behind = group.target_epoch.epoch > member.epoch
+    if is_behind and member.progress.state is not MemberState.UNREVOKED_PARTITIONS:
+        _expect_join(group, member)
+        raise KafkaError(ErrorCode.rebalance_in_progress)
+    group.cancel(DeadlineKind.SYNC, member.member_id)
+    group.extend_session(member)
+    assigned = {
+        topic_id: frozenset(epochs) for topic_id, epochs in member.progress.assigned.items()
+    }
+    version = read_subscription(classic.protocols[0][1]).version
+    assignment = write_assignment(version, by_name(assigned, group.surroundings.topics))
+    return SyncAnswer(ErrorCode.none, request.protocol_type, request.protocol_name, assignment)
+
+
+def heartbeat(
+    group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int
+) -> None:
+    """
+    Raises:
+        KafkaError: it must join again, or is not one of us.
+    """
+    member, _ = _check(group, member_id, group_instance_id, generation_id)
+    group.extend_session(member)
+    state = member.progress.state
+    must_join = (
+        member.epoch < group.target_epoch.epoch
+        or state is MemberState.UNREVOKED_PARTITIONS
+        or (state is MemberState.UNRELEASED_PARTITIONS and not _must_wait(group, member))
+    )
+    if must_join:
+        _expect_join(group, member)
+        raise KafkaError(ErrorCode.rebalance_in_progress)
+
+
+def _must_wait(group: ConsumerGroup, member: Member) -> bool:
+    """Whether others still have some of what it is to get."""
+    assigned = member.progress.assigned
+    return any(
+        group.is_owned(topic_id, partition)
+        for topic_id, partitions in group.targets.get(member.member_id, {}).items()
+        for partition in partitions - assigned.get(topic_id, {}).keys()
+    )
+
+
+def _expect_join(group: ConsumerGroup, member: Member) -> None:
+    """The first time that it is told so, its time to join begins."""
+    if not group.is_scheduled(DeadlineKind.JOIN, member.member_id):
+        timeout_ms = member.subscription.rebalance_timeout_ms
+        group.schedule(DeadlineKind.JOIN, member.member_id, timeout_ms)
+
+
+def _check(
+    group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int
+) -> tuple[Member, ClassicProtocols]:
+    if group_instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = check_static(group, group_instance_id, member_id)
+    classic = member.subscription.classic
+    if classic is None:
+        message = f"member {member_id} does not use the classic protocol"
+        raise KafkaError(ErrorCode.unknown_member_id, message)
+    if generation_id != member.epoch:
+        raise KafkaError(ErrorCode.illegal_generation)
+    return member, classic
+
+
+def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Outcome:
+    """The answer is a code for each of them; members of both protocols can be named."""
+    codes: list[ErrorCode] = []
+    gone: dict[str, Member] = {}
+    for member_id, instance_id, _ in leaving:
+        try:
+            member = _leaving(group, member_id, instance_id)
+        except KafkaError as refusal:
+            codes.append(refusal.code)
+        else:
+            codes.append(ErrorCode.none)
+            gone[member.member_id] = member
+    return fence(group, list(gone.values()), codes)
+
+
+def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    if instance_id is None:
+        return group.member(member_id)
+    if member_id != NO_MEMBER_ID:
+        return check_static(group, instance_id, member_id)
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(ErrorCode.unknown_member_id)
+    return member

@@ -1,0 +1,230 @@
+"""Groups that change their protocol while members are live: to the consumer protocol and back.
+
+A classic group becomes a consumer group when the first member of the consumer protocol joins;
+its members go on by JoinGroup, SyncGroup and Heartbeat, see `classic_members.py`. When the last
+member of the consumer protocol is gone, the group becomes a classic one again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from drumlin.coordination.groups.classic.consumer_protocol import (
+    NamedPartitions,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.membership import Member as ClassicMember
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.consumer.member import (
+    ClassicProtocols,
+    Member,
+    Partitions,
+    Progress,
+    Subscription,
+    with_epoch,
+)
+from drumlin.coordination.groups.consumer.metadata_hash import hash_of
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.consumer.records import (
+    Epoch,
+    EpochKey,
+    ProgressKey,
+    SubscriptionKey,
+    Target,
+    TargetEpoch,
+    TargetEpochKey,
+    TargetKey,
+)
+from drumlin.coordination.groups.effects import Effect
+from drumlin.coordination.groups.kind import AnyGroup
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.surroundings import Topics
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.coordination.groups.consumer.group import ConsumerGroup
+
+_log = logging.getLogger(__name__)
+
+_UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
+_DOWNGRADE: Final = frozenset({"downgrade", "bidirectional"})
+
+
+# -- to the consumer protocol ------------------------------------------------------------------
+
+
+def check_upgrade(group: Group, policy: str, size_max: int) -> None:
+    """Whether a classic group with members may become a consumer group.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND, as Apache Kafka has it: no consumer group of that name.
+    """
+    reason = None
+    if policy.lower() not in _UPGRADE:
+        reason = "group.consumer.migration.policy does not allow it"
+    elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        reason = f"its protocol is {group.protocol_type}"
+    elif len(group.membership.members) > size_max:
+        reason = f"it has more than {size_max} members"
+    if reason is not None:
+        raise _not_upgraded(group, reason)
+
+
+def _not_upgraded(group: Group, reason: str) -> KafkaError:
+    message = f"classic group {group.group_id} cannot become a consumer group: {reason}"
+    return KafkaError(ErrorCode.group_id_not_found, message)
+
+
+def to_consumer(group: Group, topics: Topics) -> list[GroupRecord]:
+    """The records that make a consumer group of a classic one.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND, what members sent cannot be understood.
+    """
+    epoch = group.generation_id
+    group_id = group.group_id
+    try:
+        members = {
+            member.member_id: _upgraded(member, group.protocol_name, epoch, topics)
+            for member in group.membership.members.values()
+        }
+    except ValueError as error:
+        raise _not_upgraded(group, str(error)) from None
+    names = frozenset().union(*(each.topics for each, _ in members.values()))
+    found = [topic for topic in map(topics.by_name, names) if topic is not None]
+    records: list[GroupRecord] = list(group.tombstones())
+    records += [(SubscriptionKey(group_id, each), said) for each, (said, _) in members.items()]
+    records.append((EpochKey(group_id), Epoch(epoch, hash_of(found))))
+    records += [(TargetKey(group_id, each), Target(had)) for each, (_, had) in members.items()]
+    records.append((TargetEpochKey(group_id), TargetEpoch(epoch, 0)))
+    for member_id, (_, partitions) in members.items():
+        progress = Progress(epoch, epoch, assigned=with_epoch(partitions, epoch))
+        records.append((ProgressKey(group_id, member_id), progress))
+    _log.info("group %r becomes a consumer group", group_id)
+    return records
+
+
+def _upgraded(
+    member: ClassicMember, protocol_name: str | None, epoch: int, topics: Topics
+) -> tuple[Subscription, Partitions]:
+    said = read_subscription(member.metadata(protocol_name))
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data:
+        raise ValueError("an assignor of the clients' own has data in it, which would be lost")
+    # The protocol in use comes first: it is what the member is told again.
+    protocols = sorted(member.protocols, key=lambda each: each[0] != protocol_name)
+    subscription = Subscription(
+        member.group_instance_id,
+        said.rack_id or None,
+        member.client_id,
+        member.client_host,
+        frozenset(said.topics),
+        "",
+        member.rebalance_timeout_ms,
+        None,
+        ClassicProtocols(member.session_timeout_ms, tuple(protocols)),
+    )
+    return subscription, by_id(assignment.partitions, topics)
+
+
+def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
+    """Of the topics that there are."""
+    result: dict[UUID, frozenset[int]] = {}
+    for name, indexes in partitions.items():
+        topic = topics.by_name(name)
+        if topic is not None:
+            result[topic.topic_id] = frozenset(indexes)
+    return result
+
+
+# -- back to the classic protocol --------------------------------------------------------------
+
+
+def may_become_classic(group: ConsumerGroup, staying: Sequence[Member]) -> bool:
+    """Whether those who stay are a classic group of their own."""
+    if not staying or not all(member.is_classic for member in staying):
+        return False
+    rules = group.surroundings.rules
+    is_allowed = rules.group_consumer_migration_policy.lower() in _DOWNGRADE
+    if not is_allowed or len(staying) > rules.group_max_size:
+        _log.info("group %r cannot become a classic group", group.group_id)
+        return False
+    return True
+
+
+def to_classic(
+    group: ConsumerGroup,
+    staying: Sequence[Member],
+    reason: str | None,
+    targets: dict[str, Partitions] | None = None,
+) -> Outcome | None:
+    """The records that make a classic group of a consumer group; None if that cannot be.
+
+    reason: why the group rebalances at once; None: it does not.
+    targets: by member id, where it is not what the group has.
+    """
+    protocols = {each.member_id: _protocols(each).protocols for each in staying}
+    common = set.intersection(*({name for name, _ in each} for each in protocols.values()))
+    if not common:
+        return None
+    votes = [next(name for name, _ in each if name in common) for each in protocols.values()]
+    chosen = max(common, key=votes.count)
+    known = group.targets if targets is None else targets
+    topics = group.surroundings.topics
+    try:
+        members = tuple(
+            _downgraded(each, chosen, known.get(each.member_id, {}), topics) for each in staying
+        )
+    except ValueError as error:
+        _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
+        return None
+    now_ms = group.surroundings.clock.wall_ms()
+    metadata = GroupMetadata(CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, members)
+    records = [*group.tombstones(), (GroupKey(group.group_id), metadata)]
+
+    def then(converted: AnyGroup) -> Sequence[Effect]:
+        assert isinstance(converted, Group)
+        return converted.take_over_members(protocols, reason)
+
+    _log.info("group %r becomes a classic group", group.group_id)
+    return Outcome(records, then=then)
+
+
+def _protocols(member: Member) -> ClassicProtocols:
+    assert member.subscription.classic is not None
+    return member.subscription.classic
+
+
+def _downgraded(
+    member: Member, protocol_name: str, target: Partitions, topics: Topics
+) -> MemberMetadata:
+    classic = _protocols(member)
+    metadata = dict(classic.protocols)[protocol_name]
+    version = read_subscription(metadata).version
+    return MemberMetadata(
+        member.member_id,
+        member.group_instance_id,
+        member.subscription.client_id,
+        member.subscription.client_host,
+        member.subscription.rebalance_timeout_ms,
+        classic.session_timeout_ms,
+        metadata,
+        write_assignment(version, by_name(target, topics)),
+    )
+
+
+def by_name(partitions: Partitions, topics: Topics) -> NamedPartitions:
+    """Of the topics that there are."""
+    result: dict[str, list[int]] = {}
+    for topic_id, indexes in partitions.items():
+        topic = topics.by_id(topic_id)
+        if topic is not None:
+            result[topic.name] = sorted(indexes)
+    return result

@@ -1,0 +1,320 @@
+"""The records that a change of one member leads to, collected step by step. Changes nothing.
+
+The order of the steps is Apache Kafka's: what the member says, the regular expressions, the
+group's epoch, the target assignment, the member's own progress.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
+from drumlin.coordination.groups.consumer.member import Member, Partitions, Progress, Subscription
+from drumlin.coordination.groups.consumer.metadata_hash import hash_of
+from drumlin.coordination.groups.consumer.reconciliation import Goal, next_progress
+from drumlin.coordination.groups.consumer.records import (
+    Epoch,
+    EpochKey,
+    PartitionMetadataKey,
+    ProgressKey,
+    RegexKey,
+    ResolvedRegex,
+    SubscriptionKey,
+    Target,
+    TargetEpoch,
+    TargetEpochKey,
+    TargetKey,
+)
+from drumlin.coordination.groups.consumer.regexes import check_regex
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.coordination.groups.consumer.group import ConsumerGroup
+
+_log = logging.getLogger(__name__)
+
+#: Between two resolutions of regular expressions that have been resolved before.
+_REFRESH_INTERVAL_MIN_MS: Final = 10_000
+
+
+class RegexChange(Enum):
+    NONE = "none"
+    UPDATED = "updated"  # its topics are not known yet
+    RESOLVED = "resolved"  # its topics, or that there are none now, are known
+
+
+class Draft:
+    """Of one group, for one member that comes or changes."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group = group
+        self.records: list[GroupRecord] = []
+        self.epoch = group.epoch
+        self.regexes: frozenset[str] = frozenset()
+        """To be resolved."""
+
+    def write(self, key: RecordKey, value: Any | None) -> None:
+        self.records.append((key, value))
+
+    # -- members -------------------------------------------------------------------------------
+
+    def remove(self, member_id: str) -> None:
+        group_id = self.group.group_id
+        self.write(ProgressKey(group_id, member_id), None)
+        self.write(TargetKey(group_id, member_id), None)
+        self.write(SubscriptionKey(group_id, member_id), None)
+
+    def replace_static(self, former: Member, member_id: str) -> Member:
+        """A static member is back, under another id: it takes its own place."""
+        group_id = self.group.group_id
+        progress = replace(former.progress, epoch=0, previous_epoch=0)
+        member = Member(member_id, former.subscription, progress)
+        self.remove(former.member_id)
+        self.write(SubscriptionKey(group_id, member_id), member.subscription)
+        target = self.group.targets.get(former.member_id, {})
+        self.write(TargetKey(group_id, member_id), Target(target))
+        self.write(ProgressKey(group_id, member_id), progress)
+        return member
+
+    def subscribe(self, member: Member, subscription: Subscription, *, is_new: bool) -> bool:
+        """What the member says of itself; whether it names other topics than before."""
+        if is_new or subscription != member.subscription:
+            self.write(SubscriptionKey(self.group.group_id, member.member_id), subscription)
+        return subscription.topics != member.subscription.topics
+
+    # -- regular expressions -------------------------------------------------------------------
+
+    def change_regex(self, former: str | None, regex: str | None) -> RegexChange:
+        """
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION.
+        """
+        group = self.group
+        change = RegexChange.NONE
+        is_unknown = False
+        if (former or "") != (regex or ""):
+            change = RegexChange.UPDATED
+            if former and group.regex_subscribers[former] == 1:
+                self.write(RegexKey(group.group_id, former), None)
+            if not regex:
+                change = RegexChange.RESOLVED
+            elif not group.regex_subscribers[regex]:
+                check_regex(regex)
+                is_unknown = True
+            elif regex in group.regexes:
+                change = RegexChange.RESOLVED
+        self._resolve_if_due(former, regex, is_unknown=is_unknown)
+        return change
+
+    def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
+        group = self.group
+        if group.is_resolving or not (group.regex_subscribers or is_unknown):
+            return
+        subscribers = Counter(group.regex_subscribers)
+        if former:
+            subscribers[former] -= 1
+        if regex:
+            subscribers[regex] += 1
+        wanted = frozenset(each for each, count in subscribers.items() if count)
+        if wanted and (not wanted <= group.regexes.keys() or self._are_regexes_old()):
+            self.regexes = wanted
+
+    def _are_regexes_old(self) -> bool:
+        group = self.group
+        oldest_ms = min((each.timestamp_ms for each in group.regexes.values()), default=0)
+        age_ms = group.surroundings.clock.wall_ms() - oldest_ms
+        if age_ms <= _REFRESH_INTERVAL_MIN_MS:
+            return False
+        interval_ms = group.surroundings.rules.group_consumer_regex_refresh_interval_ms
+        return not group.knows_new_topics or age_ms > interval_ms
+
+    # -- the group's epoch ---------------------------------------------------------------------
+
+    def look_at_metadata(
+        self, former: Member | None, subscription: Subscription, *, has_changed: bool
+    ) -> None:
+        """A new epoch if the subscriptions have changed, or the topics that they are about."""
+        group = self.group
+        if not has_changed and group.knows_metadata:
+            return
+        subscribers = Counter(group.subscribers)
+        if former is not None:
+            subscribers.subtract(former.subscription.topics)
+        subscribers.update(subscription.topics)
+        names = {name for name, count in subscribers.items() if count > 0}
+        for regex, resolved in group.regexes.items():
+            if not self._is_dropped(regex, former, subscription):
+                names |= resolved.topics
+        self.bump(names, has_changed=has_changed)
+        if group.has_partition_metadata:
+            self.write(PartitionMetadataKey(group.group_id), None)
+
+    def _is_dropped(self, regex: str, former: Member | None, subscription: Subscription) -> bool:
+        had = former is not None and former.subscription.regex == regex
+        return had and subscription.regex != regex and self.group.regex_subscribers[regex] == 1
+
+    def bump(self, names: Iterable[str], *, has_changed: bool) -> None:
+        """`names` is what is subscribed to."""
+        group = self.group
+        metadata_hash = hash_of(group.existing(names))
+        if has_changed or metadata_hash != group.metadata_hash:
+            self.epoch = group.epoch + 1
+            self.write(EpochKey(group.group_id), Epoch(self.epoch, metadata_hash))
+        else:
+            group.knows_metadata = True  # nothing that the log would have to know
+
+    # -- the target assignment -----------------------------------------------------------------
+
+    def assign(self, member: Member, subscription: Subscription) -> tuple[int, Partitions]:
+        """Epoch and part of the target assignment for the member; a new one if it is due."""
+        group = self.group
+        former_id = _former_id(group, member)
+        if group.target_epoch.epoch >= self.epoch or not self._may_assign():
+            return group.target_epoch.epoch, group.targets.get(former_id, {})
+        members = {
+            each.member_id: each.subscription
+            for each in group.members.values()
+            if each.member_id != former_id
+        }
+        members[member.member_id] = subscription
+        current: dict[str, Partitions] = dict(group.targets)
+        current[member.member_id] = group.targets.get(former_id, {})
+        target = self._compute(members, current)
+        for member_id, partitions in target.items():
+            known = group.targets.get(member_id)
+            if known is None or known != partitions:
+                self.write(TargetKey(group.group_id, member_id), Target(partitions))
+        now_ms = group.surroundings.clock.wall_ms()
+        self.write(TargetEpochKey(group.group_id), TargetEpoch(self.epoch, now_ms))
+        return self.epoch, target[member.member_id]
+
+    def _may_assign(self) -> bool:
+        """Members that come at about the same time share one assignment."""
+        timestamp_ms = self.group.target_epoch.timestamp_ms
+        interval_ms = self.group.setting("assignment.interval.ms")
+        now_ms = self.group.surroundings.clock.wall_ms()
+        return timestamp_ms == 0 or now_ms >= timestamp_ms + interval_ms
+
+    def _compute(
+        self, members: Mapping[str, Subscription], current: Mapping[str, Partitions]
+    ) -> dict[str, Partitions]:
+        group = self.group
+        topics: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+        assignees = []
+        votes: Counter[str] = Counter()
+        for member_id, each in members.items():
+            subscribed = each.topics, each.regex or ""
+            if subscribed not in topics:
+                topics[subscribed] = group.topics_of(each)
+            instance_id = each.group_instance_id
+            had = current.get(member_id, {})
+            assignees.append(Assignee(member_id, instance_id, topics[subscribed], had))
+            if each.assignor is not None:
+                votes[each.assignor] += 1
+        name = preferred_assignor(group, votes)
+        find = group.surroundings.topics.by_id
+        found = map(find, frozenset().union(*topics.values()))
+        counts = {topic.topic_id: topic.partition_count for topic in found if topic is not None}
+        target = ASSIGNORS[name](assignees, counts)
+        _log.info(
+            "group %r: epoch %d is assigned by %s to %d members",
+            group.group_id,
+            self.epoch,
+            name,
+            len(members),
+        )
+        return target
+
+    # -- the member's progress -----------------------------------------------------------------
+
+    def reconcile(
+        self,
+        member: Member,
+        subscription: Subscription,
+        assigned: tuple[int, Partitions],
+        owned: Partitions | None,
+        *,
+        has_new_subscription: bool,
+    ) -> Progress:
+        """
+        Raises:
+            KafkaError: FENCED_MEMBER_EPOCH.
+        """
+        group = self.group
+        epoch, target = assigned
+        if not has_new_subscription and member.progress.has_reached(epoch):
+            return member.progress
+        goal = Goal(epoch, target, group.topics_of(subscription), group.is_owned, owned)
+        progress = next_progress(member, goal, has_new_subscription=has_new_subscription)
+        if progress != member.progress:
+            self.write(ProgressKey(group.group_id, member.member_id), progress)
+        return progress
+
+
+def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
+    """What most members ask for, or else the broker's first."""
+    known = {name: count for name, count in votes.items() if name in ASSIGNORS}
+    if known:
+        return max(known, key=lambda name: known[name])
+    return group.surroundings.rules.group_consumer_assignors[0]
+
+
+def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:
+    """Regular expressions have been resolved: the records that say so, and a new epoch if need be.
+
+    `found` is the topics of each; those that nobody uses any more are passed over.
+    """
+    draft = Draft(group)
+    now_ms = group.surroundings.clock.wall_ms()
+    after = dict(group.regexes)
+    has_changed = False
+    for regex, topics in found.items():
+        if not group.regex_subscribers[regex]:
+            continue
+        former = group.regexes.get(regex)
+        has_changed |= topics != (frozenset() if former is None else former.topics)
+        after[regex] = ResolvedRegex(topics, 0, now_ms)
+        draft.write(RegexKey(group.group_id, regex), after[regex])
+    names = set(group.subscribers).union(*(each.topics for each in after.values()))
+    draft.bump(names, has_changed=has_changed)
+    return draft.records
+
+
+def _former_id(group: ConsumerGroup, member: Member) -> str:
+    """The id under which the group knows the member: a static one may be back under another."""
+    former = group.static_member(member.group_instance_id)
+    return member.member_id if former is None else former.member_id
+
+
+def check_room(group: ConsumerGroup, member_id: str) -> None:
+    """
+    Raises:
+        KafkaError: GROUP_MAX_SIZE_REACHED.
+    """
+    size_max = group.surroundings.rules.group_consumer_max_size
+    if len(group.members) >= size_max and member_id not in group.members:
+        message = f"the group has {size_max} members, and may have no more"
+        raise KafkaError(ErrorCode.group_max_size_reached, message)
+
+
+def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> Member:
+    """The static member, if it has this id.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(ErrorCode.unknown_member_id, f"there is no instance {instance_id}")
+    if member.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.fenced_instance_id, f"{instance_id} is member {member.member_id} now"
+        )
+    return member

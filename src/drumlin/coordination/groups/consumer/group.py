@@ -1,0 +1,389 @@
+"""A consumer group as its records say; it changes by `replay` alone, and decides nothing.
+
+What is counted here (who subscribes to what, who owns what) follows from the members, and is
+kept only because groups can be large.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.consumer import leaving
+from drumlin.coordination.groups.consumer.member import (
+    NO_EPOCH,
+    Member,
+    MemberState,
+    Partitions,
+    Progress,
+    Subscription,
+)
+from drumlin.coordination.groups.consumer.records import (
+    Epoch,
+    EpochKey,
+    PartitionMetadataKey,
+    ProgressKey,
+    RegexKey,
+    ResolvedRegex,
+    SubscriptionKey,
+    Target,
+    TargetEpoch,
+    TargetEpochKey,
+    TargetKey,
+)
+from drumlin.coordination.groups.effects import Effect
+from drumlin.coordination.groups.kind import Committer, GroupKind, PositionCheck
+from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.surroundings import Surroundings, Topic
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_FIRST_EPOCH: Final = 1
+#: Older OffsetCommits have no room for a member's epoch.
+_COMMIT_WITH_EPOCH: Final = 9
+
+
+class ConsumerGroup:
+    """One group. `surroundings` says what topics and settings there are."""
+
+    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+        self.group_id = group_id
+        self.surroundings = surroundings
+        self.members: dict[str, Member] = {}
+        self.epoch = _FIRST_EPOCH
+        """If it is higher than the target's epoch, a new target assignment is due."""
+        self.metadata_hash = 0
+        self.target_epoch = TargetEpoch(_FIRST_EPOCH, 0)
+        self.targets: dict[str, Partitions] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.subscribers: Counter[str] = Counter()
+        """Topic name -> how many members name it; regular expressions do not count."""
+        self.regex_subscribers: Counter[str] = Counter()
+        self.assignors: Counter[str] = Counter()
+        self.classic_protocols: Counter[str] = Counter()
+        self.classic_count = 0
+        self.has_partition_metadata = False
+        # What the log does not know: whether the metadata has been looked at since it changed.
+        self.knows_metadata = False
+        self.knows_new_topics = False
+        self.is_resolving = False
+        self._static_ids: dict[str, str] = {}
+        self._owner_epochs: dict[UUID, dict[int, int]] = {}
+
+    # -- what every group is asked -----------------------------------------------------------
+
+    @property
+    def kind(self) -> GroupKind:
+        return GroupKind.CONSUMER
+
+    @property
+    def protocol_type(self) -> str:
+        return "consumer"
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch.epoch:
+            return "Assigning"
+        target_epoch = self.target_epoch.epoch
+        if all(member.progress.has_reached(target_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def is_deletable(self) -> bool:
+        return not self.members
+
+    def check_delete(self) -> None:
+        """
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        if self.members:
+            raise KafkaError(ErrorCode.non_empty_group)
+
+    def check_offset_commit(self, committer: Committer) -> PositionCheck | None:
+        """Whether the committer may commit; partition by partition where its epoch is an old one.
+
+        Raises:
+            KafkaError: it may not.
+        """
+        member_id, epoch = committer.member_id, committer.generation_id
+        if epoch < 0 and not self.members:
+            return None
+        is_nobody = epoch == -1 and not member_id and committer.group_instance_id is None
+        if committer.is_transactional and is_nobody:
+            return None
+        member = self.member(member_id)
+        is_modern = not member.is_classic and not committer.is_transactional
+        if is_modern and committer.version < _COMMIT_WITH_EPOCH:
+            raise KafkaError(ErrorCode.unsupported_version)
+        if epoch == member.epoch:
+            return None
+        if epoch > member.epoch:
+            raise KafkaError(_wrong_epoch(member))
+        return _check_of_assignment(member, epoch)
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch != member.epoch:
+            raise KafkaError(_wrong_epoch(member))
+
+    def check_offset_delete(self) -> None:
+        """Offsets of topics that nobody subscribes to may always go."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self.subscribers[topic]:
+            return True
+        return any(topic in resolved.topics for resolved in self.regexes.values())
+
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
+        return commit_timestamp_ms
+
+    def tombstones(self) -> list[GroupRecord]:
+        group_id = self.group_id
+        keys: list[RecordKey] = [ProgressKey(group_id, each) for each in self.members]
+        keys += [TargetKey(group_id, each) for each in self.targets]
+        keys.append(TargetEpochKey(group_id))
+        keys += [SubscriptionKey(group_id, each) for each in self.members]
+        keys += [RegexKey(group_id, each) for each in self.regexes]
+        keys += [PartitionMetadataKey(group_id)] if self.has_partition_metadata else []
+        keys.append(EpochKey(group_id))
+        return [(key, None) for key in keys]
+
+    def expire(self, deadline: Deadline) -> Sequence[Effect]:
+        return leaving.expire(self, deadline)
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
+        """Nobody waits in a group of this kind; only its deadlines are to be forgotten."""
+        for member_id in self.members:
+            self._cancel_all(member_id)
+        return ()
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def member(self, member_id: str) -> Member:
+        """
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID.
+        """
+        member = self.members.get(member_id)
+        if member is None:
+            message = f"{member_id} is no member of group {self.group_id}"
+            raise KafkaError(ErrorCode.unknown_member_id, message)
+        return member
+
+    def static_member(self, group_instance_id: str | None) -> Member | None:
+        if group_instance_id is None:
+            return None
+        member_id = self._static_ids.get(group_instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def is_owned(self, topic_id: UUID, partition: int) -> bool:
+        """Whether some member has the partition, or has yet to give it up."""
+        return partition in self._owner_epochs.get(topic_id, ())
+
+    def topics_of(self, subscription: Subscription) -> frozenset[UUID]:
+        """The topics that a member with this subscription reads: those that there are."""
+        names: Iterable[str] = subscription.topics
+        resolved = self.regexes.get(subscription.regex) if subscription.regex else None
+        if resolved is not None:
+            names = subscription.topics | resolved.topics
+        found = map(self.surroundings.topics.by_name, names)
+        return frozenset(topic.topic_id for topic in found if topic is not None)
+
+    def existing(self, names: Iterable[str]) -> list[Topic]:
+        found = map(self.surroundings.topics.by_name, names)
+        return [topic for topic in found if topic is not None]
+
+    def setting(self, name: str) -> int:
+        """A number of the group's configuration: "session.timeout.ms" and so on."""
+        return int(self.surroundings.group_setting(self.group_id, f"consumer.{name}"))
+
+    # -- replay --------------------------------------------------------------------------------
+
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+        for key, value in records:
+            self.replay(key, value)
+        self.knows_metadata = self.knows_new_topics = False  # it may be long ago
+
+    def replay(self, key: RecordKey, value: Any | None) -> None:
+        replay = _REPLAY[type(key)]
+        replay(self, key, value)
+
+    def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
+        if value is not None:
+            self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            self.knows_metadata = True  # whoever wrote it has just looked
+
+    def _replay_partition_metadata(self, _: PartitionMetadataKey, value: Any | None) -> None:
+        self.has_partition_metadata = value is not None
+
+    def _replay_subscription(self, key: SubscriptionKey, value: Subscription | None) -> None:
+        member = self.members.get(key.member_id)
+        if value is None:
+            if member is not None:
+                self._remove(member)
+        elif member is None:
+            self._put(None, Member(key.member_id, value))
+        else:
+            self._put(member, Member(key.member_id, value, member.progress))
+
+    def _replay_target_epoch(self, _: TargetEpochKey, value: TargetEpoch | None) -> None:
+        self.target_epoch = TargetEpoch(NO_EPOCH, 0) if value is None else value
+
+    def _replay_target(self, key: TargetKey, value: Target | None) -> None:
+        if value is None:
+            self.targets.pop(key.member_id, None)
+        else:
+            self.targets[key.member_id] = value.partitions
+
+    def _replay_progress(self, key: ProgressKey, value: Progress | None) -> None:
+        member = self.members.get(key.member_id)
+        if value is None:
+            if member is None:
+                return
+            value = Progress(NO_EPOCH, NO_EPOCH)
+        subscription = Subscription() if member is None else member.subscription
+        self._put(member, Member(key.member_id, subscription, value))
+
+    def _replay_regex(self, key: RegexKey, value: ResolvedRegex | None) -> None:
+        if value is None:
+            self.regexes.pop(key.regex, None)
+        else:
+            self.regexes[key.regex] = value
+
+    # -- members -------------------------------------------------------------------------------
+
+    def _put(self, former: Member | None, member: Member) -> None:
+        if former is None or former.subscription is not member.subscription:
+            if former is not None:
+                self._count(former.subscription, -1)
+            self._count(member.subscription, 1)
+            if member.group_instance_id is not None:
+                self._static_ids[member.group_instance_id] = member.member_id
+        if former is not None:
+            self._disown(former.progress)
+        self._own(member.progress)
+        self.members[member.member_id] = member
+        if former is None:
+            self.extend_session(member)
+        if former is None or former.progress is not member.progress:
+            self._limit_revocation(member)
+
+    def _limit_revocation(self, member: Member) -> None:
+        """Classic members have a deadline of their own, set when they are told to join again."""
+        is_late = member.progress.state is MemberState.UNREVOKED_PARTITIONS
+        if is_late and not member.is_classic:
+            timeout_ms = member.subscription.rebalance_timeout_ms
+            self.schedule(DeadlineKind.REVOCATION, member.member_id, timeout_ms)
+        else:
+            self.cancel(DeadlineKind.REVOCATION, member.member_id)
+
+    def _remove(self, member: Member) -> None:
+        del self.members[member.member_id]
+        self._count(member.subscription, -1)
+        self._disown(member.progress)
+        instance_id = member.group_instance_id
+        if instance_id is not None and self._static_ids.get(instance_id) == member.member_id:
+            del self._static_ids[instance_id]
+        self._cancel_all(member.member_id)
+
+    def _count(self, subscription: Subscription, difference: int) -> None:
+        for topic in subscription.topics:
+            _add(self.subscribers, topic, difference)
+        if subscription.regex:
+            _add(self.regex_subscribers, subscription.regex, difference)
+        if subscription.assignor is not None:
+            _add(self.assignors, subscription.assignor, difference)
+        if subscription.classic is not None:
+            self.classic_count += difference
+            for name, _ in subscription.classic.protocols:
+                _add(self.classic_protocols, name, difference)
+
+    def _own(self, progress: Progress) -> None:
+        for partitions in (progress.assigned, progress.revoking):
+            for topic_id, epochs in partitions.items():
+                self._owner_epochs.setdefault(topic_id, {}).update(
+                    dict.fromkeys(epochs, progress.epoch)
+                )
+
+    def _disown(self, progress: Progress) -> None:
+        """Forget what it owns, unless somebody has come to own it in a later epoch."""
+        for partitions in (progress.assigned, progress.revoking):
+            for topic_id, epochs in partitions.items():
+                owners = self._owner_epochs.get(topic_id, {})
+                for partition in epochs:
+                    if owners.get(partition) == progress.epoch:
+                        del owners[partition]
+
+    # -- deadlines -----------------------------------------------------------------------------
+
+    def extend_session(self, member: Member) -> None:
+        classic = member.subscription.classic
+        if classic is not None:
+            timeout_ms = classic.session_timeout_ms
+        else:
+            timeout_ms = self.setting("session.timeout.ms")
+        self.schedule(DeadlineKind.SESSION, member.member_id, timeout_ms)
+
+    def schedule(self, kind: DeadlineKind, member_id: str, timeout_ms: int) -> None:
+        when = self.surroundings.clock.monotonic() + timeout_ms / 1000
+        self.surroundings.deadlines.schedule(Deadline(self.group_id, kind, member_id), when)
+
+    def is_scheduled(self, kind: DeadlineKind, member_id: str) -> bool:
+        deadline = Deadline(self.group_id, kind, member_id)
+        return self.surroundings.deadlines.is_scheduled(deadline)
+
+    def cancel(self, kind: DeadlineKind, member_id: str) -> None:
+        self.surroundings.deadlines.cancel(Deadline(self.group_id, kind, member_id))
+
+    def _cancel_all(self, member_id: str) -> None:
+        for kind in DeadlineKind:
+            self.cancel(kind, member_id)
+
+
+_REPLAY: Final[Mapping[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
+    EpochKey: ConsumerGroup._replay_epoch,
+    PartitionMetadataKey: ConsumerGroup._replay_partition_metadata,
+    SubscriptionKey: ConsumerGroup._replay_subscription,
+    TargetEpochKey: ConsumerGroup._replay_target_epoch,
+    TargetKey: ConsumerGroup._replay_target,
+    ProgressKey: ConsumerGroup._replay_progress,
+    RegexKey: ConsumerGroup._replay_regex,
+}
+
+
+def _add(counter: Counter[str], name: str, difference: int) -> None:
+    counter[name] += difference
+    if not counter[name]:
+        del counter[name]
+
+
+def _wrong_epoch(member: Member) -> ErrorCode:
+    return ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch
+
+
+def _check_of_assignment(member: Member, epoch: int) -> PositionCheck:
+    """Of an earlier epoch, what was the member's in it, and still is (KIP-1251)."""
+    refusal = _wrong_epoch(member)
+    assigned, revoking = member.progress.assigned, member.progress.revoking
+
+    def check(topic_id: UUID | None, partition: int) -> ErrorCode:
+        if topic_id is None:
+            return refusal
+        since = assigned.get(topic_id, {}).get(partition)
+        if since is None:
+            since = revoking.get(topic_id, {}).get(partition)
+        return refusal if since is None or epoch < since else ErrorCode.none
+
+    return check

@@ -1,0 +1,190 @@
+"""ConsumerGroupHeartbeat: what a member says, and what is to become of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
+from drumlin.coordination.groups.consumer.draft import (
+    Draft,
+    RegexChange,
+    check_room,
+    check_static,
+)
+from drumlin.coordination.groups.consumer.member import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    Member,
+    Partitions,
+    Progress,
+    Subscription,
+    contains,
+)
+from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.coordination.groups.consumer.group import ConsumerGroup
+
+
+def check_request(group_id: str, request: HeartbeatRequest, assignors: tuple[str, ...]) -> None:
+    """What can be said without looking at the group.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
+    """
+    needs_id = request.must_have_member_id or request.epoch > JOINING or request.epoch == LEAVING
+    if needs_id:
+        _check_text("MemberId", request.member_id)
+    _check_text("GroupId", group_id)
+    _check_text("InstanceId", request.group_instance_id)
+    _check_text("RackId", request.rack_id)
+    if request.is_joining:
+        if request.rebalance_timeout_ms is None:
+            raise _invalid("a member that joins must give RebalanceTimeoutMs")
+        if request.owned is None or request.owned:
+            raise _invalid("a member that joins owns no TopicPartitions, and must say so")
+        if request.topics is None and request.regex is None:
+            raise _invalid("a member that joins must subscribe to something")
+    elif request.epoch == LEAVING_FOR_A_WHILE and request.group_instance_id is None:
+        raise _invalid("only a static member can leave for a while: InstanceId is missing")
+    elif request.epoch < LEAVING_FOR_A_WHILE:
+        raise _invalid(f"MemberEpoch {request.epoch} means nothing")
+    if request.assignor is not None and request.assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.unsupported_assignor,
+            f"there is no assignor {request.assignor}, but {', '.join(assignors)}",
+        )
+
+
+def _check_text(name: str, text: str | None) -> None:
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} is empty")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)
+
+
+def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
+    """A member joins, or goes on.
+
+    Raises:
+        KafkaError: what it is to be told instead.
+    """
+    check_room(group, request.member_id)
+    draft = Draft(group)
+    member_id = request.member_id or group.surroundings.new_id()
+    former, member = _find(draft, request, member_id)
+    subscription = _updated(member, request)
+    has_new_topics = draft.subscribe(member, subscription, is_new=former is None)
+    regex = draft.change_regex(member.subscription.regex, subscription.regex)
+    draft.look_at_metadata(
+        former, subscription, has_changed=has_new_topics or regex is RegexChange.RESOLVED
+    )
+    assigned = draft.assign(replace(member, subscription=subscription), subscription)
+    progress = draft.reconcile(
+        member,
+        subscription,
+        assigned,
+        request.owned,
+        has_new_subscription=has_new_topics or regex is not RegexChange.NONE,
+    )
+    if member_id in group.members:
+        group.extend_session(Member(member_id, subscription))
+    answer = HeartbeatAnswer(
+        member_id,
+        progress.epoch,
+        group.setting("heartbeat.interval.ms"),
+        _news(member.progress, progress) if not _wants_all(request) else _told(progress),
+    )
+    return Outcome(draft.records, answer, draft.regexes)
+
+
+def _wants_all(request: HeartbeatRequest) -> bool:
+    return request.is_joining or request.is_complete
+
+
+def _news(former: Progress, progress: Progress) -> Partitions | None:
+    return None if former.assigned == progress.assigned else _told(progress)
+
+
+def _told(progress: Progress) -> Partitions:
+    return {topic_id: frozenset(epochs) for topic_id, epochs in progress.assigned.items()}
+
+
+def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
+    had = member.subscription
+    return Subscription(
+        request.group_instance_id or had.group_instance_id,
+        had.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        had.topics if request.topics is None else request.topics,
+        had.regex if request.regex is None else request.regex,
+        (
+            had.rebalance_timeout_ms
+            if request.rebalance_timeout_ms is None
+            else request.rebalance_timeout_ms
+        ),
+        had.assignor if request.assignor is None else request.assignor,
+        None,
+    )
+
+
+def _find(draft: Draft, request: HeartbeatRequest, member_id: str) -> tuple[Member | None, Member]:
+    """The member as the group knows it, if it does, and as it is now.
+
+    Raises:
+        KafkaError: it is not one of us, or not any more.
+    """
+    group = draft.group
+    instance_id = request.group_instance_id
+    if instance_id is None:
+        known = group.members.get(member_id)
+        if known is None:
+            if not request.is_joining:
+                group.member(member_id)
+            return None, Member(member_id)
+        _check_epoch(known, request)
+        return known, known
+    former = group.static_member(instance_id)
+    if request.is_joining:
+        if former is None:
+            known = group.members.get(member_id)
+            return known, known or Member(member_id)
+        if not former.is_classic and former.epoch != LEAVING_FOR_A_WHILE:
+            raise KafkaError(
+                ErrorCode.unreleased_instance_id,
+                f"{instance_id} is still member {former.member_id}",
+            )
+        return former, draft.replace_static(former, member_id)
+    former = check_static(group, instance_id, member_id)
+    _check_epoch(former, request)
+    return former, former
+
+
+def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
+    """The epoch it has, or the one before: the answer that told it of the new one may be lost."""
+    told, epoch = request.epoch, member.epoch
+    if told in (JOINING, epoch):
+        return
+    is_last_answer_lost = (
+        told < epoch
+        and told == member.progress.previous_epoch
+        and request.owned is not None
+        and contains(member.progress.assigned, request.owned)
+    )
+    if not is_last_answer_lost:
+        raise KafkaError(
+            ErrorCode.fenced_member_epoch,
+            f"member {member.member_id} is in epoch {epoch}, not {told}; it must join again",
+        )
+
+
+def supported_assignors(configured: list[str]) -> tuple[str, ...]:
+    """Of what the configuration names, what there is."""
+    return tuple(name for name in configured if name in ASSIGNORS)

@@ -1,0 +1,102 @@
+"""Members that leave, and members that are thrown out."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.consumer.conversion import may_become_classic, to_classic
+from drumlin.coordination.groups.consumer.draft import Draft, check_static
+from drumlin.coordination.groups.consumer.member import (
+    LEAVING_FOR_A_WHILE,
+    Member,
+    MemberState,
+    Progress,
+)
+from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.consumer.records import ProgressKey, RegexKey
+from drumlin.coordination.groups.effects import Effect, Write
+
+if TYPE_CHECKING:
+    from drumlin.coordination.groups.consumer.group import ConsumerGroup
+
+_log = logging.getLogger(__name__)
+
+
+def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
+    """A member says goodbye, or, being static, that it will be back.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    if request.group_instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = check_static(group, request.group_instance_id, request.member_id)
+    answer = HeartbeatAnswer(member.member_id, request.epoch)
+    if request.group_instance_id is not None and request.epoch == LEAVING_FOR_A_WHILE:
+        return Outcome([(ProgressKey(group.group_id, member.member_id), _away(member))], answer)
+    return fence(group, [member], answer)
+
+
+def _away(member: Member) -> Progress:
+    """It keeps what it has; whoever comes in its place may commit whatever it has read."""
+    assigned = {
+        topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.progress.assigned.items()
+    }
+    return replace(member.progress, epoch=LEAVING_FOR_A_WHILE, assigned=assigned, revoking={})
+
+
+def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -> Outcome:
+    """The members are gone. If only classic ones are left, the group becomes a classic one."""
+    if not members:
+        return Outcome([], answer)
+    gone = {member.member_id for member in members}
+    staying = [each for each in group.members.values() if each.member_id not in gone]
+    if may_become_classic(group, staying):
+        converted = to_classic(group, staying, "the last member of the consumer protocol left")
+        if converted is not None:
+            return replace(converted, answer=answer)
+    draft = Draft(group)
+    for member in members:
+        draft.remove(member.member_id)
+    regexes = Counter(member.subscription.regex for member in members if member.subscription.regex)
+    dropped = {regex for regex, count in regexes.items() if group.regex_subscribers[regex] == count}
+    for regex in dropped:
+        draft.write(RegexKey(group.group_id, regex), None)
+    subscribers = Counter(group.subscribers)
+    for member in members:
+        subscribers.subtract(member.subscription.topics)
+    names = {name for name, count in subscribers.items() if count > 0}
+    kept = (each.topics for regex, each in group.regexes.items() if regex not in dropped)
+    draft.bump(names.union(*kept), has_changed=True)
+    return Outcome(draft.records, answer)
+
+
+def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
+    """A deadline of a member has come: it is out."""
+    member = group.members.get(deadline.member_id)
+    if member is None:
+        return ()
+    if deadline.kind is DeadlineKind.REVOCATION and (
+        member.progress.state is not MemberState.UNREVOKED_PARTITIONS
+    ):
+        return ()
+    _log.info(
+        "group %r: member %r is out: %s", group.group_id, member.member_id, _REASONS[deadline.kind]
+    )
+    outcome = fence(group, [member])
+    return [Write(outcome.records, then=outcome.then)]
+
+
+_REASONS: Final = {
+    DeadlineKind.SESSION: "it was not heard of",
+    DeadlineKind.JOIN: "it did not join again",
+    DeadlineKind.SYNC: "it did not ask for its assignment",
+    DeadlineKind.REVOCATION: "it did not give up partitions",
+}

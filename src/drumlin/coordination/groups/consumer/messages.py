@@ -1,0 +1,54 @@
+"""What members of the consumer protocol ask, and what they are told. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drumlin.coordination.groups.consumer.member import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    Partitions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """None: nothing has changed since the last heartbeat."""
+
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    topics: frozenset[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    must_have_member_id: bool = True
+    """Members of the first version could have the coordinator make their id."""
+
+    @property
+    def is_joining(self) -> bool:
+        return self.epoch == JOINING
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.epoch in (LEAVING, LEAVING_FOR_A_WHILE)
+
+    @property
+    def is_complete(self) -> bool:
+        """It says everything: the member wants to hear everything."""
+        has_subscription = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+    """None: as before."""

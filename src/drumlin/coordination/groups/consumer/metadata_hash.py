@@ -1,0 +1,27 @@
+"""Whether the topics that a group reads are still as they were: their hash, kept in the log.
+
+Apache Kafka has a hash of its own there. A group that changes hands is merely given one epoch
+more; nothing else hangs on it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+from drumlin.coordination.groups.surroundings import Topic
+
+_INT64: Final = struct.Struct(">q")
+_COUNT: Final = struct.Struct(">i")
+
+
+def hash_of(topics: Iterable[Topic]) -> int:
+    """64 bits, signed; 0 if there are none. The order of the topics makes no difference."""
+    digest = blake2b(digest_size=_INT64.size)
+    is_empty = True
+    for topic in sorted(topics):
+        is_empty = False
+        digest.update(topic.topic_id.bytes + _COUNT.pack(topic.partition_count))
+    return 0 if is_empty else int(_INT64.unpack(digest.digest())[0])

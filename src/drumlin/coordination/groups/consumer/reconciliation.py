@@ -1,0 +1,126 @@
+"""The next step of one member on its way to the target assignment. Pure.
+
+                 all revoked, or nothing to revoke
+    UNREVOKED ------------------------------------> STABLE, in the target's epoch
+        |   ^                                         ^  |
+        |   '--- the target has changed, and some ----'  |
+        |        of what it has is not its own any more  |
+        '----> UNRELEASED <------------------------------'
+               until others have given up what it is to get
+
+A member stays in its epoch until it has given up what the next one takes from it: whoever reads
+a partition commits in an epoch in which the partition was its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from drumlin.coordination.groups.consumer.member import (
+    Member,
+    MemberState,
+    PartitionEpochs,
+    Partitions,
+    Progress,
+    intersect,
+)
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+class Goal(NamedTuple):
+    """What a member is to reach.
+
+    topics: that it subscribes to now; of others it must not keep anything.
+    is_owned(topic_id, partition): whether any member has the partition at present.
+    owned: what the member says that it has; None: it did not say.
+    """
+
+    epoch: int
+    target: Partitions
+    topics: frozenset[UUID]
+    is_owned: Callable[[UUID, int], bool]
+    owned: Partitions | None
+
+
+def next_progress(member: Member, goal: Goal, *, has_new_subscription: bool) -> Progress:
+    """How far the member gets now; its progress so far if that is not further.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH, it is in a state that is not known here.
+    """
+    progress = member.progress
+    if progress.state is MemberState.STABLE and progress.epoch == goal.epoch:
+        return _without_unsubscribed(progress, goal) if has_new_subscription else progress
+    if progress.state is MemberState.UNREVOKED_PARTITIONS and _still_has(goal, progress.revoking):
+        return _without_unsubscribed(progress, goal) if has_new_subscription else progress
+    if progress.state is MemberState.UNKNOWN:
+        if goal.owned is None or goal.owned:
+            raise KafkaError(
+                ErrorCode.fenced_member_epoch,
+                f"the state of member {member.member_id} is not known; it must join again",
+            )
+        progress = replace(progress, epoch=goal.epoch)
+    return _towards(progress, goal)
+
+
+def _still_has(goal: Goal, revoking: PartitionEpochs) -> bool:
+    return goal.owned is None or intersect(revoking, goal.owned)
+
+
+def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
+    """It keeps its epoch, but not partitions of topics that it does not want any more."""
+    dropped = {
+        topic_id: epochs
+        for topic_id, epochs in progress.assigned.items()
+        if topic_id not in goal.topics
+    }
+    if not dropped:
+        return progress
+    kept = {
+        topic_id: epochs
+        for topic_id, epochs in progress.assigned.items()
+        if topic_id not in dropped
+    }
+    revoking = dict(progress.revoking)
+    for topic_id, epochs in dropped.items():
+        revoking[topic_id] = {**revoking.get(topic_id, {}), **epochs}
+    previous_epoch = progress.epoch
+    if _still_has(goal, revoking):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return Progress(progress.epoch, previous_epoch, state, kept, revoking)
+    return replace(progress, previous_epoch=previous_epoch, assigned=kept)
+
+
+def _towards(progress: Progress, goal: Goal) -> Progress:
+    kept: dict[UUID, Mapping[int, int]] = {}
+    revoking: dict[UUID, Mapping[int, int]] = {}
+    coming: dict[UUID, list[int]] = {}
+    must_wait = False
+    for topic_id in {**goal.target, **progress.assigned}:
+        wanted = goal.target.get(topic_id, frozenset()) if topic_id in goal.topics else frozenset()
+        had = progress.assigned.get(topic_id, {})
+        if had.keys() == wanted:
+            if had:
+                kept[topic_id] = had
+            continue
+        if stays := {each: epoch for each, epoch in had.items() if each in wanted}:
+            kept[topic_id] = stays
+        if goes := {each: epoch for each, epoch in had.items() if each not in wanted}:
+            revoking[topic_id] = goes
+        own = progress.revoking.get(topic_id, {})
+        for partition in sorted(wanted - had.keys()):
+            if goal.is_owned(topic_id, partition) and partition not in own:
+                must_wait = True
+            else:
+                coming.setdefault(topic_id, []).append(partition)
+    if revoking and _still_has(goal, revoking):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return Progress(progress.epoch, progress.epoch, state, kept, revoking)
+    for topic_id, partitions in coming.items():
+        epochs = {**kept.get(topic_id, {}), **dict.fromkeys(partitions, goal.epoch)}
+        kept[topic_id] = dict(sorted(epochs.items()))
+    state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
+    return Progress(goal.epoch, progress.epoch, state, kept, {})

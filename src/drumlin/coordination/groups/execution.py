@@ -1,0 +1,333 @@
+"""Carries out what groups decide: writes and takes over records, gives answers, watches the time.
+
+What is asked of groups is in `coordinator.py`, on top of this. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import Answer, Store
+from drumlin.coordination.groups.classic.records import GroupKey
+from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
+from drumlin.coordination.groups.consumer.draft import resolved
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.consumer.regexes import matching_topics
+from drumlin.coordination.groups.effects import Effect, Write
+from drumlin.coordination.groups.kind import AnyGroup
+from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
+from drumlin.coordination.log_errors import as_told
+from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+#: Groups looked at for expired offsets before others get their turn on the loop.
+_GROUPS_PER_STEP: Final = 200
+
+
+class CoordinatorConfig(GroupRules, Protocol):
+    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
+
+    @property
+    def group_min_session_timeout_ms(self) -> int: ...
+    @property
+    def group_max_session_timeout_ms(self) -> int: ...
+    @property
+    def offset_metadata_max_bytes(self) -> int: ...
+    @property
+    def offsets_commit_timeout_ms(self) -> int: ...
+    @property
+    def offsets_retention_check_interval_ms(self) -> int: ...
+    @property
+    def offsets_retention_minutes(self) -> int: ...
+    @property
+    def offsets_topic_compression_codec(self) -> int: ...
+    @property
+    def offsets_topic_num_partitions(self) -> int: ...
+
+
+class GroupExecution:
+    """The partitions of `__consumer_offsets` that are led here, and what is done with them."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        clock: Clock,
+        topic: StateTopic,
+        topics: Topics,
+        group_setting: GroupSetting,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._topic = topic
+        self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
+        self._surroundings = Surroundings(
+            config, group_setting, clock, self._deadlines, new_id, topics
+        )
+        self._partitions = StatePartitions(
+            topic.name, self._new_shard, self._read, GroupShard.take_over, self._set_alarm
+        )
+        self._alarm: asyncio.TimerHandle | None = None
+        self._unconfirmed: set[Confirmation] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_active = False
+
+    def _partition_for(self, group_id: str) -> int:
+        count = self._topic.partition_count() or self._config.offsets_topic_num_partitions
+        return partition_for(group_id, count)
+
+    # -- effects and time ----------------------------------------------------------------------
+
+    def _carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                self._give([effect])
+            elif isinstance(effect, Write):
+                self._write_of_group(shard, group, effect)
+            else:
+                assert isinstance(group, Group)
+                self._store(shard, group, effect)
+        self._set_alarm()
+
+    def _give(self, answers: Sequence[Answer]) -> None:
+        for each in answers:
+            if not each.waiter.done():  # it may have given up
+                each.waiter.set_result(each.answer)
+
+    def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
+        try:
+            confirmation = self._write(shard, write.records) if write.records else None
+        except KafkaError as error:
+            _log.warning("records of group %r were not written: %s", group.group_id, error)
+            _refuse(write.answers, error)
+            return
+        self._go_on(shard, group.group_id, write.then)
+        if confirmation is None:
+            self._carry_out(shard, group, write.answers)
+        elif write.answers:
+            self._spawn(self._answer_late(shard, group, write.answers, confirmation))
+
+    def _go_on(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        then: Callable[[AnyGroup], Sequence[Effect]] | None,
+    ) -> None:
+        group = shard.groups.get(group_id)
+        if then is not None and group is not None:
+            self._carry_out(shard, group, then(group))
+
+    def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Awaitable[Any]:
+        """Write now what a consumer group's request leads to; the awaitable gives the answer.
+
+        Raises:
+            KafkaError: nothing has happened.
+        """
+        answer = self._when_written(shard, outcome.records, outcome.answer)
+        self._go_on(shard, group_id, outcome.then)
+        group = shard.groups.get(group_id)
+        if outcome.regexes and isinstance(group, ConsumerGroup):
+            group.is_resolving = True
+            self._spawn(self._resolve(shard, group, outcome.regexes))
+        self._set_alarm()
+        return answer
+
+    async def _resolve(
+        self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
+    ) -> None:
+        names = list(self._surroundings.topics.names())
+        group.knows_new_topics = True
+        try:
+            found = await asyncio.to_thread(
+                lambda: {regex: matching_topics(regex, names) for regex in regexes}
+            )
+        finally:
+            group.is_resolving = False
+        if self._is_active and shard.groups.get(group.group_id) is group:
+            records = resolved(group, found)
+            if records:
+                self._write(shard, records)
+
+    async def _answer_late(
+        self,
+        shard: GroupShard,
+        group: AnyGroup,
+        answers: Sequence[Answer],
+        confirmation: Confirmation,
+    ) -> None:
+        try:
+            await self._confirmed(confirmation)
+        except KafkaError as error:
+            _refuse(answers, error)
+        else:
+            self._carry_out(shard, group, answers)
+
+    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        record: GroupRecord = (GroupKey(group.group_id), store.metadata)
+        try:
+            confirmation = self._write(shard, [record])
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+            return
+        if confirmation is None:
+            self._stored(shard, group, store, None)
+        else:
+            self._spawn(self._store_when_confirmed(shard, group, store, confirmation))
+
+    async def _store_when_confirmed(
+        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
+    ) -> None:
+        try:
+            await self._confirmed(confirmation)
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+        else:
+            self._stored(shard, group, store, None)
+
+    def _stored(
+        self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
+    ) -> None:
+        if error is not None:
+            _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
+        self._carry_out(shard, group, group.stored(store, error))
+        if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
+            del shard.groups[group.group_id]
+
+    def _set_alarm(self) -> None:
+        """See to it that `wake` is called when the next deadline comes."""
+        deadline = self._deadlines.next_deadline()
+        if deadline is None or not self._is_active:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(deadline - self._clock.monotonic(), 0)
+        if self._alarm is not None:
+            if self._alarm.when() <= when and not self._alarm.cancelled():
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_at(when, self.wake)
+
+    def wake(self) -> None:
+        """Tell the groups whose deadlines have come."""
+        self._alarm = None
+        try:
+            for deadline in self._deadlines.due(self._clock.monotonic()):
+                shard = self._partitions.find(self._partition_for(deadline.group_id))
+                group = None if shard is None else shard.groups.get(deadline.group_id)
+                if shard is not None and group is not None:
+                    self._carry_out(shard, group, group.expire(deadline))
+        finally:  # whatever is wrong with one group, the others are woken
+            self._set_alarm()
+
+    async def _expire_offsets_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            await self.expire_offsets()
+
+    async def expire_offsets(self) -> None:
+        """Delete offsets whose retention is over, and groups that hold nothing any more."""
+        retention_ms = self._config.offsets_retention_minutes * 60_000
+        for partition in self._partitions.partitions():
+            shard = await self._partitions.when_ready(partition)
+            for count, group_id in enumerate(list(shard.groups) if shard else (), 1):
+                if count % _GROUPS_PER_STEP == 0:
+                    await asyncio.sleep(0)
+                    if await self._partitions.when_ready(partition) is not shard:
+                        break
+                assert shard is not None
+                if records := shard.expired(group_id, retention_ms):
+                    self._write_or_log(shard, records, f"expired offsets of {group_id!r}")
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def _write(
+        self,
+        shard: GroupShard,
+        records: Sequence[GroupRecord],
+        producer: Producer | None = None,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> Confirmation | None:
+        """Append the records and take them over; the confirmation of the last, if one is due."""
+        confirmation = None
+        codec = self._config.offsets_topic_compression_codec
+        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec, producer):
+            try:
+                confirmation = self._topic.append(shard.partition, batch, verification)
+            except KafkaError as error:
+                raise as_told(error) from error
+            self._give(shard.apply(contained, producer))
+        if confirmation is not None:
+            self._unconfirmed.add(confirmation)
+            confirmation.add_done_callback(self._unconfirmed.discard)
+        return confirmation
+
+    def _write_or_log(self, shard: GroupShard, records: Sequence[GroupRecord], what: str) -> None:
+        try:
+            self._write(shard, records)
+            _log.info("partition %d: %d records removed: %s", shard.partition, len(records), what)
+        except KafkaError as error:
+            _log.warning("partition %d: %s stay: %s", shard.partition, what, error)
+
+    def _when_written(
+        self,
+        shard: GroupShard,
+        records: Sequence[GroupRecord],
+        answer: Any,
+        producer: Producer | None = None,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> Awaitable[Any]:
+        """Write now; the awaitable gives `answer` once the records are confirmed."""
+        confirmation = self._write(shard, records, producer, verification) if records else None
+        return self._answer_when_confirmed(confirmation, answer)
+
+    async def _answer_when_confirmed(self, confirmation: Confirmation | None, answer: Any) -> Any:
+        if confirmation is not None:
+            await self._confirmed(confirmation)
+        return answer
+
+    async def _confirmed(self, confirmation: Confirmation) -> None:
+        timeout = self._config.offsets_commit_timeout_ms / 1000
+        try:
+            await asyncio.wait_for(asyncio.shield(confirmation), timeout)
+        except TimeoutError:
+            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
+        except KafkaError as error:
+            raise as_told(error) from error
+
+    # -- small things --------------------------------------------------------------------------
+
+    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedPartition:
+        return load(self._topic.read_batches(partition), is_cancelled)
+
+    def _new_shard(self, partition: int) -> GroupShard:
+        return GroupShard(partition, self._surroundings)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed", exc_info=error)
+
+
+def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:
+    for answer in answers:
+        if not answer.waiter.done():
+            answer.waiter.set_exception(error)
