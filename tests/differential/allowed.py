@@ -6,6 +6,8 @@ import re
 from typing import NamedTuple
 
 from differential.compare import Difference
+from drumlin.broker.served import SERVED
+from drumlin.wire.messages import API_KEYS
 
 
 class Allowed(NamedTuple):
@@ -25,7 +27,17 @@ class Allowed(NamedTuple):
         )
 
 
-_SERVED = "0|1|2|3|8|9|10|11|12|13|14|15|16|18|19|20|21|22|23|32|33|35|37|42|44|47|60|75"
+_SERVED = "|".join(str(API_KEYS[each]) for each in SERVED)
+#: Features of Kafka's own inside, and of what is not served.
+_OWN_FEATURES = "|".join(
+    re.escape(feature)
+    for feature in (
+        "eligible.leader.replicas.version",
+        "kraft.version",
+        "metadata.version",
+        "streams.version",
+    )
+)
 _OWN_SETTINGS = "|".join(
     re.escape(key)
     for key in (
@@ -55,8 +67,8 @@ _OWN_DEFAULTS = "|".join(
 ALLOWED = (
     Allowed(rf"api_keys\[(?!({_SERVED})\]).*", "what is not served is not advertised"),
     Allowed(
-        r"(supported_features|finalized_features)\[.*|finalized_features_epoch",
-        "features are levels of KRaft's metadata log, which Drumlin does not have",
+        rf"(supported_features|finalized_features)\[({_OWN_FEATURES})\].*",
+        "KRaft and its metadata log are not here, nor are streams groups",
     ),
     Allowed(
         r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"

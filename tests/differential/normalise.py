@@ -23,8 +23,10 @@ _CHOSEN = {
     "producer_id": (-1,),
     "session_id": (0,),
 }
-_MOMENTS = frozenset({"log_append_time"})
-_SENTENCES = frozenset({"error_message", "batch_index_error_message", "documentation"})
+_MOMENTS = frozenset({"log_append_time", "transaction_start_time"})
+_SENTENCES = frozenset(
+    {"error_message", "acknowledge_error_message", "batch_index_error_message", "documentation"}
+)
 _AMOUNTS = frozenset({"finalized_features_epoch", "total_bytes", "usable_bytes"})
 _TIMESTAMP_TYPE_MASK = 0x08
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{22}$")
@@ -52,6 +54,8 @@ class Normaliser:
             return self._structure(tree)
         if isinstance(tree, list) and field == "responses" and _is_fetched(tree):
             tree = self._fetched(tree)
+        if isinstance(tree, list) and field == "acquired_records":
+            return _by_offset(tree)
         if isinstance(tree, list):
             return [self(each, field) for each in tree]
         if field == "records":
@@ -101,6 +105,15 @@ class Normaliser:
             shape = "" if kind in ("cluster_id", "log_dir") else shape
             self._names[value] = f"<{kind} {self._counts[kind]}{shape and ' like '}{shape}>"
         return self._names[value]
+
+
+def _by_offset(acquired: list[dict[str, int]]) -> dict[int, int]:
+    """Delivery count by offset: how neighbours are put together is the broker's choice."""
+    return {
+        offset: each["delivery_count"]
+        for each in acquired
+        for offset in range(each["first_offset"], each["last_offset"] + 1)
+    }
 
 
 def _is_fetched(topics: list[Any]) -> bool:

@@ -144,6 +144,10 @@ class Peer:
         """See `Connection.ask_bytes`."""
         self._main.ask_bytes(data, as_version)
 
+    def ask_quietly(self, api: str, version: int, **fields: Any) -> Any:
+        """Set-up: the answer is not compared."""
+        return self._setup.ask(api, version, **fields)
+
     def note(self, what: str) -> None:
         """Says in a report what the steps that follow are about."""
         self._about = what

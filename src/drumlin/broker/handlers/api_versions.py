@@ -58,16 +58,14 @@ def _response(
         error_code=error_code,
         api_keys=api_keys,
         throttle_time=ZERO,
-        supported_features=_supported(shape),
-        finalized_features_epoch=FINALIZED_EPOCH,
-        finalized_features=_finalized(shape),
+        **(_features(shape) if error_code is ErrorCode.none else {}),
     )
 
 
-def _supported(shape: Shape) -> tuple[Any, ...]:
+def _features(shape: Shape) -> dict[str, Any]:
     if not shape.has("SupportedFeatureKey"):
-        return ()
-    return tuple(
+        return {}
+    supported = tuple(
         shape(
             "SupportedFeatureKey",
             name=each.name,
@@ -77,12 +75,7 @@ def _supported(shape: Shape) -> tuple[Any, ...]:
         for each in FEATURES
         if each.lowest > 0 or shape.version >= LEVEL_0_FROM_VERSION
     )
-
-
-def _finalized(shape: Shape) -> tuple[Any, ...]:
-    if not shape.has("FinalizedFeatureKey"):
-        return ()
-    return tuple(
+    finalized = tuple(
         shape(
             "FinalizedFeatureKey",
             name=each.name,
@@ -91,3 +84,8 @@ def _finalized(shape: Shape) -> tuple[Any, ...]:
         )
         for each in FEATURES
     )
+    return {
+        "supported_features": supported,
+        "finalized_features_epoch": FINALIZED_EPOCH,
+        "finalized_features": finalized,
+    }
