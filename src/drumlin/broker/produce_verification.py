@@ -89,11 +89,12 @@ def is_transactional(records: memoryview | None) -> bool:
 
 
 def header_of(records: memoryview) -> BatchHeader | None:
-    """The header of a transactional batch that has a producer; None if it has neither."""
+    """The header of a batch whose transaction is to be known; None if it is no such batch."""
     if not is_transactional(records) or len(records) < HEADER_SIZE:
         return None
     header = parse_header(records)
-    return header if header.has_producer_id else None
+    # What is no sequence would count as the lowest one. The batch is refused for it later.
+    return header if header.has_producer_id and header.base_sequence >= 0 else None
 
 
 def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> Verified:

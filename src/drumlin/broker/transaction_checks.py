@@ -32,12 +32,12 @@ async def ask_coordinator(
         adds: put the partitions into the transaction, as transactions v2 do.
         knows_abortable: whether the client understands TRANSACTION_ABORTABLE.
     """
-    config, clock = broker.config, broker.clock
-    gives_up_at = clock.monotonic() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    config, loop = broker.config, asyncio.get_running_loop()
+    gives_up_at = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
     while True:
         codes = await _ask_once(broker, transactional_id, producer, partitions, adds)
         is_ending = ErrorCode.concurrent_transactions in codes.values()
-        if not adds or not is_ending or clock.monotonic() >= gives_up_at:
+        if not adds or not is_ending or loop.time() >= gives_up_at:
             break
         # The transaction before is about to end, which clients of v2 do not wait for.
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
