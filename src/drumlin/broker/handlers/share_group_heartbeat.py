@@ -5,6 +5,7 @@ Epoch 0 joins, -1 leaves. A member chooses its own id.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
@@ -64,7 +65,7 @@ def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | No
         error_message=None if error is None else error.message or error.code.name,
         member_id=answer.member_id or None,
         member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),
         assignment=None if answer.assignment is None else _assignment(shape, answer.assignment),
     )
 
