@@ -72,10 +72,10 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
-    group_share_initialize_retry_interval_ms: int
-    group_share_max_size: int
     group_share_delivery_count_limit: int
+    group_share_initialize_retry_interval_ms: int
     group_share_max_share_sessions: int
+    group_share_max_size: int
     group_share_partition_max_record_locks: int
     group_share_record_lock_duration_ms: int
     listeners: tuple[Listener, ...]
@@ -125,11 +125,15 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_state_log_min_isr: int
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int
     transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
 
     def __init__(self, static: Mapping[str, str]) -> None:
         self.static = _with_both_ids(static)
