@@ -97,17 +97,23 @@ class ConsumerMembership:
             self.phase = Phase.LEAVING
         if self.phase is Phase.LEAVING:
             return Leave(self.member_id, "the consumer did not poll in time")
-        if self.phase is Phase.LOST and not self._has_lost:
+        if self.phase is Phase.LOST and not self._has_lost and not self._is_on_duty:
             self.phase = Phase.JOINING
         if self.phase not in (Phase.JOINING, Phase.STABLE):
             return Wait(None)
         if now < self._not_before:
             return Wait(self._not_before)
-        changed = self._owned != self._told and not self._is_on_duty
+        changed = self._has_something_to_tell()
         if self.phase is Phase.JOINING or changed or now >= self._next_beat:
             tells = changed or (self._is_full and not self._is_on_duty)
             return Beat(self.member_id, self._epoch, self._is_full, self._owned if tells else None)
         return Wait(min(self._next_beat, self._idle_at()))
+
+    def _has_something_to_tell(self) -> bool:
+        if self._is_on_duty or self._owned == self._told:
+            return False
+        # An assignment is acknowledged when it is taken over, also if that changed nothing.
+        return self._told is not None or self.duty is None
 
     def _idle_at(self) -> float:
         if self._is_polling:
@@ -131,6 +137,8 @@ class ConsumerMembership:
         """The broker wants us to have these, neither more nor less."""
         if self.phase is Phase.STABLE:
             self._target = partitions
+            if self._told != partitions:
+                self._told = None
 
     def left(self) -> None:
         """A Leave was sent, or could not be."""
