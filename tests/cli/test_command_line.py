@@ -37,6 +37,7 @@ def test_help_names_every_command() -> None:
     [
         *(["topics", each] for each in ("list", "describe", "create", "delete", "delete-records")),
         *(["groups", each] for each in ("list", "describe", "delete", "delete-offsets")),
+        *(["groups", each] for each in ("reset", "export", "import", "mirror")),
         *(["configs", each] for each in ("describe", "alter")),
         ["topics", "add-partitions"],
         ["produce"],

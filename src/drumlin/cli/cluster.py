@@ -66,7 +66,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connect(bootstrap: str) -> Iterator[Cluster]:
+def connect(bootstrap: str, options: PeerOptions | None = None) -> Iterator[Cluster]:
     """A connected cluster.
 
     Raises:
@@ -75,7 +75,7 @@ def connect(bootstrap: str) -> Iterator[Cluster]:
     """
     addresses = parse_bootstrap(bootstrap)
     with asyncio.Runner() as runner:
-        connections = BrokerConnections(addresses, PeerOptions(client_id="drumlin-cli"))
+        connections = BrokerConnections(addresses, options or PeerOptions(client_id="drumlin-cli"))
         try:
             runner.run(connections.refresh(()))
             yield Cluster(runner, connections)

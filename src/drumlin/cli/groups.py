@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumlin.cli import group_reset, group_transfer, output
+from drumlin.cli import group_mirror, group_reset, group_transfer, output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.completion import complete_group
 from drumlin.cli.group_offsets import committed
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
 app.command("export", epilog=group_transfer.EXPORT_EXAMPLES)(group_transfer.export)
 app.command("import", epilog=group_transfer.IMPORT_EXAMPLES)(group_transfer.import_)
+app.command("mirror", epilog=group_mirror.EXAMPLES)(group_mirror.mirror)
 
 Group = Annotated[
     str, typer.Argument(metavar="GROUP", help="A group.", autocompletion=complete_group)

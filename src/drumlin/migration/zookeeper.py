@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.group_admin import Committed
@@ -28,6 +28,8 @@ _DEFAULT_PORT: Final = 2181
 _OFFSET_MAX: Final = 2**63 - 1
 #: How many requests may be on their way at once.
 _PIPELINED: Final = 500
+#: Called in kazoo's thread with an event whose `path` says what has changed.
+Watch = Callable[[Any], None]
 ANY_VERSION: Final = -1
 ABSENT: Final = -2
 
@@ -138,22 +140,22 @@ class ZooKeeperStore:
 
     # -- nodes -----------------------------------------------------------------------------
 
-    def children(self, path: str) -> list[str]:
-        """Names below a node; none where it does not exist."""
-        return self._answers([self.client.get_children_async(path)], default=[])[0] or []
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names below a node; none, and no watch, where it does not exist."""
+        return self._answers([self.client.get_children_async(path, watch)], default=[])[0] or []
 
     def owned_partitions(self, group: str) -> list[TopicPartition]:
         """The partitions that a consumer of the group has claimed."""
         return self._partitions_below(f"{group_path(group)}/owners")
 
-    def partitions(self, group: str) -> list[TopicPartition]:
+    def partitions(self, group: str, watch: Watch | None = None) -> list[TopicPartition]:
         """The partitions that have a node for an offset."""
-        return self._partitions_below(f"{group_path(group)}/offsets")
+        return self._partitions_below(f"{group_path(group)}/offsets", watch)
 
-    def _partitions_below(self, path: str) -> list[TopicPartition]:
+    def _partitions_below(self, path: str, watch: Watch | None = None) -> list[TopicPartition]:
         found = []
-        for topic in sorted(self.children(path)):
-            for name in self.children(f"{path}/{topic}"):
+        for topic in sorted(self.children(path, watch)):
+            for name in self.children(f"{path}/{topic}", watch):
                 if name.isascii() and name.isdigit():
                     found.append((topic, int(name)))
                 else:
@@ -161,14 +163,14 @@ class ZooKeeperStore:
         return sorted(found)
 
     def read_nodes(
-        self, group: str, places: Iterable[TopicPartition]
+        self, group: str, places: Iterable[TopicPartition], watch: Watch | None = None
     ) -> dict[TopicPartition, ZooKeeperOffset]:
         """The offsets of these partitions; those without a readable one are left out."""
         found = {}
         places = list(places)
         for start in range(0, len(places), _PIPELINED):
             some = places[start : start + _PIPELINED]
-            asked = [self.client.get_async(offset_path(group, place)) for place in some]
+            asked = [self.client.get_async(offset_path(group, place), watch) for place in some]
             for place, answer in zip(some, self._answers(asked, default=None), strict=True):
                 offset = None if answer is None else parse_offset(answer[0])
                 if offset is not None:

@@ -1,0 +1,251 @@
+"""`drumlin groups mirror`: keep ZooKeeper's and the brokers' offsets of groups the same.
+
+Runs passes of `migration.mirror` until it is told to stop, says what they do, and waits out
+what either store goes through. It ends after one more pass, so that both stores are left equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Collection
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import output
+from drumlin.cli.cluster import Cluster, connect
+from drumlin.cli.group_transfer import Groups, Topics
+from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+from drumlin.cli.outcomes import sentence
+from drumlin.client.errors import ClientError
+from drumlin.migration.errors import StoreUnavailable
+from drumlin.migration.mirror import Mirror, Status, choose_groups
+from drumlin.migration.stores import BrokerStore
+from drumlin.peer.errors import PeerError
+from drumlin.peer.options import PeerOptions
+from drumlin.wire.errors import KafkaError
+
+EXAMPLES: Final = examples(
+    "drumlin groups mirror reporting --zookeeper zk1:2181,zk2:2181/kafka",
+    "drumlin groups mirror 'reporting*' -z zk1:2181 --interval-ms 200 --quiet",
+    "drumlin groups mirror reporting -z zk1:2181 --once",
+)
+#: Shorter than those of other commands: a store that is away is waited for from pass to pass.
+_TIMEOUT_MS: Final = 5_000
+_SESSION_TIMEOUT_MS: Final = 10_000
+#: Watches tell of all that changes; now and then they are not trusted.
+_READ_ALL_S: Final = 60.0
+_CHOOSE_S: Final = 10.0
+
+_Away = (StoreUnavailable, PeerError, KafkaError, ClientError, OSError)
+
+
+def mirror(
+    groups: Groups,
+    zookeeper: Annotated[
+        str,
+        typer.Option(
+            "--zookeeper",
+            "-z",
+            metavar="HOST:PORT[,…][/CHROOT]",
+            help="A ZooKeeper with /consumers/GROUP/offsets.",
+        ),
+    ],
+    topics: Topics = None,
+    interval_ms: Annotated[
+        int,
+        typer.Option("--interval-ms", min=10, help="How often the brokers are asked."),
+    ] = 1_000,
+    status_ms: Annotated[
+        int, typer.Option("--status-ms", min=10, help="How often a status line is printed.")
+    ] = 10_000,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="FILE", help="Where to remember what both have had."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Make both equal, and end.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not tell of each offset that is copied.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+) -> None:
+    """Keep the offsets of groups in ZooKeeper and in this cluster the same, both ways.
+
+    The last change wins, forward or back. Ends at SIGTERM or Ctrl-C, after a last pass; exit
+    code 1 says that this pass could not be made.
+    """
+    from drumlin.migration.commit_times import find_commits
+    from drumlin.migration.mirror_state import MirrorState
+    from drumlin.migration.zookeeper import ZooKeeperStore, close_client, open_client
+    from drumlin.migration.zookeeper_follower import ZooKeeperFollower
+
+    wake, stop = threading.Event(), threading.Event()
+    tell = _Teller(as_json, quiet)
+    with ExitStack() as stack:
+        _stop_at_signals(stack, stop, wake)
+        options = PeerOptions(
+            client_id="drumlin-mirror",
+            request_timeout_ms=_TIMEOUT_MS,
+            connect_timeout_ms=_TIMEOUT_MS,
+        )
+        cluster = stack.enter_context(connect(bootstrap, options))
+        client = open_client(zookeeper, session_timeout_ms=_SESSION_TIMEOUT_MS)
+        stack.callback(close_client, client)
+        cluster_id = cluster.connections.view.cluster_id
+        remembered = MirrorState(state or _default_state(cluster_id, zookeeper), cluster_id)
+        stack.callback(remembered.close)
+        store = ZooKeeperStore(client, zookeeper, timeout_ms=_TIMEOUT_MS)
+        follower = ZooKeeperFollower(store, wake.set)
+        passes = Mirror(follower, cluster, remembered, find_commits(bootstrap), tell, topics)
+        running = _Running(passes, follower, store, cluster, groups, tell)
+        tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
+        running.run(wake, stop, interval_ms / 1000, status_ms / 1000, once=once)
+
+
+def _default_state(cluster_id: str | None, zookeeper: str) -> Path:
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    digest = hashlib.sha256(f"{cluster_id} {zookeeper}".encode()).hexdigest()[:12]
+    return folder / "drumlin" / f"mirror-{digest}.json"
+
+
+def _stop_at_signals(stack: ExitStack, stop: threading.Event, wake: threading.Event) -> None:
+    def stop_soon(number: int, frame: object) -> None:
+        stop.set()
+        wake.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.signal(number, stop_soon)
+        stack.callback(signal.signal, number, before)
+
+
+class _Teller:
+    """Prints events: a line each, for people or for programs."""
+
+    def __init__(self, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self._quiet = quiet
+
+    def __call__(self, event: str, sentence: str, **fields: Any) -> None:
+        if self._quiet and event == "written":
+            return
+        now_ms = time.time_ns() // 1_000_000
+        if self._as_json:
+            print(output.json_line({"event": event, "timestamp": now_ms, **fields}), flush=True)
+        else:
+            print(f"{output.human_timestamp(now_ms)} {event}: {sentence}", flush=True)
+
+
+class _Running:
+    """Pass after pass, and what is between them."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        follower: Any,
+        store: Any,
+        cluster: Cluster,
+        patterns: Collection[str],
+        tell: _Teller,
+    ) -> None:
+        self._mirror = mirror
+        self._follower = follower
+        self._store = store
+        self._broker = BrokerStore(cluster, "the broker")
+        self._patterns = patterns
+        self._tell = tell
+        self._groups: list[str] = []
+        self._choose_at = self._read_all_at = 0.0
+        self._written = [0, 0]  # to the broker, to ZooKeeper
+        self._is_away = False
+
+    def run(
+        self,
+        wake: threading.Event,
+        stop: threading.Event,
+        interval_s: float,
+        status_s: float,
+        *,
+        once: bool,
+    ) -> None:
+        """
+        Raises:
+            output.Failure: the last pass could not be made.
+        """
+        status_at = 0.0
+        has_looked = False
+        while True:
+            is_last = stop.is_set() or once
+            wake.clear()
+            try:
+                status = self._one_pass()
+            except _Away as error:
+                # What is wrong from the beginning is more likely a mistake than a restart.
+                if is_last or not has_looked:
+                    raise
+                self._away(error)
+            else:
+                has_looked = True
+                self._back()
+                if is_last or time.monotonic() >= status_at:
+                    self._show(status)
+                    status_at = time.monotonic() + status_s
+            if is_last:
+                self._tell("stopped", "both stores are as the last line says")
+                return
+            wake.wait(interval_s)
+
+    def _one_pass(self) -> Status:
+        now = time.monotonic()
+        if now >= self._read_all_at:
+            self._follower.read_all_again()
+            self._read_all_at = now + _READ_ALL_S
+        if now >= self._choose_at or not self._groups:
+            self._groups = choose_groups(self._patterns, self._known_groups)
+            self._choose_at = now + _CHOOSE_S
+        status = self._mirror.run_pass(self._groups)
+        self._written[0] += status.to_broker
+        self._written[1] += status.to_zookeeper
+        for note in dict.fromkeys(self._store.notes):
+            self._tell("odd", note, node=note)
+        self._store.notes.clear()
+        return status
+
+    def _known_groups(self) -> list[str]:
+        return [*self._follower.groups(), *self._broker.groups()]
+
+    def _away(self, error: BaseException) -> None:
+        if not self._is_away:
+            self._is_away = True
+            what = sentence(error) if isinstance(error, KafkaError) else str(error)
+            self._tell("waiting", what, reason=what)
+
+    def _back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            self._tell("going on", "both stores answer again")
+
+    def _show(self, status: Status) -> None:
+        different = status.differences
+        worst = max(different, key=lambda each: each.distance, default=None)
+        far = worst.distance if worst is not None else 0
+        about = f", by {far} at most: {worst}" if worst is not None else ""
+        self._tell(
+            "status",
+            f"{status.partitions} partitions of {status.groups} groups, {len(different)} differ"
+            f"{about}; written {self._written[0]} to the broker, {self._written[1]} to ZooKeeper",
+            groups=status.groups,
+            partitions=status.partitions,
+            different=len(different),
+            offsets_apart=far,
+            written_to_broker=self._written[0],
+            written_to_zookeeper=self._written[1],
+        )
+        sys.stdout.flush()

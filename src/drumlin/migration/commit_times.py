@@ -1,0 +1,73 @@
+"""When a group committed last: read from `__consumer_offsets`, as no request of the protocol tells.
+
+Only what was committed since some moment is read, and only the partition that has the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drumlin.client.errors import ClientError
+from drumlin.client.offsets import TopicPartition
+from drumlin.coordination.groups.record_types import decode_key
+from drumlin.coordination.groups.records import OffsetKey, decode_offset
+from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.state_partitions import partition_for
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+
+_TOPIC: Final = "__consumer_offsets"
+
+
+class CommitTime(NamedTuple):
+    """A commit, and when the coordinator took it."""
+
+    offset: int
+    timestamp_ms: int
+
+
+#: Last commits at or after a moment, by partition; None where that cannot be read.
+FindCommits = Callable[[str, int], Mapping[TopicPartition, CommitTime] | None]
+
+
+def find_commits(bootstrap: str) -> FindCommits:
+    """Looks commits up on this cluster, with a connection for each question: they are rare."""
+
+    def find(group: str, since_ms: int) -> Mapping[TopicPartition, CommitTime] | None:
+        from drumlin.client.client import connect  # loads Arrow, which is hardly ever needed
+
+        try:
+            with connect(bootstrap, client_id="drumlin-cli") as client:
+                return _last_commits(client, group, since_ms)
+        except (ClientError, UnreadableRecord):
+            return None
+
+    return find
+
+
+def _last_commits(client: Client, group: str, since_ms: int) -> dict[TopicPartition, CommitTime]:
+    partition = partition_for(group, len(client.partitions(_TOPIC)))
+    place = (_TOPIC, partition)
+    start = client.list_offsets({place: max(since_ms, 0)})[place].offset
+    if start < 0:
+        return {}
+    found: dict[TopicPartition, CommitTime] = {}
+    batches = client.read_batches(
+        _TOPIC, [partition], start=start, columns=["key", "value"], isolation="read_committed"
+    )
+    for batch in batches:
+        keys, values = batch.column("key"), batch.column("value")
+        for key_bytes, value in zip(keys, values, strict=True):
+            key = decode_key(key_bytes.as_py()) if key_bytes.is_valid else None
+            if not isinstance(key, OffsetKey) or key.group_id != group:
+                continue
+            where = (key.topic, key.partition)
+            if not value.is_valid:
+                found.pop(where, None)
+                continue
+            commit = decode_offset(value.as_py())
+            if commit.commit_timestamp_ms >= since_ms:
+                found[where] = CommitTime(commit.offset, commit.commit_timestamp_ms)
+    return found

@@ -1,0 +1,288 @@
+"""One pass of a mirror: look at both stores, settle what differs, remember it.
+
+Decides by `reconcile` alone. What was looked at is at most as old as the pass: a node that has
+changed meanwhile is not written (ZooKeeper compares versions), and the broker's offsets are
+fetched right before they are written, as a broker cannot compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from drumlin.client import group_admin
+from drumlin.client.group_admin import Committed
+from drumlin.client.offsets import TopicPartition
+from drumlin.migration.commit_times import FindCommits
+from drumlin.migration.mirror_state import MirrorState
+from drumlin.migration.reconcile import Agreement, Decision, Node, decide, later
+from drumlin.migration.stores import ConnectedCluster, Refusals
+from drumlin.migration.transfer import is_chosen
+from drumlin.migration.zookeeper import ABSENT, ZooKeeperOffset
+from drumlin.migration.zookeeper_follower import ZooKeeperFollower
+
+_NEVER_SINCE = -1
+
+
+class Say(Protocol):
+    """Tells what happens: a sentence, and the same in fields."""
+
+    def __call__(self, event: str, sentence: str, **fields: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A partition whose offsets still differ after a pass, and why."""
+
+    group: str
+    place: TopicPartition
+    zookeeper: int | None
+    broker: int | None
+    reason: str
+
+    @property
+    def distance(self) -> int:
+        """How far apart; 0 where one store has none."""
+        if self.zookeeper is None or self.broker is None:
+            return 0
+        return abs(self.zookeeper - self.broker)
+
+    def __str__(self) -> str:
+        where = f"{self.group} {self.place[0]}-{self.place[1]}"
+        return f"{where}: {self.zookeeper} in ZooKeeper, {self.broker} in the broker"
+
+
+@dataclass(slots=True)
+class Status:
+    """How both stores stand after a pass."""
+
+    groups: int = 0
+    partitions: int = 0
+    to_broker: int = 0  # offsets written in this pass
+    to_zookeeper: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Group:
+    """One group as a pass has found it, and what is to be done."""
+
+    name: str
+    zookeeper: Mapping[TopicPartition, ZooKeeperOffset]
+    broker: Mapping[TopicPartition, Committed]
+    to_broker: dict[TopicPartition, int] = field(default_factory=dict)
+    to_zookeeper: dict[TopicPartition, int] = field(default_factory=dict)
+    held: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def node(self, place: TopicPartition) -> Node | None:
+        found = self.zookeeper.get(place)
+        return None if found is None else Node(found.offset, found.version)
+
+    def written_node(self, place: TopicPartition, offset: int) -> Node:
+        """The node once we have written it: it is written in this version, or created."""
+        node = self.node(place)
+        return Node(offset, 0 if node is None else node.version + 1)
+
+    def offsets(self, place: TopicPartition) -> tuple[int | None, int | None]:
+        node, position = self.zookeeper.get(place), self.broker.get(place)
+        return (
+            None if node is None else node.offset,
+            None if position is None else position.offset,
+        )
+
+
+class Mirror:
+    """Keeps the offsets of groups in ZooKeeper and in a cluster the same, pass by pass.
+
+    Errors of either store end a pass; what was not done is done by the next.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeperFollower,
+        cluster: ConnectedCluster,
+        state: MirrorState,
+        find_commits: FindCommits,
+        say: Say,
+        topics: Collection[str] | None = None,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._cluster = cluster
+        self._state = state
+        self._find_commits = find_commits
+        self._say = say
+        self._topics = topics
+        self._told: dict[tuple[str, TopicPartition], str] = {}
+
+    def run_pass(self, groups: Collection[str]) -> Status:
+        """Settle what differs in these groups.
+
+        Raises:
+            StoreUnavailable, PeerError, KafkaError: a store cannot be used now.
+        """
+        status = Status(groups=len(groups))
+        for name in groups:
+            group = self._look_at(name)
+            self._decide(group)
+            self._remember_sending(group)
+            self._write_to_broker(group, status)
+            self._write_to_zookeeper(group, status)
+            self._state.save()
+            self._count(group, status)
+        return status
+
+    # -- looking and deciding --------------------------------------------------------------
+
+    def _look_at(self, name: str) -> _Group:
+        nodes = self._zookeeper.offsets(name)
+        committed = self._cluster.run(group_admin.fetch_committed(self._cluster.connections, name))
+        return _Group(name, self._chosen(nodes), self._chosen(committed))
+
+    def _chosen(self, found: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+        return {place: each for place, each in found.items() if is_chosen(place[0], self._topics)}
+
+    def _decide(self, group: _Group) -> None:
+        conflicts = []
+        for place in sorted(group.zookeeper.keys() | group.broker.keys()):
+            node = group.node(place)
+            agreement = self._agreement(group, place)
+            decision = decide(agreement, node, group.offsets(place)[1])
+            if decision is Decision.NOTHING:
+                assert node is not None
+                agreement.agree(*node)
+            elif decision is Decision.CONFLICT:
+                conflicts.append(place)
+            else:
+                self._take(group, place, decision)
+        if conflicts:
+            self._settle(group, conflicts)
+
+    def _take(self, group: _Group, place: TopicPartition, decision: Decision) -> None:
+        node, position = group.offsets(place)
+        if decision is Decision.TO_BROKER:
+            assert node is not None
+            group.to_broker[place] = node
+        else:
+            assert position is not None
+            group.to_zookeeper[place] = position
+
+    def _settle(self, group: _Group, conflicts: list[TopicPartition]) -> None:
+        """Both stores have changed: the later change counts."""
+        since_ms = min(group.zookeeper[each].modified_timestamp_ms for each in conflicts)
+        commits = self._find_commits(group.name, since_ms)
+        for place in conflicts:
+            node, committed = group.zookeeper[place], group.broker[place].offset
+            timestamp_ms: int | None = None
+            if commits is not None:
+                commit = commits.get(place)
+                if commit is not None and commit.offset != committed:
+                    group.held[place] = "committed anew while we looked"
+                    continue
+                timestamp_ms = _NEVER_SINCE if commit is None else commit.timestamp_ms
+            decision = later(node.offset, node.modified_timestamp_ms, committed, timestamp_ms)
+            winner = "ZooKeeper's" if decision is Decision.TO_BROKER else "the broker's"
+            why = "is smaller, and times are not known" if commits is None else "is later"
+            self._say(
+                "conflict",
+                f"{group.name} {place[0]}-{place[1]}: both have changed, {node.offset} in "
+                f"ZooKeeper and {committed} in the broker; {winner} {why}",
+                group=group.name,
+                topic=place[0],
+                partition=place[1],
+                zookeeper=node.offset,
+                broker=committed,
+                taken=winner.removesuffix("'s").removeprefix("the "),
+            )
+            self._take(group, place, decision)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _remember_sending(self, group: _Group) -> None:
+        for place, offset in group.to_broker.items():
+            self._agreement(group, place).sent_to_broker.add(offset)
+        for place, offset in group.to_zookeeper.items():
+            self._agreement(group, place).sent_to_zookeeper.add(group.written_node(place, offset))
+        if group.to_broker or group.to_zookeeper:
+            self._state.save()
+
+    def _agreement(self, group: _Group, place: TopicPartition) -> Agreement:
+        return self._state.of(group.name, place)
+
+    def _write_to_broker(self, group: _Group, status: Status) -> None:
+        if not group.to_broker:
+            return
+        positions = {place: Committed(offset) for place, offset in group.to_broker.items()}
+        refused = self._cluster.run(
+            group_admin.commit(self._cluster.connections, group.name, positions)
+        )
+        reasons = {place: code.name.replace("_", " ") for place, code in refused.items()}
+        for place in refused:
+            self._agreement(group, place).sent_to_broker.discard(group.to_broker[place])
+        status.to_broker += self._written(group, group.to_broker, reasons, "the broker")
+
+    def _write_to_zookeeper(self, group: _Group, status: Status) -> None:
+        if not group.to_zookeeper:
+            return
+        nodes = {
+            place: (offset, ABSENT if (node := group.node(place)) is None else node.version)
+            for place, offset in group.to_zookeeper.items()
+        }
+        refused = self._zookeeper.write(group.name, nodes)
+        for place in refused:
+            node = group.written_node(place, group.to_zookeeper[place])
+            self._agreement(group, place).sent_to_zookeeper.discard(node)
+        status.to_zookeeper += self._written(group, group.to_zookeeper, refused, "ZooKeeper")
+
+    def _written(
+        self, group: _Group, wanted: Mapping[TopicPartition, int], refused: Refusals, where: str
+    ) -> int:
+        group.held |= {place: f"{where}: {reason}" for place, reason in refused.items()}
+        for place, offset in wanted.items():
+            if place in refused:
+                continue
+            node, position = group.offsets(place)
+            if where == "the broker":
+                before, version = position, group.zookeeper[place].version
+            else:
+                before, version = node, group.written_node(place, offset).version
+            self._agreement(group, place).agree(offset, version)
+            self._say(
+                "written",
+                f"{group.name} {place[0]}-{place[1]}: {before} -> {offset} in {where}",
+                group=group.name,
+                topic=place[0],
+                partition=place[1],
+                store=where.removeprefix("the "),
+                before=before,
+                offset=offset,
+            )
+        return len(wanted) - len(refused)
+
+    def _count(self, group: _Group, status: Status) -> None:
+        places = group.zookeeper.keys() | group.broker.keys()
+        status.partitions += len(places)
+        for place, reason in sorted(group.held.items()):
+            difference = Difference(group.name, place, *group.offsets(place), reason)
+            status.differences.append(difference)
+            if self._told.get((group.name, place)) != reason:
+                self._told[group.name, place] = reason
+                self._say(
+                    "held",
+                    f"{difference}, held back by {reason}",
+                    group=group.name,
+                    topic=place[0],
+                    partition=place[1],
+                    reason=reason,
+                )
+        for place in places - group.held.keys():
+            self._told.pop((group.name, place), None)
+
+
+def choose_groups(patterns: Collection[str], known: Callable[[], Collection[str]]) -> list[str]:
+    """The groups of these names, and those that match the patterns among them now."""
+    wildcards = [each for each in patterns if set(each) & set("*?[")]
+    found = set(patterns) - set(wildcards)
+    if wildcards:
+        found.update(group for group in known() if is_chosen(group, wildcards))
+    return sorted(found)

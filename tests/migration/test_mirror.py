@@ -1,0 +1,213 @@
+"""The mirror on a real ZooKeeper and a real broker: both ways, and through what ends either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from migration.mirroring import BrokerGroup, MirrorProcess
+from migration.old_consumers import OldStore
+from rig.drumlin_server import DrumlinServer
+from rig.waiting import wait_until
+from rig.zookeeper import ZooKeeper
+
+pytestmark = pytest.mark.zookeeper
+
+
+class Both:
+    """A group of one topic in both stores, and the mirror between them."""
+
+    def __init__(
+        self, old: OldStore, broker: BrokerGroup, mirror: MirrorProcess, topic: str
+    ) -> None:
+        self.old = old
+        self.broker = broker
+        self.mirror = mirror
+        self.topic = topic
+        self.group = topic
+
+    def in_zookeeper(self, partition: int, offset: int) -> None:
+        self.old.commit(self.group, self.topic, partition, offset)
+
+    def in_broker(self, **offsets: int) -> None:
+        """p0=1 commits offset 1 for partition 0."""
+        commit = {int(name[1:]): offset for name, offset in offsets.items()}
+        self.broker.commit(self.group, self.topic, commit)
+
+    @property
+    def stores(self) -> tuple[dict[int, int], dict[int, int]]:
+        return self.old.committed(self.group, self.topic), self.broker.committed(self.group)
+
+    def await_both(self, offsets: dict[int, int]) -> None:
+        wait_until(lambda: self.stores == (offsets, offsets), f"{offsets} in both stores")
+
+
+@pytest.fixture
+def both(store: OldStore, drumlin_address: str, topic: str, tmp_path: Path) -> Iterator[Both]:
+    mirror = MirrorProcess(tmp_path, topic, store.address, drumlin_address)
+    try:
+        yield Both(store, BrokerGroup(drumlin_address), mirror, topic)
+    finally:
+        mirror.close()
+
+
+def test_changes_of_either_store_reach_the_other(both: Both) -> None:
+    both.in_zookeeper(0, 4)
+    both.in_broker(p1=5)
+    both.mirror.start()
+    both.await_both({0: 4, 1: 5})
+    both.in_zookeeper(0, 6)
+    both.await_both({0: 6, 1: 5})
+    both.in_broker(p0=7, p2=1)
+    both.await_both({0: 7, 1: 5, 2: 1})
+    # A rewind is a change like any other.
+    both.in_zookeeper(1, 2)
+    both.await_both({0: 7, 1: 2, 2: 1})
+    both.in_broker(p0=0)
+    both.await_both({0: 0, 1: 2, 2: 1})
+    # What is missing is filled in from the other store.
+    both.old.client.delete(f"/consumers/{both.group}/offsets/{both.topic}/0")
+    both.await_both({0: 0, 1: 2, 2: 1})
+    both.mirror.stop()
+    last = both.mirror.events("status")[-1]
+    assert (last["partitions"], last["different"]) == (3, 0)
+    assert both.mirror.events("conflict") == []
+
+
+def test_it_ends_after_a_last_pass(both: Both, tmp_path: Path) -> None:
+    both.mirror = MirrorProcess(
+        tmp_path,
+        both.group,
+        both.mirror._command[8],
+        both.mirror._command[10],
+        "--interval-ms",
+        "600000",
+        "--quiet",
+    )
+    both.in_zookeeper(0, 4)
+    both.mirror.start()
+    both.await_both({0: 4})
+    both.in_broker(p0=9)
+    both.mirror.stop()
+    assert both.stores == ({0: 9}, {0: 9})
+    assert both.mirror.events("written") == []
+
+
+def test_a_mirror_that_is_killed_knows_what_has_changed(both: Both) -> None:
+    both.in_zookeeper(0, 8)
+    both.in_zookeeper(1, 8)
+    both.mirror.start()
+    both.await_both({0: 8, 1: 8})
+    both.mirror.kill()
+    both.in_zookeeper(0, 3)
+    both.in_broker(p1=2)
+    both.mirror.start()
+    both.await_both({0: 3, 1: 2})
+    assert both.mirror.events("conflict") == []
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_where_both_have_changed_the_later_change_counts(both: Both, is_remembered: bool) -> None:
+    both.in_zookeeper(0, 5)
+    both.in_zookeeper(1, 5)
+    both.mirror.start()
+    both.await_both({0: 5, 1: 5})
+    both.mirror.kill()
+    both.in_zookeeper(0, 9)
+    both.in_broker(p0=2, p1=1)
+    both.in_zookeeper(1, 7)
+    if not is_remembered:
+        both.mirror.state.unlink()
+    both.mirror.start()
+    both.await_both({0: 2, 1: 7})
+    taken = {each["partition"]: each["taken"] for each in both.mirror.events("conflict")}
+    assert taken == {0: "broker", 1: "ZooKeeper"}
+
+
+def test_members_of_the_group_have_the_last_word(both: Both, drumlin_address: str) -> None:
+    both.mirror.start()
+    settings = {
+        "bootstrap.servers": drumlin_address,
+        "group.id": both.group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    member = confluent_kafka.Consumer(settings)
+    try:
+        member.subscribe([both.topic])
+        wait_until(lambda: member.poll(0.1) is not None, "a record", 60)
+        at = [confluent_kafka.TopicPartition(both.topic, 0, 3)]
+        member.commit(offsets=at, asynchronous=False)
+        both.await_both({0: 3})
+        both.in_zookeeper(0, 6)
+        wait_until(lambda: both.mirror.events("held"), "the mirror to hold back")
+        assert both.stores == ({0: 6}, {0: 3})
+        at[0].offset = 4
+        member.commit(offsets=at, asynchronous=False)
+        both.await_both({0: 4})
+    finally:
+        member.close()
+    both.mirror.stop()
+    assert both.mirror.events("held")[0]["reason"] == "the broker: unknown member id"
+
+
+# -- ends of servers ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_servers(tmp_path: Path) -> Iterator[tuple[ZooKeeper, DrumlinServer]]:
+    """Servers that may be killed."""
+    servers = ZooKeeper(tmp_path), DrumlinServer(tmp_path)
+    try:
+        for each in servers:
+            each.start()
+        yield servers
+    finally:
+        for each in servers:
+            each.close()
+
+
+def test_both_servers_are_killed_and_come_back(
+    own_servers: tuple[ZooKeeper, DrumlinServer], tmp_path: Path
+) -> None:
+    import drumlin
+    from migration.conftest import make_topic
+
+    zookeeper, server = own_servers
+    with drumlin.connect(server.address) as client:
+        make_topic(client, "topic", 2, 10)
+    old = OldStore.open(zookeeper.address)
+    mirror = MirrorProcess(tmp_path, "topic", zookeeper.address, server.address)
+    both = Both(old, BrokerGroup(server.address), mirror, "topic")
+    try:
+        both.in_zookeeper(0, 1)
+        mirror.start()
+        both.await_both({0: 1})
+
+        zookeeper.kill()
+        both.in_broker(p0=4)
+        wait_until(lambda: mirror.events("waiting"), "the mirror to miss ZooKeeper")
+        zookeeper.start()
+        both.await_both({0: 4})
+        both.in_zookeeper(1, 2)
+        both.await_both({0: 4, 1: 2})
+
+        server.kill()
+        both.in_zookeeper(0, 3)
+        wait_until(lambda: len(mirror.events("waiting")) == 2, "the mirror to miss the broker")
+        server.start()
+        both.await_both({0: 3, 1: 2})
+        assert len(mirror.events("going on")) == 2
+        assert mirror.events("conflict") == []
+
+        # A last pass that cannot be made is no clean end.
+        zookeeper.kill()
+        wait_until(lambda: len(mirror.events("waiting")) == 3, "the mirror to miss ZooKeeper")
+        assert mirror.terminate() == 1
+        assert "Traceback" not in mirror.said()
+    finally:
+        mirror.close()
+        old.close()
