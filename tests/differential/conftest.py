@@ -17,6 +17,7 @@ from rig.drumlin_server import DrumlinServer
 
 #: The same for both brokers: small, and nothing that only takes time.
 SETTINGS = {
+    "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "offsets.topic.num.partitions": "3",
