@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,11 +14,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from guarantees.brokers import Broker, Faults, address, create_topics
 from guarantees.clients import is_passing, make_consumer
 from guarantees.copying.copier import SUFFIX
+from guarantees.programs import Program
 from rig.apache_kafka import java, kafka_classpath
 
 PARTITIONS = 3
 _GROUP = "copiers"
-_TESTS = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,10 @@ def copy(plan: Copy, broker: Broker, directory: Path) -> Copied:
         expected = [[value + SUFFIX for value in values] for values in expected]
     copied = Copied()
     reader = OutputReader(address(broker))
-    copiers = [Running(_command(plan, broker, number), directory) for number in range(PARTITIONS)]
+    copiers = [
+        Program(_command(plan, broker, number), directory / "copiers.out")
+        for number in range(PARTITIONS)
+    ]
     faults = Faults(broker, plan.seed, (2.0, 6.0))
     began = time.monotonic()
     reader.start()
@@ -70,8 +70,7 @@ def copy(plan: Copy, broker: Broker, directory: Path) -> Copied:
         if plan.broker_faults:
             faults.stop()
         for each in copiers:
-            each.stop()
-        time.sleep(0)
+            each.kill()
         reader.stop()
         copied.seconds = time.monotonic() - began
         copied.faults = dict(faults.counts)
@@ -117,44 +116,8 @@ def _command(plan: Copy, broker: Broker, number: int) -> list[str]:
     ]
 
 
-class Running:
-    """A program that is started again whenever it ends with an error."""
-
-    def __init__(self, command: Sequence[str], directory: Path) -> None:
-        self.restarts = 0
-        self._command = command
-        self._output = directory / "copiers.out"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(_TESTS)}
-        with self._output.open("ab") as sink:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=environment
-            )
-
-    def kill(self) -> bool:
-        """`kill -9`; whether there was something to kill."""
-        process, self._process = self._process, None
-        if process is None:
-            return False
-        was_running = process.poll() is None
-        process.kill()
-        process.wait()
-        return was_running
-
-    def look_after(self) -> None:
-        """One that ended by itself is done, unless it says that it failed."""
-        if self._process is not None and self._process.poll() not in (None, 0):
-            self.restarts += 1
-            self.start()
-
-    def stop(self) -> None:
-        self.kill()
-
-
 def _kill_at_random(
-    plan: Copy, copiers: list[Running], reader: OutputReader, copied: Copied
+    plan: Copy, copiers: list[Program], reader: OutputReader, copied: Copied
 ) -> None:
     """Kills are spread over the copy: another one whenever so much more has come through."""
     chance = random.Random(plan.seed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import deque
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -18,6 +19,7 @@ from guarantees.torture.records import encode, next_value, partition_name
 
 TRANSACTION_TIMEOUT_MS = 10_000
 _CALL_S = 5.0
+_GIVEN_UP_MAX = 8
 
 
 class _Gone(Exception):
@@ -46,6 +48,8 @@ class Writer(threading.Thread):
         self._stopping = threading.Event()
         self._number = 0
         self._zombie: Producer | None = None
+        #: Incarnations before, which are not closed but given up: they go on trying.
+        self._given_up: deque[Producer] = deque(maxlen=_GIVEN_UP_MAX)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -63,6 +67,7 @@ class Writer(threading.Thread):
 
     def _live(self) -> None:
         producer = self._make_producer()
+        self._given_up.append(producer)
         try:
             self._initialise(producer)
             self._wake_zombie()
