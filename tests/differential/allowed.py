@@ -67,6 +67,12 @@ _OWN_DEFAULTS = "|".join(
 ALLOWED = (
     Allowed(rf"api_keys\[(?!({_SERVED})\]).*", "what is not served is not advertised"),
     Allowed(
+        r".*",
+        "an unknown topic id is that topic's error; in Apache Kafka the whole request fails",
+        api="share_fetch",
+        about="an unknown topic id",
+    ),
+    Allowed(
         rf"(supported_features|finalized_features)\[({_OWN_FEATURES})\].*",
         "KRaft and its metadata log are not here, nor are streams groups",
     ),

@@ -23,12 +23,13 @@ _CHOSEN = {
     "producer_id": (-1,),
     "session_id": (0,),
 }
-_MOMENTS = frozenset({"log_append_time", "transaction_start_time"})
+_MOMENTS = frozenset({"last_timestamp", "log_append_time", "transaction_start_time"})
 _SENTENCES = frozenset(
     {"error_message", "acknowledge_error_message", "batch_index_error_message", "documentation"}
 )
 _AMOUNTS = frozenset({"finalized_features_epoch", "total_bytes", "usable_bytes"})
 _TIMESTAMP_TYPE_MASK = 0x08
+_CONTROL_MASK = 0x20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{22}$")
 
 
@@ -94,6 +95,10 @@ class Normaliser:
         for each in batches:
             if each.get("attributes", 0) & _TIMESTAMP_TYPE_MASK:
                 each["max_timestamp"] = _moment(each["max_timestamp"])
+            if each.get("attributes", 0) & _CONTROL_MASK:
+                each["max_timestamp"] = _moment(each["max_timestamp"])
+                for record in each["records"]:
+                    record["timestamp"] = _moment(record["timestamp"])
             if each.get("producer_id", -1) != -1:
                 each["producer_id"] = self._scalar(each["producer_id"], "producer_id")
         return batches

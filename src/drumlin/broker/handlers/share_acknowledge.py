@@ -41,11 +41,12 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if epoch == FINAL_EPOCH:
         shares.close_session(member)
     topics: dict[Any, list[Any]] = {}
-    for shared, code in answers.items():
+    for shared, (code, message) in answers.items():
         answer = shape(
             "PartitionData",
             partition_index=shared.partition,
             error_code=code,
+            error_message=message,
             current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
         )
         topics.setdefault(shared.topic_id, []).append(answer)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.shares.acknowledging import (
+    Answer,
     Answers,
     acknowledgements,
     begin_to_acknowledge,
@@ -39,7 +40,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     ):
         raise KafkaError(ErrorCode.invalid_request, "a request that renews fetches nothing")
     mode = _acquire_mode(request)
-    said = {shared: each for shared, each in acknowledgements(request.topics).items() if each}
+    said = acknowledgements(request.topics)
     try:
         partitions = _continue_session(context, request, member, acknowledges=bool(said))
     except KafkaError as error:
@@ -122,7 +123,10 @@ async def _respond(
         shares.close_session(member)
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     topics: dict[Any, list[Any]] = {}
-    for shared in dict.fromkeys([*fetch.given, *fetch.errors, *acknowledged]):
+    named = [*fetch.given, *fetch.errors, *acknowledged]
+    if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
+        named += fetch.partitions  # the first answer says what is fetched from now on
+    for shared in dict.fromkeys(named):
         answer = _partition(context, shape, shared, fetch, acknowledged)
         topics.setdefault(shared.topic_id, []).append(answer)
     return shape(
@@ -146,11 +150,13 @@ def _partition(
     acknowledged: Answers,
 ) -> Any:
     given = fetch.given.get(shared)
+    code, message = acknowledged.get(shared, Answer())
     return shape(
         "PartitionData",
         partition_index=shared.partition,
         error_code=fetch.errors.get(shared, ErrorCode.none),
-        acknowledge_error_code=acknowledged.get(shared, ErrorCode.none),
+        acknowledge_error_code=code.value,
+        acknowledge_error_message=message,
         current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
         records=b"" if given is None else given.records,
         acquired_records=tuple(

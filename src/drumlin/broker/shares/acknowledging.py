@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.shares.live_partition import LivePartition
@@ -19,19 +19,29 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What was said of each partition.
 Acknowledgements = Mapping[SharedPartition, Sequence[Acknowledgement]]
-Answers = dict[SharedPartition, ErrorCode]
+
+
+class Answer(NamedTuple):
+    """What a member is told of a partition; a sentence where the records are in question."""
+
+    code: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+Answers = dict[SharedPartition, Answer]
 
 
 def acknowledgements(topics: Iterable[Any]) -> dict[SharedPartition, list[Acknowledgement]]:
-    """What a ShareFetch or ShareAcknowledge request says."""
-    found: dict[SharedPartition, list[Acknowledgement]] = {}
-    for topic in topics:
-        for partition in topic.partitions:
-            found[SharedPartition(topic.topic_id, partition.partition_index)] = [
-                Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
-                for each in partition.acknowledgement_batches
-            ]
-    return found
+    """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
+    return {
+        SharedPartition(topic.topic_id, partition.partition_index): [
+            Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
+            for each in partition.acknowledgement_batches
+        ]
+        for topic in topics
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
+    }
 
 
 def begin_to_acknowledge(
@@ -46,18 +56,18 @@ def begin_to_acknowledge(
     answers: Answers = {}
     taken: list[tuple[SharedPartition, LivePartition, Change]] = []
     for shared, batches in said.items():
-        answers[shared] = ErrorCode.none
+        answers[shared] = Answer()
         try:
             delivery.check_topic(shared)
             check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
             delivery.partition_of(shared)
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:
-                raise KafkaError(ErrorCode.unknown_topic_or_partition)
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, "nobody reads it here")
             if change := live.acknowledge(member.member_id, batches):
                 taken.append((shared, live, change))
         except KafkaError as error:
-            answers[shared] = error.code
+            answers[shared] = Answer(error.code, error.message)
     return asyncio.shield(delivery.spawn(_write_all(taken, answers)))
 
 
@@ -68,7 +78,7 @@ async def _write_all(
         try:
             await live.write(change)
         except KafkaError as error:
-            answers[shared] = error.code
+            answers[shared] = Answer(error.code, error.message)
 
     if len(taken) == 1:
         await write(*taken[0])

@@ -61,7 +61,7 @@ class ShareFetch:
         self.errors: dict[SharedPartition, ErrorCode] = {}
         self._broker = broker
         self._member = member
-        self._partitions = partitions
+        self.partitions = partitions
         self._limits = limits
         self._max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(min_bytes, self._max_bytes)
@@ -87,7 +87,7 @@ class ShareFetch:
     # -- share partitions --------------------------------------------------------------
 
     def _open_all(self) -> None:
-        for shared in self._partitions:
+        for shared in self.partitions:
             try:
                 self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:

@@ -194,11 +194,11 @@ class SharePartition:
         return change
 
     def release(self, member: str) -> Change:
-        """Note that a member is gone. What it had was not delivered, so it does not count."""
-        change = Change()
+        """Note that a member is gone: what it had becomes available, or is given up."""
+        change, settings = Change(), self._settings()
         for run in self._runs:
             if run.member == member and run.state is RecordState.ACQUIRED and run.change is None:
-                change.include(run, RecordState.AVAILABLE, max(run.delivery_count - 1, 0))
+                change.include(run, *outcome(run, RecordState.AVAILABLE, settings))
         return change
 
     def commit(self, change: Change) -> None:

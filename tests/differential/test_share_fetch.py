@@ -1,0 +1,418 @@
+"""ShareFetch and ShareAcknowledge: what members get, what becomes of it, and what goes wrong.
+
+Members need not be in the group for this: neither broker asks, so scripts do without.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from differential.peer import Connection, Peer
+from differential.scripts import all_versions, differential
+from drumlin.storage.partition_metadata import encode_uuid
+from drumlin.wire.errors import ErrorCode
+from rig.raw import RawClient
+from rig.waiting import wait_until
+
+_WAIT_MS = 4000
+_ACCEPT, _RELEASE, _REJECT, _RENEW = 1, 2, 3, 4
+_GAP = 0
+
+
+class Member:
+    """A member of a share group, with a session that counts its requests."""
+
+    def __init__(self, peer: Peer, group: str, topic: str, name: str, partitions: int = 1) -> None:
+        self._peer = peer
+        self._group = group
+        self._topic_id = peer.topic_id(topic)
+        self._partitions = range(partitions)
+        self.name = peer.keep(name)
+        self.epoch = 0
+        self.connection: Connection | Peer = peer
+
+    def fetch(
+        self, *acknowledged: tuple[int, int, Sequence[int]], epoch: int | None = None, **fields: Any
+    ) -> list[tuple[int, int]]:
+        """Fetch, and acknowledge (first, last, types) in partition 0; the offsets acquired."""
+        epoch = self._take_epoch(epoch)
+        topics = [
+            {
+                "topic_id": self._topic_id,
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "acknowledgement_batches": _batches(acknowledged) if index == 0 else [],
+                    }
+                    for index in self._partitions
+                ],
+            }
+        ]
+        limits = {
+            "max_wait": _WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": topics,
+            "forgotten_topics_data": [],
+        }
+        answer = self.connection.ask(
+            "share_fetch",
+            self._version("share_fetch"),
+            group_id=self._group,
+            member_id=self.name,
+            share_session_epoch=epoch,
+            **limits | fields,
+        )
+        return [
+            (each.first_offset, each.last_offset)
+            for topic in getattr(answer, "responses", ())
+            for partition in topic.partitions
+            for each in partition.acquired_records
+        ]
+
+    def acknowledge(
+        self,
+        *acknowledged: tuple[int, int, Sequence[int]],
+        epoch: int | None = None,
+        **fields: Any,
+    ) -> Any:
+        epoch = self._take_epoch(epoch)
+        topics = [
+            {
+                "topic_id": self._topic_id,
+                "partitions": [
+                    {"partition_index": 0, "acknowledgement_batches": _batches(acknowledged)}
+                ],
+            }
+        ]
+        return self.connection.ask(
+            "share_acknowledge",
+            self._version("share_acknowledge"),
+            **{
+                "group_id": self._group,
+                "member_id": self.name,
+                "share_session_epoch": epoch,
+                "topics": topics,
+            }
+            | fields,
+        )
+
+    def _version(self, api: str) -> int:
+        return self._peer.version
+
+    def _take_epoch(self, epoch: int | None) -> int:
+        if epoch is not None:
+            return epoch
+        self.epoch += 1
+        return self.epoch - 1
+
+
+def _batches(acknowledged: Sequence[tuple[int, int, Sequence[int]]]) -> list[dict[str, Any]]:
+    return [
+        {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
+        for first, last, types in acknowledged
+    ]
+
+
+def group_of(peer: Peer, topic: str, partitions: int = 1, start_offset: int = 0) -> str:
+    """Set-up: a share group that begins at `start_offset`."""
+    group = peer.unique("group")
+    initial = [
+        {"partition": index, "state_epoch": 1, "start_offset": start_offset}
+        for index in range(partitions)
+    ]
+    topics = [{"topic_id": peer.topic_id(topic), "partitions": initial}]
+    keys = [f"{group}:{encode_uuid(peer.topic_id(topic))}:{index}" for index in range(partitions)]
+
+    def is_there() -> bool:
+        found = client.ask("find_coordinator", 6, key_type=2, coordinator_keys=keys)
+        if any(each.error_code != ErrorCode.none for each in found.coordinators):
+            return False
+        answer = client.ask("initialize_share_group_state", 0, group_id=group, topics=topics)
+        return all(
+            each.error_code == ErrorCode.none
+            for result in answer.results
+            for each in result.partitions
+        )
+
+    with RawClient(peer.port, "setup") as client:
+        wait_until(is_there, f"the state of {group} on {peer.name}", 20.0)
+    return group
+
+
+def read_state(peer: Peer, topic: str, group: str) -> None:
+    """What is kept of partition 0 by now."""
+    partitions = [{"partition": 0, "leader_epoch": 0}]
+    topics = [{"topic_id": peer.topic_id(topic), "partitions": partitions}]
+    peer.ask("read_share_group_state", 0, group_id=group, topics=topics)
+
+
+def fill(peer: Peer, topic: str, *sizes: int, partition: int = 0) -> None:
+    """Set-up: batches of so many records."""
+    for size in sizes:
+        peer.produce(topic, *(b"v" * 10 for _ in range(size)), partition=partition)
+
+
+@differential("share_fetch")
+def test_accept_and_go_on(peer: Peer) -> None:
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 10, 5)
+    member = Member(peer, group, topic, "m1")
+    member.fetch()
+    member.acknowledge((0, 9, [_ACCEPT]))
+    read_state(peer, topic, group)
+    member.acknowledge((10, 14, [_ACCEPT, _GAP, _REJECT, _ACCEPT, _ACCEPT]))
+    read_state(peer, topic, group)
+    fill(peer, topic, 3)
+    member.fetch()
+    member.fetch((15, 17, [_ACCEPT]), max_wait=0)
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch")
+def test_limits(peer: Peer) -> None:
+    """How many records and bytes a request gets, and how they are put together."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 10, 10, 10, 10, 10, 10)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    one.fetch(max_records=1)
+    other.fetch(max_records=15, batch_size=5)
+    one.fetch(max_bytes=1)
+    one.fetch(max_records=0, max_wait=0)
+    other.fetch(max_records=20, batch_size=20)
+    other.fetch(max_wait=0)
+
+
+@differential("share_fetch", [2])
+def test_strict_limits(peer: Peer) -> None:
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 10, 10)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    one.fetch(max_records=4, share_acquire_mode=1)
+    other.fetch(max_records=3, share_acquire_mode=1)
+    other.fetch(max_records=8, share_acquire_mode=1)
+    one.fetch(max_records=8, share_acquire_mode=1)
+    one.acknowledge((0, 3, [_RELEASE]))
+    other.fetch(max_records=2, share_acquire_mode=1)
+    other.fetch(max_records=2)
+
+
+@differential("share_fetch")
+def test_release_and_count(peer: Peer) -> None:
+    """Others get what is released, with a higher count, until it is given up."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 1, 4)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    one.fetch()
+    other.fetch(max_wait=0)
+    for member in (one, other, one, other, one):
+        member.acknowledge((0, 0, [_RELEASE]))
+        read_state(peer, topic, group)
+        (other if member is one else one).fetch(max_wait=500)
+    one.acknowledge((1, 4, [_RELEASE, _ACCEPT, _REJECT, _RELEASE]))
+    read_state(peer, topic, group)
+    other.fetch()
+    other.acknowledge((1, 1, [_ACCEPT]), (4, 4, [_RELEASE]))
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch")
+def test_throttling(peer: Peer) -> None:
+    """What is released again and again comes in smaller and smaller parts."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 20, 5)
+    member = Member(peer, group, topic, "m1")
+    for _ in range(14):
+        for first, last in member.fetch(max_wait=500):
+            member.acknowledge((first, last, [_RELEASE]))
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch")
+def test_refused_acknowledgements(peer: Peer) -> None:
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 10, 10)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    one.fetch(max_records=5)
+    other.fetch(max_records=5)
+    for what in (
+        [(0, 9, [_ACCEPT, _ACCEPT])],
+        [(0, 9, [])],
+        [(0, 1, [_ACCEPT, 5])],
+        [(0, 1, [-1])],
+        [(0, 1, [_RENEW])],
+        [(5, 4, [_ACCEPT])],
+        [(-1, 4, [_ACCEPT])],
+        [(5, 6, [_ACCEPT]), (3, 4, [_ACCEPT])],
+        [(0, 25, [_ACCEPT])],
+        [(20, 25, [_ACCEPT])],
+        [(5, 14, [_ACCEPT])],
+        [(10, 11, [_ACCEPT])],
+        [(5, 5, [_ACCEPT]), (5, 5, [_ACCEPT])],
+        [(0, 4, [_ACCEPT]), (10, 11, [_ACCEPT])],
+        [],
+    ):
+        peer.note(str(what))
+        one.acknowledge(*what)
+    read_state(peer, topic, group)
+    one.acknowledge((0, 4, [_ACCEPT]))
+    one.acknowledge((0, 4, [_ACCEPT]))
+    one.acknowledge((3, 6, [_ACCEPT]))
+    one.acknowledge((5, 9, [_ACCEPT]))
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch")
+def test_sessions(peer: Peer) -> None:
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 2)
+    member = Member(peer, group, topic, "m1")
+    for epoch in (1, -1, 5):
+        member.fetch(epoch=epoch)
+        member.acknowledge((0, 0, [_ACCEPT]), epoch=epoch)
+    member.acknowledge((0, 0, [_ACCEPT]), epoch=0)
+    member.fetch((0, 1, [_ACCEPT]), epoch=0)
+    member.fetch()
+    for epoch in (2, 0):
+        member.acknowledge((0, 0, [_ACCEPT]), epoch=epoch)
+    member.fetch(epoch=7)
+    member.fetch((0, 0, [_RELEASE]), max_wait=100)
+    member.acknowledge((1, 1, [_ACCEPT]))
+    member.fetch(epoch=1)
+    member.fetch((0, 0, [_ACCEPT]), epoch=-1)
+    member.fetch(epoch=-1)
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch")
+def test_who_asks(peer: Peer) -> None:
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    for name in ("", "x" * 36, "x" * 37):
+        odd = Member(peer, group, topic, name)
+        odd.fetch(max_wait=1000)
+        odd.acknowledge()
+    member = Member(peer, group, topic, "m1")
+    member.fetch(max_wait=0, topics=[])
+    member.acknowledge(group_id=None)
+
+
+@differential("share_fetch")
+def test_unknown_partitions(peer: Peer) -> None:
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 3)
+    member = Member(peer, group, topic, "m1")
+    unknown = peer.call(uuid.UUID(int=0x1234 << 64 | 0x5678), "unknown topic")
+    one = {"partition_index": 0, "acknowledgement_batches": []}
+    missing = {"partition_index": 7, "acknowledgement_batches": []}
+    said = {"partition_index": 0, "acknowledgement_batches": _batches([(0, 0, [_ACCEPT])])}
+    member.fetch(max_wait=100, topics=[])
+    member.acknowledge(topics=[{"topic_id": unknown, "partitions": [said]}])
+    member.fetch(topics=[{"topic_id": peer.topic_id(topic), "partitions": [missing]}], max_wait=100)
+    not_fetched = said | {"partition_index": 7}
+    member.acknowledge(topics=[{"topic_id": peer.topic_id(topic), "partitions": [not_fetched]}])
+    member.fetch()
+    peer.note("an unknown topic id")
+    member.fetch(topics=[{"topic_id": unknown, "partitions": [one]}], max_wait=100)
+
+
+@differential("share_fetch")
+def test_leaving_gives_back(peer: Peer) -> None:
+    """What a member has when its session ends goes to others, and does not count."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 6, 6)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    other.fetch(max_records=2)
+    one.fetch()
+    one.acknowledge((8, 9, [_ACCEPT]))
+    one.acknowledge((6, 7, [_ACCEPT]), epoch=-1)
+    other.fetch()
+    read_state(peer, topic, group)
+    other.fetch((0, 3, [_ACCEPT]), epoch=-1)
+
+
+@differential("share_fetch")
+def test_deleted_records(peer: Peer) -> None:
+    """DeleteRecords moves the start offset along."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 10, 10)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    one.fetch(max_records=5)
+    partitions = [{"partition_index": 0, "offset": 5}]
+    peer.ask(
+        "delete_records", 2, topics=[{"name": topic, "partitions": partitions}], timeout=10_000
+    )
+    other.fetch(max_records=5)
+    one.acknowledge((0, 9, [_ACCEPT]))
+    # Apache Kafka keeps what was deleted in its state until it comes to read there.
+    other.acknowledge((10, 19, [_RELEASE]))
+    one.fetch()
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch", [2])
+def test_renewing(peer: Peer) -> None:
+    """Renewals must be announced, and fetch nothing."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    fill(peer, topic, 10)
+    one = Member(peer, group, topic, "m1")
+    one.fetch()
+    nothing = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+    for field in nothing:
+        one.fetch((0, 9, [_RENEW]), epoch=1, is_renew_ack=True, **nothing | {field: 1})
+    one.fetch((0, 9, [_RENEW]), is_renew_ack=True, **nothing)
+    one.fetch((0, 9, [_RENEW]), max_wait=0)
+    one.acknowledge((0, 9, [_RENEW]))
+    one.acknowledge((0, 4, [_RENEW]), (5, 9, [_ACCEPT]), is_renew_ack=True)
+    one.acknowledge((5, 9, [_RENEW]), is_renew_ack=True)
+    one.fetch((0, 1, [_RENEW, _ACCEPT]), is_renew_ack=True, **nothing)
+    read_state(peer, topic, group)
+
+
+@differential("share_fetch")
+def test_several_partitions(peer: Peer) -> None:
+    topic = peer.topic(partitions=3)
+    group = group_of(peer, topic, partitions=3)
+    member = Member(peer, group, topic, "m1", partitions=3)
+    member.fetch(max_wait=1000)  # all are loaded by now
+    for partition in range(3):
+        fill(peer, topic, 4, partition=partition)
+    member.fetch(min_bytes=300)
+    topic_id = peer.topic_id(topic)
+    member.fetch(
+        topics=[], max_wait=100, forgotten_topics_data=[{"topic_id": topic_id, "partitions": [0]}]
+    )
+    for partition in range(3):
+        fill(peer, topic, 2, partition=partition)
+    member.fetch(topics=[], min_bytes=150)
+    member.fetch(topics=[], max_wait=100)
+
+
+@differential("share_fetch")
+def test_without_state(peer: Peer) -> None:
+    """Nobody has begun the group's state: there is nothing to begin from."""
+    topic = peer.topic()
+    fill(peer, topic, 2)
+    member = Member(peer, peer.unique("nobody"), topic, "m1")
+    member.fetch(max_wait=500)
+    member.fetch(max_wait=500)
+
+
+def test_versions_are_the_same() -> None:
+    """Scripts use one number for both APIs."""
+    assert list(all_versions("share_fetch")) == list(all_versions("share_acknowledge")) == [1, 2]
