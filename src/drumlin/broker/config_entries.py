@@ -147,11 +147,11 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
         has_broker_key = broker_key in broker_keys()
         default = format_value(config.value(broker_key)) if has_broker_key else key.default
         value = overrides.get(name, default)
-        if name in overrides:
-            own: tuple[Synonym, ...] = (Synonym(name, value, Source.GROUP),)
+        own = (Synonym(name, value, Source.GROUP),) if name in overrides else ()
+        if has_broker_key:
+            inherited = _synonyms(config, broker_key, False)
         else:
-            own = () if has_broker_key else (Synonym(name, value, Source.DEFAULT),)
-        inherited = _synonyms(config, broker_key, False) if has_broker_key else ()
+            inherited = (Synonym(name, default, Source.DEFAULT),)
         entries.append(_entry(name, key, value, (*own, *inherited)))
     return entries
 

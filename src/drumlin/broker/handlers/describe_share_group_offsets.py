@@ -70,9 +70,10 @@ async def _partition(
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
     try:
-        state = await context.broker.share_groups.state_of(group_id, topic_id, index)
-        lag = _lag(context, name, index, state)
-        start_offset, leader_epoch = state.start_offset, state.leader_epoch
+        if topic_id != _NO_TOPIC:  # of a topic that is not there nothing is known, as in Kafka
+            state = await context.broker.share_groups.state_of(group_id, topic_id, index)
+            lag = _lag(context, name, index, state)
+            start_offset, leader_epoch = state.start_offset, state.leader_epoch
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(

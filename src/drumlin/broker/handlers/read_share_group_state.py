@@ -11,11 +11,10 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
-from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET
 from drumlin.wire.messages import Shape
 
 _NAMES: Final = ("ReadShareGroupStateResponse", "ReadStateResult")
-_BLANK: Final = {"state_epoch": 0, "start_offset": UNINITIALIZED_OFFSET, "state_batches": ()}
+_BLANK: Final = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:

@@ -12,14 +12,14 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
-from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT
+from drumlin.coordination.shares.state import UNKNOWN_COUNT
 from drumlin.wire.messages import Shape
 
 _NAMES: Final = ("ReadShareGroupStateSummaryResponse", "ReadStateSummaryResult")
 _BLANK: Final = {
     "state_epoch": 0,
     "leader_epoch": 0,
-    "start_offset": UNINITIALIZED_OFFSET,
+    "start_offset": 0,
     "delivery_complete_count": UNKNOWN_COUNT,
 }
 

@@ -28,9 +28,9 @@ def _describe(context: RequestContext, shape: Shape, group_id: str, operations: 
         return shape(
             "DescribedGroup",
             error_code=error.code,
-            error_message=error.message or error.code.name,
+            error_message=error.message,
             group_id=group_id,
-            group_state="Dead" if error.code is ErrorCode.group_id_not_found else "",
+            group_state="",
             group_epoch=0,
             assignment_epoch=0,
             assignor_name="",

@@ -42,6 +42,8 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
 
 def _check(request: Any) -> None:
     problem = None
+    if not request.member_id:
+        raise KafkaError(ErrorCode.invalid_request)
     if not request.member_id.strip():
         problem = "a member needs an id"
     elif not request.group_id.strip():
@@ -62,7 +64,7 @@ def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | No
         "ShareGroupHeartbeatResponse",
         throttle_time=ZERO,
         error_code=ErrorCode.none if error is None else error.code,
-        error_message=None if error is None else error.message or error.code.name,
+        error_message=None if error is None else error.message,
         member_id=answer.member_id or None,
         member_epoch=answer.member_epoch,
         heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),

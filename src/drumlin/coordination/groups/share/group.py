@@ -24,6 +24,7 @@ from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.share import partitions as share_partitions
 from drumlin.coordination.groups.share.assignor import assign
 from drumlin.coordination.groups.share.messages import (
+    FIRST_EPOCH,
     JOIN_EPOCH,
     Considered,
     DescribedMember,
@@ -71,8 +72,8 @@ class ShareGroup:
 
     def __init__(self, group_id: str, surroundings: Surroundings) -> None:
         self.group_id = group_id
-        self.epoch = 0
-        self.target = ShareTarget(0)
+        self.epoch = FIRST_EPOCH
+        self.target = ShareTarget(FIRST_EPOCH)
         self.partitions = SharePartitions()
         self._surroundings = surroundings
         self._metadata_hash = 0
@@ -114,7 +115,7 @@ class ShareGroup:
         raise self._not_that_kind()
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        raise self._not_that_kind()
+        """Whoever asks is told that nothing is committed, as Apache Kafka does."""
 
     def check_offset_delete(self) -> None:
         raise self._not_that_kind()
@@ -358,7 +359,7 @@ class ShareGroup:
                 if value is not None:
                     self.epoch, self._metadata_hash = value.epoch, value.metadata_hash
             case ShareTargetKey():
-                self.target = ShareTarget(0) if value is None else value
+                self.target = ShareTarget(FIRST_EPOCH) if value is None else value
             case SharePartitionsKey():
                 self._replay_partitions(SharePartitions() if value is None else value)
             case ShareMemberKey(member_id=member_id):

@@ -10,6 +10,8 @@ from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.share.records import Assignment, TopicPartitions
 
 JOIN_EPOCH: Final = 0
+#: Of a group that has had no member; 0 would be taken for a member that joins.
+FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 
 Topics = Mapping[UUID, TopicPartitions]
