@@ -217,7 +217,6 @@ def test_a_producer_that_was_fenced(create: Create, producer: Any) -> None:
         ({"producer_epoch": -7}, "invalid_producer_epoch"),
         ({"base_sequence": -1}, "invalid_record"),
         ({"base_sequence": -(2**31)}, "invalid_record"),
-        ({"producer_id": -1}, "invalid_txn_state"),
         ({"extra_attributes": TRANSACTIONAL | CONTROL}, "invalid_record"),
         ({"extra_attributes": CONTROL}, "invalid_record"),
         ({"crc": 5}, "corrupt_message"),

@@ -36,6 +36,8 @@ def _partition(context: RequestContext, shape: Shape, topic: str, index: int) ->
     producers: list[ProducerEntry] = []
     try:
         check_topic_name(topic)
+        if topic not in context.broker.metadata.image.topics:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         partition = context.broker.partitions.get(topic, index)
         partition.check_readable()
         producers = partition.log.producer_state.producers()

@@ -64,7 +64,6 @@ _UNKNOWN_OFFSET: Final = -1
 _WITHOUT_START_OFFSET: Final = frozenset(
     {
         ErrorCode.corrupt_message,
-        ErrorCode.invalid_txn_state,
         ErrorCode.kafka_storage_error,
         ErrorCode.message_too_large,
         ErrorCode.transactional_id_authorization_failed,
@@ -145,7 +144,7 @@ def _append_transactional(context: RequestContext, request: ProduceRequest, shap
         return _respond_to_all(request, shape, refusal)
     parts = list(_transactional_parts(context, request))
     if len({(each.header.producer_id, each.header.producer_epoch) for each in parts}) > 1:
-        refusal = KafkaError(ErrorCode.invalid_producer_id_mapping)
+        refusal = Unverified(ErrorCode.invalid_producer_id_mapping, "batches of several producers")
         return _respond_to_all(request, shape, refusal)
     verified = begin(context.broker, context.version, parts)
     if verified.asked:
@@ -317,8 +316,6 @@ def _write(
     now_ms: int,
     verification: Verification | None,
 ) -> _Appended:
-    if batch.header.is_transactional and not batch.header.has_producer_id:
-        raise KafkaError(ErrorCode.invalid_txn_state)  # nobody could ever end it
     result = partition.append_as_leader(batch, request.acks, now_ms, verification)
     must_flush = partition if partition.log.is_flush_due else None
     return _Appended(partition.index, result, must_flush=must_flush)

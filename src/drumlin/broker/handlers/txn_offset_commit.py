@@ -49,6 +49,8 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     image = context.broker.metadata.image
     for topic in request.topics:
         state = image.topics.get(topic.name)
+        if state is not None and not topic.partitions:
+            continue
         of_topic = results.setdefault(topic.name, {})
         for part in topic.partitions:
             if state is None or state.partition(part.partition_index) is None:
