@@ -1,0 +1,38 @@
+"""The exactly-once copy, smaller than `script/torture --copy` makes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from guarantees.copying.copying import Copy, copy
+from rig.apache_kafka import Unavailable, kafka_classpath
+from rig.drumlin_server import DrumlinServer
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+#: The variable asks for the full number: 100000.
+_RECORDS = int(os.environ.get("DRUMLIN_COPY_RECORDS", "6000"))
+
+
+def test_copy_with_librdkafka(broker: DrumlinServer, tmp_path: Path) -> None:
+    plan = Copy(_RECORDS, _RECORDS // 40, "librdkafka", kills=3)
+    assert copy(plan, broker, tmp_path).complaints == []
+
+
+def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Path) -> None:
+    plan = Copy(_RECORDS, _RECORDS // 40, "librdkafka", kills=2, broker_faults=True)
+    assert copy(plan, broker, tmp_path).complaints == []
+
+
+@pytest.mark.kafka
+def test_copy_with_the_java_client(broker: DrumlinServer, tmp_path: Path) -> None:
+    """By Apache Kafka's own TransactionalMessageCopier, which aborts at random besides."""
+    try:
+        kafka_classpath()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    plan = Copy(_RECORDS, _RECORDS // 20, "java", kills=2)
+    assert copy(plan, broker, tmp_path).complaints == []

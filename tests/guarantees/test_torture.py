@@ -1,0 +1,24 @@
+"""Short ones of the runs that `script/torture` makes at length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guarantees.torture.run import Plan
+from guarantees.torture.separate import run_apart
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+_TRIES = 3
+
+
+def test_transactions_survive_kills_and_pauses(tmp_path: Path) -> None:
+    for number in range(_TRIES):
+        plan = Plan(f"suite-{number}", 8.0, transactions_min=5, faults_min=2, gap_s=(0.3, 2.0))
+        outcome = run_apart(plan, tmp_path / plan.seed)
+        assert not outcome.complaints, "\n".join(outcome.complaints)
+        if not outcome.crash:
+            return
+    raise AssertionError(f"clients crash: {outcome.crash}")
