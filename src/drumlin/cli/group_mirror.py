@@ -185,7 +185,7 @@ class _Running:
             is_last = stop.is_set() or once
             wake.clear()
             try:
-                status = self._one_pass()
+                status = self._one_pass(is_last)
             except _Away as error:
                 # What is wrong from the beginning is more likely a mistake than a restart.
                 if is_last or not has_looked:
@@ -202,7 +202,7 @@ class _Running:
                 return
             wake.wait(interval_s)
 
-    def _one_pass(self) -> Status:
+    def _one_pass(self, is_last: bool) -> Status:
         now = time.monotonic()
         if now >= self._read_all_at:
             self._follower.read_all_again()
@@ -210,7 +210,7 @@ class _Running:
         if now >= self._choose_at or not self._groups:
             self._groups = choose_groups(self._patterns, self._known_groups)
             self._choose_at = now + _CHOOSE_S
-        status = self._mirror.run_pass(self._groups)
+        status = self._mirror.run_pass(self._groups, is_last=is_last)
         self._written[0] += status.to_broker
         self._written[1] += status.to_zookeeper
         for note in dict.fromkeys(self._store.notes):

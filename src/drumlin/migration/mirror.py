@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from drumlin.client import group_admin
 from drumlin.client.group_admin import Committed
@@ -22,7 +22,8 @@ from drumlin.migration.transfer import is_chosen
 from drumlin.migration.zookeeper import ABSENT, ZooKeeperOffset
 from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 
-_NEVER_SINCE = -1
+_NEVER_SINCE: Final = -1
+_STILL_CHANGING: Final = "both are being changed"
 
 
 class Say(Protocol):
@@ -114,9 +115,10 @@ class Mirror:
         self._say = say
         self._topics = topics
         self._told: dict[tuple[str, TopicPartition], str] = {}
+        self._conflicts: dict[tuple[str, TopicPartition], tuple[int | None, int | None]] = {}
 
-    def run_pass(self, groups: Collection[str]) -> Status:
-        """Settle what differs in these groups.
+    def run_pass(self, groups: Collection[str], *, is_last: bool = False) -> Status:
+        """Settle what differs in these groups; in the last pass, also what has just changed.
 
         Raises:
             StoreUnavailable, PeerError, KafkaError: a store cannot be used now.
@@ -124,7 +126,7 @@ class Mirror:
         status = Status(groups=len(groups))
         for name in groups:
             group = self._look_at(name)
-            self._decide(group)
+            self._decide(group, is_last)
             self._remember_sending(group)
             self._write_to_broker(group, status)
             self._write_to_zookeeper(group, status)
@@ -142,7 +144,7 @@ class Mirror:
     def _chosen(self, found: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
         return {place: each for place, each in found.items() if is_chosen(place[0], self._topics)}
 
-    def _decide(self, group: _Group) -> None:
+    def _decide(self, group: _Group, is_last: bool) -> None:
         conflicts = []
         for place in sorted(group.zookeeper.keys() | group.broker.keys()):
             node = group.node(place)
@@ -151,12 +153,25 @@ class Mirror:
             if decision is Decision.NOTHING:
                 assert node is not None
                 agreement.agree(*node)
-            elif decision is Decision.CONFLICT:
+            elif decision is not Decision.CONFLICT:
+                self._take(group, place, decision)
+            elif is_last or self._stands_still(group, place):
                 conflicts.append(place)
             else:
-                self._take(group, place, decision)
+                group.held[place] = _STILL_CHANGING
         if conflicts:
             self._settle(group, conflicts)
+
+    def _stands_still(self, group: _Group, place: TopicPartition) -> bool:
+        """Whether a conflict is as it was in the pass before.
+
+        A consumer that commits to both stores commits to one of them first: then we would
+        only meddle.
+        """
+        offsets = group.offsets(place)
+        before = self._conflicts.get((group.name, place))
+        self._conflicts[group.name, place] = offsets
+        return offsets == before
 
     def _take(self, group: _Group, place: TopicPartition, decision: Decision) -> None:
         node, position = group.offsets(place)
@@ -265,7 +280,7 @@ class Mirror:
         for place, reason in sorted(group.held.items()):
             difference = Difference(group.name, place, *group.offsets(place), reason)
             status.differences.append(difference)
-            if self._told.get((group.name, place)) != reason:
+            if reason != _STILL_CHANGING and self._told.get((group.name, place)) != reason:
                 self._told[group.name, place] = reason
                 self._say(
                     "held",
@@ -277,6 +292,7 @@ class Mirror:
                 )
         for place in places - group.held.keys():
             self._told.pop((group.name, place), None)
+            self._conflicts.pop((group.name, place), None)
 
 
 def choose_groups(patterns: Collection[str], known: Callable[[], Collection[str]]) -> list[str]:
