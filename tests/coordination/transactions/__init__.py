@@ -1,0 +1,1 @@
+"""Tests of the transaction coordinator: states, scenarios, random requests, records."""

@@ -1,0 +1,69 @@
+"""The table of legal transitions, and that nothing else is possible."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from drumlin.coordination.transactions.records import TransactionMetadata
+from drumlin.coordination.transactions.states import BY_LABEL, BY_NUMBER, PREVIOUS, TransactionState
+from drumlin.coordination.transactions.transaction import Producer, Transaction
+
+#: Down: from; across: to, in the same order. `x`: may be.
+TABLE = """
+                    Empty  Ongoing  PrepareCommit  PrepareAbort  CompleteCommit  CompleteAbort  Dead  Fence
+Empty               x      x        .              x             .               .              x     .
+Ongoing             .      x        x              x             .               .              .     x
+PrepareCommit       .      .        .              .             x               .              .     .
+PrepareAbort        .      .        .              .             .               x              .     .
+CompleteCommit      x      x        .              x             .               .              x     .
+CompleteAbort       x      x        .              x             .               .              x     .
+Dead                .      .        .              .             .               .              .     .
+PrepareEpochFence   .      .        .              x             .               .              .     .
+"""  # noqa: E501
+STATES = list(TransactionState)
+MOVES = list(itertools.product(STATES, STATES))
+
+
+def test_the_table() -> None:
+    rows = [line.split()[1:] for line in TABLE.strip().splitlines()[1:]]
+    for (source, row), (column, target) in itertools.product(
+        zip(STATES, rows, strict=True), enumerate(STATES)
+    ):
+        assert (source in PREVIOUS[target]) == (row[column] == "x"), (source, target)
+
+
+def test_names_and_numbers_are_those_of_the_log() -> None:
+    assert {number: state.label for number, state in BY_NUMBER.items()} == {
+        0: "Empty",
+        1: "Ongoing",
+        2: "PrepareCommit",
+        3: "PrepareAbort",
+        4: "CompleteCommit",
+        5: "CompleteAbort",
+        6: "Dead",
+        7: "PrepareEpochFence",
+    }
+    assert BY_LABEL.keys() == {state.label for state in STATES}
+
+
+@pytest.mark.parametrize(("source", "target"), MOVES)
+def test_no_other_transition_is_made(source: TransactionState, target: TransactionState) -> None:
+    metadata = TransactionMetadata(1, 0, 60_000, source)
+    transaction = Transaction("x", metadata)
+    if source in PREVIOUS[target]:
+        transaction._prepare(target)
+        transaction.complete()
+        assert transaction.metadata.state is target
+    else:
+        with pytest.raises(AssertionError):
+            transaction._prepare(target)
+        assert transaction.pending is None
+
+
+def test_nothing_is_prepared_twice() -> None:
+    transaction = Transaction("x", TransactionMetadata(1, 0, 60_000, TransactionState.EMPTY))
+    transaction.add_partitions(Producer(1, 0), frozenset({("t", 0)}), 2, now_ms=0)
+    with pytest.raises(AssertionError):
+        transaction._prepare(TransactionState.ONGOING)
