@@ -91,6 +91,8 @@ def open_lane(
     """A fast lane for requests like this one; None if it is not of the kind that has one."""
     if request.acks not in (-1, 1) or [len(topic.partitions) for topic in request.topics] != [1]:
         return None
+    if any(lane.recognises(frame) for lane in context.connection.lanes.values()):
+        return None  # it was not for this request, as for the first one of a transaction
     topic, part = request.topics[0], request.topics[0].partitions[0]
     index = part.partition
     # What answers need of the request, without the records, which would stay in memory.
