@@ -23,6 +23,10 @@ _SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "2000",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
 }
 
 
@@ -52,6 +56,8 @@ class Faults:
 
     def __init__(self, broker: Broker, seed: str, gap_s: tuple[float, float]) -> None:
         self.counts: Counter[str] = Counter()
+        #: A client sets it when it asks for a commit: the moment at which a kill hurts most.
+        self.commit_asked = threading.Event()
         self._broker = broker
         self._random = random.Random(seed)
         self._gap_s = gap_s
@@ -79,6 +85,10 @@ class Faults:
             self._failure = failure
 
     def _kill(self) -> None:
+        if self._random.random() < 0.7:
+            self.commit_asked.clear()
+            self.commit_asked.wait(1.0)
+            self._stop.wait(self._random.uniform(0, 0.01))
         self._broker.kill()
         self._stop.wait(self._random.choice((0, 0, 0.5)))
         self._broker.start()

@@ -51,3 +51,18 @@ def make_consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
 
 def is_passing(error: KafkaError) -> bool:
     return error.code() in _PASSING or error.retriable()
+
+
+def membership(protocol: str) -> dict[str, Any]:
+    """Settings of a member that is soon missed: of the `consumer` protocol (KIP-848), or classic.
+
+    With the former the broker decides how soon that is. Classic protocols are named by how they
+    assign.
+    """
+    if protocol == "consumer":
+        return {"group_protocol": "consumer"}
+    return {
+        "partition_assignment_strategy": protocol,
+        "session_timeout_ms": 2000,
+        "heartbeat_interval_ms": 200,
+    }

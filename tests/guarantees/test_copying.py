@@ -23,7 +23,8 @@ def test_copy_with_librdkafka(broker: DrumlinServer, tmp_path: Path) -> None:
 
 
 def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Path) -> None:
-    plan = Copy(_RECORDS, _RECORDS // 40, "librdkafka", kills=2, broker_faults=True)
+    """The copiers are a group of the new protocol here."""
+    plan = Copy(_RECORDS, _RECORDS // 40, kills=2, broker_faults=True, protocol="consumer")
     assert copy(plan, broker, tmp_path).complaints == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from guarantees.brokers import Faults, address, create_topics
-from guarantees.clients import is_passing, make_consumer
+from guarantees.clients import is_passing, make_consumer, membership
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
@@ -80,8 +80,7 @@ class Processing(threading.Thread):
             self._address,
             "processing",
             auto_offset_reset="earliest",
-            session_timeout_ms=2000,
-            heartbeat_interval_ms=200,
+            **membership("range"),
         )
         consumer.subscribe([_TOPIC], on_revoke=self._revoked)
         deadline = time.monotonic() + seconds

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from guarantees.clients import is_passing, make_consumer
+from guarantees.clients import is_passing, make_consumer, membership
 
 SUFFIX = b" copied"
 _CALL_S = 10.0
@@ -43,8 +43,7 @@ class Copier:
             arguments.bootstrap,
             arguments.group,
             auto_offset_reset="earliest",
-            session_timeout_ms=2000,
-            heartbeat_interval_ms=200,
+            **membership(arguments.protocol),
         )
         rebalanced = {"on_assign": self._rebalanced, "on_revoke": self._rebalanced}
         self._consumer.subscribe([arguments.source], **rebalanced)
@@ -132,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("bootstrap", "group", "source", "target", "transactional-id"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--protocol", default="range")
     parser.add_argument("--transaction-size", type=int, required=True)
     try:
         Copier(parser.parse_args()).run()

@@ -31,6 +31,8 @@ class Copy:
     kills: int = 5
     seed: str = "0"
     broker_faults: bool = False
+    #: How the copiers of librdkafka are a group: see `clients.membership`.
+    protocol: str = "range"
     timeout_s: float = 120.0
 
 
@@ -105,6 +107,7 @@ def _command(plan: Copy, broker: Broker, number: int) -> list[str]:
             *(sys.executable, "-m", "guarantees.copying.copier"),
             *("--bootstrap", address(broker), "--group", _GROUP, "--transactional-id", name),
             *("--source", "source", "--target", "target", "--transaction-size", size),
+            *("--protocol", plan.protocol),
         ]
     return [
         *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from guarantees.brokers import make_broker
@@ -15,12 +16,15 @@ _TRANSACTION_SIZE = 750
 def copy_all(kind: str, directory: Path) -> int:
     """Prints a line for each; 1 if one of them went wrong."""
     failed = 0
-    for client in ("librdkafka", "java"):
-        for broker_faults in (False, True):
-            plan = Copy(
-                _RECORDS, _TRANSACTION_SIZE, client, 12, broker_faults=broker_faults, timeout_s=600
-            )
-            failed += not _copy_once(plan, kind, directory / f"copy-{client}-{broker_faults}")
+    plain = Copy(_RECORDS, _TRANSACTION_SIZE, kills=12, timeout_s=900)
+    for changes in (
+        {"protocol": "range"},
+        {"protocol": "consumer", "broker_faults": True},
+        {"client": "java"},
+        {"client": "java", "broker_faults": True},
+    ):
+        name = "-".join(str(each) for each in changes.values())
+        failed += not _copy_once(replace(plain, **changes), kind, directory / f"copy-{name}")
     return 1 if failed else 0
 
 

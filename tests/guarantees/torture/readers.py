@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from guarantees.clients import is_passing, make_consumer
+from guarantees.clients import is_passing, make_consumer, membership
 from guarantees.history import Read, Recorder
 from guarantees.torture.records import decode, partition_name
 
@@ -115,21 +115,19 @@ class SubscribedReader(_Reader):
         topics: list[str],
         recorder: Recorder,
         seed: str,
-        strategy: str,
+        protocol: str,
     ) -> None:
         super().__init__(name, recorder, seed)
         self._address = bootstrap
         self._topics = topics
-        self._strategy = strategy
+        self._protocol = protocol
 
     def _read(self) -> None:
         consumer = make_consumer(
             self._address,
             "readers",
             auto_offset_reset="earliest",
-            partition_assignment_strategy=self._strategy,
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=300,
+            **membership(self._protocol),
         )
         try:
             consumer.subscribe(self._topics, on_assign=self._assigned)

@@ -74,23 +74,25 @@ def run(plan: Plan, directory: Path) -> Result:
     return result
 
 
-def _clients(plan: Plan, bootstrap: str, recorder: Recorder) -> tuple[list[Writer], list[_Reading]]:
+def _clients(
+    plan: Plan, bootstrap: str, recorder: Recorder, commit_asked: threading.Event
+) -> tuple[list[Writer], list[_Reading]]:
     seed = plan.seed
-    strategy = random.Random(seed).choice(("range", "cooperative-sticky"))
+    protocol = random.Random(seed).choice(("range", "cooperative-sticky", "consumer"))
     mover = Mover("mover", bootstrap, [at for at in _PARTITIONS if at[0] == "a"], recorder)
     into_b = [at for at in _PARTITIONS if at[0] == "b"]
     common = (bootstrap, _PARTITIONS, recorder, seed)
     writers = [
-        Writer("writer-1", *common),
-        Writer("writer-2", *common),
-        Writer("writer-3", bootstrap, into_b, recorder, seed, mover),
+        Writer("writer-1", *common, commit_asked),
+        Writer("writer-2", *common, commit_asked),
+        Writer("writer-3", bootstrap, into_b, recorder, seed, commit_asked, mover),
     ]
     topics = list(_TOPICS)
     readers: list[_Reading] = [
         AssignedReader("assigned", *common),
         AssignedReader("uncommitted", *common, isolation="read_uncommitted"),
-        SubscribedReader("member-1", bootstrap, topics, recorder, seed, strategy),
-        SubscribedReader("member-2", bootstrap, topics, recorder, seed, strategy),
+        SubscribedReader("member-1", bootstrap, topics, recorder, seed, protocol),
+        SubscribedReader("member-2", bootstrap, topics, recorder, seed, protocol),
     ]
     return writers, readers
 
@@ -100,8 +102,8 @@ _Reading = AssignedReader | SubscribedReader
 
 def _torture(plan: Plan, broker: Broker, recorder: Recorder, result: Result) -> None:
     bootstrap = address(broker)
-    writers, readers = _clients(plan, bootstrap, recorder)
     faults = Faults(broker, f"{plan.seed} faults", plan.gap_s)
+    writers, readers = _clients(plan, bootstrap, recorder, faults.commit_asked)
     for each in (*readers, *writers):
         each.start()
     faults.start()

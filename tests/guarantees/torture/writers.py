@@ -36,6 +36,7 @@ class Writer(threading.Thread):
         partitions: list[tuple[str, int]],
         recorder: Recorder,
         seed: str,
+        commit_asked: threading.Event,
         mover: Mover | None = None,
     ) -> None:
         super().__init__(daemon=True, name=name)
@@ -44,6 +45,7 @@ class Writer(threading.Thread):
         self._partitions = partitions
         self._recorder = recorder
         self._random = random.Random(f"{seed} {name}")
+        self._commit_asked = commit_asked
         self._mover = mover
         self._stopping = threading.Event()
         self._number = 0
@@ -194,6 +196,7 @@ class Writer(threading.Thread):
         self._recorder.commit(self.name, self._number)
         if self._mover is not None:
             self._mover.expect_unknown()
+        self._commit_asked.set()
         while True:
             try:
                 producer.commit_transaction(_CALL_S)
