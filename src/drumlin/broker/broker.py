@@ -111,6 +111,7 @@ class Broker:
             metadata.image.has_partition_of,
         )
         self.shares = ShareDelivery(self)
+        self.share_state.when_renewed(self.shares.forget)
         self.coordinators: dict[str, StateCoordinator] = {
             GROUP_METADATA: self.groups,
             SHARE_GROUP_STATE: self.share_state,

@@ -89,6 +89,10 @@ class ShareDelivery:
             return None
         return live
 
+    def forget(self, key: SharePartitionKey) -> None:
+        """The state was made anew, or deleted: whoever goes on begins with reading it."""
+        self._drop(key)
+
     def _drop(self, key: SharePartitionKey) -> None:
         live = self._partitions.pop(key, None)
         if live is not None:

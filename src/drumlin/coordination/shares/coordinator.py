@@ -82,6 +82,9 @@ class ShareCoordinator:
         ends: of that topic's logs.
         has_partition(topic_id, partition): whether there is such a partition now.
 
+    Whoever keeps states in memory says with `when_renewed` what is to be called when one has
+    been made anew, or deleted, under its hands.
+
     Requests raise `KafkaError` with what the client is to be told.
     """
 
@@ -102,7 +105,12 @@ class ShareCoordinator:
             topic.name, ShareShard, self._read, ShareShard.take_over, lambda: None
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._renewed: list[Callable[[SharePartitionKey], None]] = []
         self._is_active = False
+
+    def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
+        """Call `tell` for each state that begins anew, or is deleted, from now on."""
+        self._renewed.append(tell)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -195,7 +203,9 @@ class ShareCoordinator:
         now_ms = self._clock.wall_ms()
         record = shard.initialize(key, state_epoch, start_offset, now_ms)
         self._check_there(key)
-        await self._confirmed(self._write(shard, [record]))
+        confirmation = self._write(shard, [record])
+        self._tell_renewed(key)
+        await self._confirmed(confirmation)
 
     async def read(
         self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int | None = None
@@ -246,7 +256,13 @@ class ShareCoordinator:
         shard = await self._shard_of(key)
         self._check_there(key)
         if records := shard.delete(key):
-            await self._confirmed(self._write(shard, records))
+            confirmation = self._write(shard, records)
+            self._tell_renewed(key)
+            await self._confirmed(confirmation)
+
+    def _tell_renewed(self, key: SharePartitionKey) -> None:
+        for tell in self._renewed:
+            tell(key)
 
     async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
         """ReadShareGroupStateSummary, one partition: all but the batches.
