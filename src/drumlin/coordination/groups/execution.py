@@ -159,9 +159,11 @@ class GroupExecution:
         finally:
             group.is_resolving = False
         if self._is_active and shard.groups.get(group.group_id) is group:
-            records = resolved(group, found)
-            if records:
-                self._write(shard, records)
+            try:
+                self._write(shard, resolved(group, found))
+            except KafkaError as error:
+                group.knows_new_topics = False  # a later heartbeat tries again
+                _log.warning("group %r: topics found were not written: %s", group.group_id, error)
 
     async def _answer_late(
         self,

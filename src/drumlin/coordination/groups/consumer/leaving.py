@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+_RETRY_MS: Final = 1_000
+
+
 def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     """A member says goodbye, or, being static, that it will be back.
 
@@ -90,6 +93,8 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
     _log.info(
         "group %r: member %r is out: %s", group.group_id, member.member_id, _REASONS[deadline.kind]
     )
+    # Until it is written, the member is one of us: if it cannot be, its time comes again.
+    group.schedule(deadline.kind, member.member_id, _RETRY_MS)
     outcome = fence(group, [member])
     return [Write(outcome.records, then=outcome.then)]
 

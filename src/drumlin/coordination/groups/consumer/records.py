@@ -181,11 +181,10 @@ def encode_subscription(value: Subscription) -> bytes:
     writer.string(value.regex)
     writer.int32(value.rebalance_timeout_ms)
     writer.string(value.assignor)
-    tags = {}
-    if value.classic is not None:
-        # A structure that may be null starts with a byte that says whether it is.
-        tags[_CLASSIC_TAG] = b"\1" + _encode_classic(value.classic)
-    writer.tagged_fields(tags)
+    # A structure that may be null starts with a byte that says whether it is. Null is written
+    # too: without the tag Kafka would take the member for a classic one.
+    classic = b"\0" if value.classic is None else b"\1" + _encode_classic(value.classic)
+    writer.tagged_fields({_CLASSIC_TAG: classic})
     return bytes(writer.data)
 
 
