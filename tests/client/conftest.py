@@ -9,6 +9,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
+from rig.drumlin_server import DrumlinServer
 
 
 @pytest.fixture(scope="session", params=["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -30,3 +31,30 @@ def topic(client: Client) -> Iterator[str]:
     client.create_topic(name, 3)
     yield name
     client.delete_topic(name)
+
+
+@pytest.fixture(scope="session")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    """Drumlin, where groups do not wait for further members before they begin."""
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    server = DrumlinServer(tmp_path_factory.mktemp("groups"), settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+    server.check_output()
+
+
+@pytest.fixture
+def group_client(group_broker: DrumlinServer) -> Iterator[Client]:
+    with drumlin.connect(group_broker.address, request_timeout_ms=20_000) as client:
+        yield client
+
+
+@pytest.fixture
+def group_topic(group_client: Client) -> str:
+    """A new topic of four partitions."""
+    name = f"grouped-{uuid.uuid4().hex[:12]}"
+    group_client.create_topic(name, 4)
+    return name

@@ -28,6 +28,7 @@ from drumlin.wire.fetch_response import PartitionFetch
 _PIECES_AHEAD: Final = 2  # of a partition: one to read, one behind it
 _PROMPT_WAIT_MS: Final = 50  # a lagging partition has something, unless its leader just changed
 _ROOM_MIN_BYTES: Final = 64 << 10
+_WAITING_SHARE: Final = 4  # of the buffer: one part for fetches that wait, all together
 
 
 class Lane(NamedTuple):
@@ -84,7 +85,10 @@ class Fetcher:
             self._spawn(self._recover(lost))
         if unchecked:
             self._spawn(self._check(unchecked))
-        for lane, states in lanes.items():
+        for states in lanes.values():
+            states.sort(key=lambda each: each.last_fetch)
+        # Where memory is short, who got something last comes last.
+        for lane, states in sorted(lanes.items(), key=lambda each: each[1][0].last_fetch):
             if lane not in self._busy:
                 self._begin(lane, states)
 
@@ -110,8 +114,14 @@ class Fetcher:
     # -- fetching ------------------------------------------------------------------------
 
     def _begin(self, lane: Lane, states: list[PartitionState]) -> None:
+        limit = self._options.buffer_bytes
         room = self._buffer.room_bytes
-        if room < min(_ROOM_MIN_BYTES, self._options.buffer_bytes):
+        if lane.waits:
+            # Memory that is kept for what may come must not hold up what is there.
+            room = min(room, limit // _WAITING_SHARE // max(1, len(self._prompt.view.brokers)))
+        elif room < min(_ROOM_MIN_BYTES, limit // 2):
+            return
+        if room <= 0:
             return
         max_bytes = min(room, self._options.max_bytes_per_batch)
         limits = Limits(
@@ -120,7 +130,6 @@ class Fetcher:
             self._options.max_wait_ms if lane.waits else _PROMPT_WAIT_MS,
             self._options.isolation,
         )
-        states.sort(key=lambda each: each.last_fetch)
         self._fetches += 1
         wanted = []
         for state in states:

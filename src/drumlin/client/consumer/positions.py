@@ -10,8 +10,9 @@ Three offsets, never further apart than what is buffered and what the user works
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from drumlin.client.offsets import TopicPartition
 
 NO_OFFSET = -1
 NO_EPOCH = -1
+
+_VERSIONS = itertools.count()
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -42,11 +45,14 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class PartitionState:
-    """One partition. `version` counts how often its buffered records became worthless."""
+    """One partition. Whenever what is buffered becomes worthless it gets another `version`.
+
+    Versions never come again, not even for a partition that is lost and assigned anew.
+    """
 
     place: TopicPartition
     stage: Stage = Stage.STARTING
-    version: int = 0
+    version: int = field(default_factory=lambda: next(_VERSIONS))
     position: int = NO_OFFSET
     position_epoch: int = NO_EPOCH
     committable: int = NO_OFFSET
@@ -69,7 +75,7 @@ class PartitionState:
 
     def drop_buffered(self) -> None:
         """Whatever is buffered or on its way is not wanted; fetch from the position again."""
-        self.version += 1
+        self.version = next(_VERSIONS)
         self.buffered = 0
         self.is_on_way = False
         self.fetch_offset = self.position

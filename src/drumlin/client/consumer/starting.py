@@ -44,6 +44,10 @@ Committed = Callable[
 ]
 
 
+#: Partitions, and the versions that they had when something was asked for them.
+Noted = list[tuple[PartitionState, int]]
+
+
 class Reset(NamedTuple):
     """The position of a partition was moved by `out_of_range`."""
 
@@ -75,12 +79,13 @@ class Starter:
         """Find out where these begin, and let them go."""
         states = [self._positions.of(each) for each in places]
         if states:
-            self._spawn(self._insist(states, self._start))
+            self._spawn(self._insist(_noted(states), self._start))
 
     def out_of_range(self, state: PartitionState) -> None:
         """The log does not hold the position: do what the option says."""
+        state.drop_buffered()
         state.stage = Stage.STARTING
-        self._spawn(self._insist([state], self._reset))
+        self._spawn(self._insist(_noted([state]), self._reset))
 
     def seek(self, state: PartitionState, spec: OffsetSpec) -> None:
         """Go to a place that has a name, or a time."""
@@ -88,12 +93,12 @@ class Starter:
         state.failure = None
         state.drop_buffered()
 
-        async def go(states: list[PartitionState]) -> None:
-            found = await self._look_up({each.place: spec for each in states})
-            for each in states:
+        async def go(noted: Noted) -> None:
+            found = await self._look_up({state.place: spec})
+            for each in self._still(noted):
                 each.go_to(found[each.place])
 
-        self._spawn(self._insist([state], go))
+        self._spawn(self._insist(_noted([state]), go))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -102,16 +107,17 @@ class Starter:
 
     # -- the three reasons ---------------------------------------------------------------
 
-    async def _start(self, states: list[PartitionState]) -> None:
+    async def _start(self, noted: Noted) -> None:
         committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        places = [state.place for state, _ in noted]
         if self._committed is not None:
-            committed = await self._committed([each.place for each in states])
+            committed = await self._committed(places)
         start = self._options.start
-        new = {each.place for each in states} - committed.keys()
+        new = set(places) - committed.keys()
         found = {}
         if new and start != "committed":
             found = await self._look_up(dict.fromkeys(new, start))
-        for state in self._still(states):
+        for state in self._still(noted):
             if state.place in committed:
                 offset, _, epoch = committed[state.place]
                 state.go_to(offset, epoch)
@@ -121,16 +127,16 @@ class Starter:
                 where = f"topic {state.place[0]!r} partition {state.place[1]}"
                 state.fail(NoCommittedOffset(f"{where}: no offset is committed"))
 
-    async def _reset(self, states: list[PartitionState]) -> None:
+    async def _reset(self, noted: Noted) -> None:
         policy = self._options.out_of_range
-        for state in states:
+        for state, _ in noted:
             places = {state.place: "earliest"}, {state.place: "latest"}
             first, end = [(await self._look_up(each))[state.place] for each in places]
-            if not self._still([state]):
+            if not self._still(noted):
                 return
             if first <= state.position <= end:
                 await asyncio.sleep(self._connections.options.retry_backoff_ms / 1000)
-                if self._still([state]):  # it is in range, after all
+                if self._still(noted):  # it is in range, after all
                     state.go_to(state.position, state.position_epoch)
             elif policy == "raise":
                 state.fail(OffsetOutOfRange(*state.place, state.position, first, end))
@@ -178,33 +184,33 @@ class Starter:
 
     async def _insist(
         self,
-        states: list[PartitionState],
-        attempt: Callable[[list[PartitionState]], Coroutine[Any, Any, None]],
+        noted: Noted,
+        attempt: Callable[[Noted], Coroutine[Any, Any, None]],
     ) -> None:
         """`attempt` until it succeeds, or fails for good, which the partitions then have."""
         for pause_s in backoff_s(self._connections.options):
-            states = self._still(states)
-            if not states:
+            noted = _noted(self._still(noted))
+            if not noted:
                 return
             try:
-                await attempt(states)
+                await attempt(noted)
                 break
             except (KafkaError, PeerError, ClientError) as error:
                 if not isinstance(error, ClientError) and is_retriable(error):
                     await asyncio.sleep(pause_s)
                     continue
                 failure = error if isinstance(error, ClientError) else as_client_error(error)
-                for state in self._still(states):
+                for state in self._still(noted):
                     state.fail(failure)
                 break
         self._on_change()
 
-    def _still(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+    def _still(self, noted: Noted) -> list[PartitionState]:
         """Those that nobody has taken away or sent elsewhere meanwhile."""
         return [
-            each
-            for each in states
-            if self._positions.get(each.place) is each and each.stage is Stage.STARTING
+            state
+            for state, version in noted
+            if self._positions.get(state.place, version) is state and state.stage is Stage.STARTING
         ]
 
     def _unmoved(self, states: Iterable[PartitionState]) -> list[PartitionState]:
@@ -266,6 +272,10 @@ class Starter:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _noted(states: Iterable[PartitionState]) -> Noted:
+    return [(each, each.version) for each in states]
 
 
 def _places(states: Iterable[PartitionState]) -> list[TopicPartition]:
