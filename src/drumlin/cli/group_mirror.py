@@ -39,6 +39,9 @@ EXAMPLES: Final = examples(
 )
 #: Shorter than those of other commands: a store that is away is waited for from pass to pass.
 _TIMEOUT_MS: Final = 5_000
+_OPTIONS: Final = PeerOptions(
+    client_id="drumlin-mirror", request_timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS
+)
 _SESSION_TIMEOUT_MS: Final = 10_000
 #: Watches tell of all that changes; now and then they are not trusted.
 _READ_ALL_S: Final = 60.0
@@ -91,12 +94,7 @@ def mirror(
     tell = _Teller(as_json, quiet)
     with ExitStack() as stack:
         _stop_at_signals(stack, stop, wake)
-        options = PeerOptions(
-            client_id="drumlin-mirror",
-            request_timeout_ms=_TIMEOUT_MS,
-            connect_timeout_ms=_TIMEOUT_MS,
-        )
-        cluster = stack.enter_context(connect(bootstrap, options))
+        cluster = stack.enter_context(connect(bootstrap, _OPTIONS))
         client = open_client(zookeeper, session_timeout_ms=_SESSION_TIMEOUT_MS)
         stack.callback(close_client, client)
         cluster_id = cluster.connections.view.cluster_id
@@ -239,7 +237,8 @@ class _Running:
         about = f", by {far} at most: {worst}" if worst is not None else ""
         self._tell(
             "status",
-            f"{status.partitions} partitions of {status.groups} groups, {len(different)} differ"
+            f"{status.partitions} partitions of {status.groups} "
+            f"group{'s' if status.groups != 1 else ''}, {len(different)} differ"
             f"{about}; written {self._written[0]} to the broker, {self._written[1]} to ZooKeeper",
             groups=status.groups,
             partitions=status.partitions,
