@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import time
+from operator import itemgetter
 from typing import Any
 
 from differential.peer import Peer
 from differential.scripts import differential
-from differential.test_transactions import Transactions
+from differential.test_transactions import Producer, Transactions
 from drumlin.wire.errors import ErrorCode
 from rig.batches import batch
+from rig.messages import render
 from rig.waiting import wait_until
 
 NOW = int(time.time() * 1000)
 _TRANSACTIONAL = 0x10
 _READ_COMMITTED = 1
 _KEPT_ID = 990_000
+_STEPS = 80
 
 
 class Script(Transactions):
@@ -70,7 +74,10 @@ class Script(Transactions):
 
     def describe_producers(self, *partitions: int) -> None:
         topics = [{"name": self.topic, "partition_indexes": list(partitions or (0,))}]
-        self.peer.ask("describe_producers", 0, topics=topics)
+        described = render(self.peer.ask_quietly("describe_producers", 0, topics=topics))
+        for each in described["topics"][0]["partitions"]:
+            each["active_producers"].sort(key=itemgetter("producer_id"))  # Kafka has a set of them
+        self.peer.record("describe_producers", 0, described)
 
 
 # -- produce -----------------------------------------------------------------------------------
@@ -181,6 +188,90 @@ def test_two_producers_in_a_request(peer: Peer) -> None:
     ]
     topics = [{"name": script.topic, "partition_data": parts}]
     peer.ask(acks=-1, timeout=10_000, transactional_id=script.id, topic_data=topics)
+
+
+# -- at random ---------------------------------------------------------------------------------
+
+
+class Walk:
+    """A random producer: mostly right, and wrong in all the ways that retries can be."""
+
+    def __init__(self, script: Script, chance: random.Random, producer: Producer) -> None:
+        self.script = script
+        self.chance = chance
+        self.producer = producer
+        self.next_sequence = chance.choice([0, 0, 5, 2**31 - 2])
+        self.sent: list[tuple[int, int, int]] = []  # epoch, first sequence, count
+
+    def send(self, **fields: Any) -> None:
+        chance = self.chance
+        count = chance.randint(1, 3)
+        epoch = self.producer.producer_epoch + chance.choice([0] * 12 + [1, -1])
+        sequence = (self.next_sequence + chance.choice([0] * 8 + [1, -1])) % 2**31
+        match chance.randrange(8):
+            case 0:
+                sequence = 0
+            case 1 if self.sent:  # again, as after a connection that broke
+                epoch, sequence, count = chance.choice(self.sent[-7:])
+        self.script.peer.note(f"epoch {epoch}, {count} records from {sequence} on")
+        sequences = [(sequence + each) % 2**31 for each in range(count)]
+        answer = self.script.send(
+            *sequences, producer_id=self.producer.producer_id, producer_epoch=epoch, **fields
+        )
+        if answer.responses[0].partition_responses[0].error_code == ErrorCode.none:
+            self.sent.append((epoch, sequence, count))
+            self.next_sequence = (sequence + count) % 2**31
+            self.producer = Producer(self.producer.producer_id, max(epoch, self.producer[1]))
+
+
+@differential("produce", versions=[8, 13])
+def test_random_idempotent_producers(peer: Peer) -> None:
+    """The version is the seed."""
+    script, chance = Script(peer), random.Random(peer.version)
+    ids = [peer.keep(_KEPT_ID + each) for each in range(3)]
+    walks = [Walk(script, chance, Producer(each, 5)) for each in ids]
+    for _ in range(_STEPS):
+        chance.choice(walks).send(extra_attributes=0, transactional_id=None)
+        if chance.random() < 0.03:
+            parts = [{"partition_index": 0, "offset": -1}]
+            topics = [{"name": script.topic, "partitions": parts}]
+            peer.ask("delete_records", 2, topics=topics, timeout=10_000)
+    script.describe_producers(0)
+
+
+@differential("produce", versions=[10, 11, 12])
+def test_random_transactional_producer(peer: Peer) -> None:
+    """The version is the seed."""
+    script, chance = Script(peer), random.Random(peer.version)
+    walk = Walk(script, chance, script.producer)
+    is_v2 = peer.version >= 12
+    walk.next_sequence = 0
+    for _ in range(_STEPS):
+        match chance.randrange(20):
+            case 0 | 1 | 2 if not is_v2:
+                script.add(script.id, script.producer, (script.topic, 0))
+            case 3 | 4:
+                script.producer = script.end(
+                    script.id,
+                    script.producer,
+                    committed=chance.random() < 0.5,
+                    version=5 if is_v2 else 4,
+                )
+                walk.producer = script.producer
+                walk.next_sequence = 0 if is_v2 else walk.next_sequence
+            case 5:
+                script.mark(
+                    2,
+                    producer_epoch=max(0, script.producer.producer_epoch + chance.choice([0, -1])),
+                    transaction_version=chance.choice([0, 2]),
+                )
+            case 6:
+                script.read()
+            case _:
+                walk.send(extra_attributes=chance.choice([_TRANSACTIONAL] * 9 + [0]))
+                walk.producer = script.producer
+    script.describe_producers(0)
+    script.read()
 
 
 # -- markers -----------------------------------------------------------------------------------
