@@ -15,16 +15,24 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 #: The variable asks for the full number: 100000.
 _RECORDS = int(os.environ.get("DRUMLIN_COPY_RECORDS", "6000"))
+_TIMEOUT_S = 120 + _RECORDS / 200
 
 
 def test_copy_with_librdkafka(broker: DrumlinServer, tmp_path: Path) -> None:
-    plan = Copy(_RECORDS, _RECORDS // 40, "librdkafka", kills=3)
+    plan = Copy(_RECORDS, _RECORDS // 40, kills=3, timeout_s=_TIMEOUT_S)
     assert copy(plan, broker, tmp_path).complaints == []
 
 
 def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Path) -> None:
     """The copiers are a group of the new protocol here."""
-    plan = Copy(_RECORDS, _RECORDS // 40, kills=2, broker_faults=True, protocol="consumer")
+    plan = Copy(
+        _RECORDS,
+        _RECORDS // 40,
+        kills=2,
+        broker_faults=True,
+        protocol="consumer",
+        timeout_s=_TIMEOUT_S,
+    )
     assert copy(plan, broker, tmp_path).complaints == []
 
 
@@ -35,5 +43,5 @@ def test_copy_with_the_java_client(broker: DrumlinServer, tmp_path: Path) -> Non
         kafka_classpath()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    plan = Copy(_RECORDS, _RECORDS // 20, "java", kills=2)
+    plan = Copy(_RECORDS, _RECORDS // 20, "java", kills=2, timeout_s=_TIMEOUT_S)
     assert copy(plan, broker, tmp_path).complaints == []
