@@ -1,0 +1,153 @@
+"""Share groups with both of their coordinators, over logs in memory; time moves when it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
+from coordination.settings import Settings
+from drumlin.clock import ManualClock
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.share.coordinator import ShareGroups
+from drumlin.coordination.groups.share.messages import ShareHeartbeat, ShareHeartbeatAnswer
+from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.metadata.names import SHARE_GROUP_STATE
+from drumlin.records.batch import assign_offsets, parse_header
+from drumlin.storage.verification import NOT_REQUIRED, Verification
+
+
+@dataclass
+class ShareSettings(Settings):
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_max_size: int = 200
+    share_coordinator_cold_partition_snapshot_interval_ms: int = 300_000
+    share_coordinator_snapshot_update_records_per_snapshot: int = 500
+    share_coordinator_state_topic_compression_codec: int = 0
+    share_coordinator_state_topic_num_partitions: int = 4
+    share_coordinator_state_topic_prune_interval_ms: int = 300_000
+    share_coordinator_write_timeout_ms: int = 5_000
+
+
+class StateLog(MemoryLog):
+    """A log that assigns offsets, and can be cut at its start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._end_offsets: dict[int, int] = {}
+
+    def append(
+        self,
+        partition: int,
+        batch: bytearray,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> Confirmation | None:
+        assign_offsets(batch, 0, self.end_offset(partition), 0)
+        confirmation = super().append(partition, batch)
+        self._end_offsets[partition] = parse_header(batch).end_offset
+        return confirmation
+
+    def end_offset(self, partition: int) -> int:
+        return self._end_offsets.get(partition, 0)
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        batches = self.batches.get(partition, [])
+        self.batches[partition] = [
+            each for each in batches if parse_header(each).end_offset > offset
+        ]
+
+
+class ShareWorld:
+    """What outlives a coordinator, and the coordinators of the moment."""
+
+    groups: GroupCoordinator
+    states: ShareCoordinator
+    share: ShareGroups
+
+    def __init__(self) -> None:
+        self.settings = ShareSettings()
+        self.clock = ManualClock()
+        self.topics = KnownTopics()
+        self.offsets_log = MemoryLog()
+        self.state_log = StateLog()
+
+    async def start(self) -> None:
+        """New coordinators, which load what the logs say."""
+        log = self.state_log
+
+        async def nothing() -> None:
+            return
+
+        self.groups = new_coordinator(self.offsets_log, self.settings, self.clock, self.topics)
+        topic = StateTopic(
+            SHARE_GROUP_STATE, log.append, log.read, lambda: log.partition_count, nothing
+        )
+        self.states = ShareCoordinator(self.settings, self.clock, topic, log, self._has_partition)
+        self.share = ShareGroups(self.settings, self.groups, self.states, self.topics)
+        lead_all(self.groups, self.offsets_log)
+        for partition in range(log.partition_count or 0):
+            self.states.become_leader(partition, 0)
+        self.groups.start()
+        self.states.start()
+        await self._loaded()
+
+    async def _loaded(self) -> None:
+        while True:
+            try:
+                self.groups.groups()
+            except Exception:
+                await asyncio.sleep(0.001)
+            else:
+                return
+
+    async def stop(self) -> None:
+        await self.groups.close()
+        await self.states.close()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    def _has_partition(self, topic_id: UUID, partition: int) -> bool:
+        topic = self.topics.by_id(topic_id)
+        return topic is not None and 0 <= partition < topic.partition_count
+
+    async def beat(
+        self, member: str, epoch: int, *topics: str, group: str = "g", rack: str | None = None
+    ) -> ShareHeartbeatAnswer:
+        request = ShareHeartbeat(member, epoch, rack, "client", "/host", topics or None)
+        return await self.share.heartbeat(group, request)
+
+    def pass_time(self, ms: int) -> None:
+        """Deadlines that come by then are met."""
+        self.clock.advance_ms(ms)
+        self.groups.wake()
+
+    def assigned(self, group: str = "g") -> dict[str, dict[UUID, tuple[int, ...]]]:
+        return {
+            each.member_id: dict(each.assignment) for each in self.share.group(group).describe()
+        }
+
+
+@asynccontextmanager
+async def _running() -> AsyncIterator[ShareWorld]:
+    world = ShareWorld()
+    await world.start()
+    try:
+        yield world
+    finally:
+        await world.stop()
+
+
+def run(scenario: Callable[[ShareWorld], Awaitable[None]]) -> None:
+    """Play a scenario in a world of its own."""
+
+    async def main() -> None:
+        async with _running() as world:
+            await scenario(world)
+
+    asyncio.run(main())
