@@ -148,11 +148,10 @@ class Mirror:
         conflicts = []
         for place in sorted(group.zookeeper.keys() | group.broker.keys()):
             node = group.node(place)
-            agreement = self._agreement(group, place)
-            decision = decide(agreement, node, group.offsets(place)[1])
+            decision = decide(self._agreement(group, place), node, group.offsets(place)[1])
             if decision is Decision.NOTHING:
                 assert node is not None
-                agreement.agree(*node)
+                self._agree(group, place, node)
             elif decision is not Decision.CONFLICT:
                 self._take(group, place, decision)
             elif is_last or self._stands_still(group, place):
@@ -216,13 +215,18 @@ class Mirror:
     def _remember_sending(self, group: _Group) -> None:
         for place, offset in group.to_broker.items():
             self._agreement(group, place).sent_to_broker.add(offset)
+            self._state.changed(group.name, place)
         for place, offset in group.to_zookeeper.items():
             self._agreement(group, place).sent_to_zookeeper.add(group.written_node(place, offset))
-        if group.to_broker or group.to_zookeeper:
-            self._state.save()
+            self._state.changed(group.name, place)
+        self._state.save()
 
     def _agreement(self, group: _Group, place: TopicPartition) -> Agreement:
         return self._state.of(group.name, place)
+
+    def _agree(self, group: _Group, place: TopicPartition, node: Node) -> None:
+        if self._agreement(group, place).agree(*node):
+            self._state.changed(group.name, place)
 
     def _write_to_broker(self, group: _Group, status: Status) -> None:
         if not group.to_broker:
@@ -234,6 +238,7 @@ class Mirror:
         reasons = {place: code.name.replace("_", " ") for place, code in refused.items()}
         for place in refused:
             self._agreement(group, place).sent_to_broker.discard(group.to_broker[place])
+            self._state.changed(group.name, place)
         status.to_broker += self._written(group, group.to_broker, reasons, "the broker")
 
     def _write_to_zookeeper(self, group: _Group, status: Status) -> None:
@@ -247,6 +252,7 @@ class Mirror:
         for place in refused:
             node = group.written_node(place, group.to_zookeeper[place])
             self._agreement(group, place).sent_to_zookeeper.discard(node)
+            self._state.changed(group.name, place)
         status.to_zookeeper += self._written(group, group.to_zookeeper, refused, "ZooKeeper")
 
     def _written(
@@ -261,7 +267,7 @@ class Mirror:
                 before, version = position, group.zookeeper[place].version
             else:
                 before, version = node, group.written_node(place, offset).version
-            self._agreement(group, place).agree(offset, version)
+            self._agree(group, place, Node(offset, version))
             self._say(
                 "written",
                 f"{group.name} {place[0]}-{place[1]}: {before} -> {offset} in {where}",

@@ -1,14 +1,15 @@
-"""What a mirror remembers across its own end: a JSON file that is replaced as a whole.
+"""What a mirror remembers across its own end: a file of JSON lines, of which the last counts.
 
-It is written before offsets are written anywhere, so that a mirror which is killed knows its own
-writes from those of consumers. After a power failure it may be an older one: then some offsets
-look changed in both stores, and timestamps decide.
+What is about to be written to a store is remembered before, so that a mirror which is killed
+knows its own writes from those of consumers. Nothing is synced: after a power failure the file
+may be behind, then some offsets look changed in both stores, and timestamps decide.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -17,6 +18,9 @@ from drumlin.migration.errors import StoreError
 from drumlin.migration.reconcile import Agreement, Node
 
 _VERSION: Final = 1
+#: The file is written anew when it has so many times more lines than it needs.
+_LINES_FOR_EACH: Final = 20
+_LINES_MIN: Final = 1_000
 
 
 class MirrorState:
@@ -32,64 +36,96 @@ class MirrorState:
         self._cluster_id = cluster_id
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(path)
-        self._groups: dict[str, dict[TopicPartition, Agreement]] = {}
-        self._saved = ""
+        self._agreements: dict[tuple[str, TopicPartition], Agreement] = {}
+        self._changed: set[tuple[str, TopicPartition]] = set()
+        self._lines = 0
+        self._sink: TextIO | None = None
         try:
             if path.exists():
                 self._load()
+            self._write_anew()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
         self._lock.close()
 
     def of(self, group: str, place: TopicPartition) -> Agreement:
-        """What is remembered of a partition; to be changed in place."""
-        return self._groups.setdefault(group, {}).setdefault(place, Agreement())
+        """What is remembered of a partition; whoever changes it says so with `changed`."""
+        return self._agreements.setdefault((group, place), Agreement())
+
+    def changed(self, group: str, place: TopicPartition) -> None:
+        """This partition is to be written by the next `save`."""
+        self._changed.add((group, place))
 
     def save(self) -> None:
         """Write what has changed since the last time."""
-        text = json.dumps(self._as_json(), indent=1)
-        if text == self._saved:
+        if not self._changed:
             return
-        draft = self.path.with_name(f".{self.path.name}.new")
-        draft.write_text(text, "utf-8")
-        draft.replace(self.path)
-        self._saved = text
+        if self._lines > max(_LINES_MIN, _LINES_FOR_EACH * len(self._agreements)):
+            self._write_anew()
+            return
+        assert self._sink is not None
+        self._sink.write("".join(self._line(*each) for each in sorted(self._changed)))
+        self._sink.flush()
+        self._lines += len(self._changed)
+        self._changed.clear()
 
-    def _as_json(self) -> dict[str, Any]:
-        return {
-            "version": _VERSION,
-            "cluster_id": self._cluster_id,
-            "offsets": [
-                {
-                    "group": group,
-                    "topic": topic,
-                    "partition": partition,
-                    "agreed": each.offset,
-                    "node_version": each.version,
-                    "sent_to_zookeeper": sorted(each.sent_to_zookeeper),
-                    "sent_to_broker": sorted(each.sent_to_broker),
-                }
-                for group, places in self._groups.items()
-                for (topic, partition), each in places.items()
-            ],
+    # -- the file --------------------------------------------------------------------------
+
+    def _write_anew(self) -> None:
+        draft = self.path.with_name(f".{self.path.name}.new")
+        with draft.open("w", encoding="utf-8") as sink:
+            sink.write(json.dumps({"version": _VERSION, "cluster_id": self._cluster_id}) + "\n")
+            sink.writelines(self._line(*each) for each in self._agreements)
+        draft.replace(self.path)
+        if self._sink is not None:
+            self._sink.close()
+        self._sink = self.path.open("a", encoding="utf-8")
+        self._lines = len(self._agreements)
+        self._changed.clear()
+
+    def _line(self, group: str, place: TopicPartition) -> str:
+        each = self._agreements[group, place]
+        fields = {
+            "group": group,
+            "topic": place[0],
+            "partition": place[1],
+            "agreed": each.offset,
+            "node_version": each.version,
+            "sent_to_zookeeper": sorted(each.sent_to_zookeeper),
+            "sent_to_broker": sorted(each.sent_to_broker),
         }
+        return json.dumps(fields) + "\n"
 
     def _load(self) -> None:
         try:
-            found = json.loads(self.path.read_text("utf-8"))
-            version, cluster_id = found["version"], found["cluster_id"]
-            for each in found["offsets"]:
-                agreement = self.of(each["group"], (each["topic"], each["partition"]))
-                agreement.offset, agreement.version = each["agreed"], each["node_version"]
-                agreement.sent_to_zookeeper.update(Node(*n) for n in each["sent_to_zookeeper"])
-                agreement.sent_to_broker.update(each["sent_to_broker"])
+            lines = _complete_lines(self.path)
+            head = next(lines, {})
+            version, cluster_id = head["version"], head["cluster_id"]
+            for each in lines:
+                place = (each["topic"], each["partition"])
+                self._agreements[each["group"], place] = Agreement(
+                    each["agreed"],
+                    each["node_version"],
+                    {Node(*node) for node in each["sent_to_zookeeper"]},
+                    set(each["sent_to_broker"]),
+                )
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self.path} is not what a mirror remembers: {error}") from None
         if version != _VERSION or cluster_id != self._cluster_id:
-            raise StoreError(f"{self.path} is of a mirror with another cluster: {cluster_id}")
+            raise StoreError(f"{self.path} is of a mirror with another cluster, {cluster_id}")
+
+
+def _complete_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """A mirror that was killed may have left a part of a line at the end."""
+    with path.open(encoding="utf-8") as source:
+        for line in source:
+            if line.endswith("\n"):
+                yield json.loads(line)
 
 
 def _lock(path: Path) -> TextIO:

@@ -45,12 +45,16 @@ class Agreement:
     sent_to_zookeeper: set[Node] = field(default_factory=set)  # may have arrived, or may still
     sent_to_broker: set[int] = field(default_factory=set)
 
-    def agree(self, offset: int, version: int) -> None:
-        """Both have this offset now."""
+    def agree(self, offset: int, version: int) -> bool:
+        """Both have this offset now; says whether that is news."""
+        is_known = (self.offset, self.version) == (offset, version)
+        if is_known and not self.sent_to_zookeeper and not self.sent_to_broker:
+            return False
         self.offset = offset
         self.version = version
         self.sent_to_zookeeper.clear()
         self.sent_to_broker.clear()
+        return True
 
 
 def decide(agreement: Agreement, node: Node | None, broker: int | None) -> Decision:
