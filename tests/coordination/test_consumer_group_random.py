@@ -492,7 +492,6 @@ def test_simulations_get_everywhere() -> None:
         "Consumer Reconciling",
         "Consumer Stable",
         "Classic Stable",
-        "fenced_member_epoch",
         "unknown_member_id",
         "rebalance_in_progress",
         "lost answer",
