@@ -18,6 +18,12 @@ from rig.waiting import wait_until
 Broker = DrumlinServer | ApacheKafka
 
 _SETTINGS = {
+    # Segments of a second or two and an eager cleaner: what is kept of transactions, offsets and
+    # groups is compacted while they are at work.
+    "log.roll.ms": "2000",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.delete.retention.ms": "500",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -42,10 +48,13 @@ def address(broker: Broker) -> str:
     return f"127.0.0.1:{broker.port}"
 
 
-def create_topics(broker: Broker, topics: dict[str, int], configs: dict[str, str]) -> None:
+def create_topics(
+    broker: Broker, topics: dict[str, int], configs: dict[str, dict[str, str]] | None = None
+) -> None:
     """Topics and their numbers of partitions; they are ready to be written when this returns."""
     admin = AdminClient({"bootstrap.servers": address(broker)})
-    new = [NewTopic(name, count, 1, config=configs) for name, count in topics.items()]
+    known = configs or {}
+    new = [NewTopic(name, count, 1, config=known.get(name, {})) for name, count in topics.items()]
     for created in admin.create_topics(new).values():
         created.result(20)
     wait_until(lambda: topics.keys() <= admin.list_topics(timeout=10).topics.keys(), "topics")

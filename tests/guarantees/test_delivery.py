@@ -132,7 +132,7 @@ def _processing(
     broker: DrumlinServer, commits_first: bool, **settings: object
 ) -> Iterator[tuple[Producing, Counter[int]]]:
     """Producer and two consumers beside faults; both go on when the block begins."""
-    create_topics(broker, {_TOPIC: 3}, {})
+    create_topics(broker, {_TOPIC: 3})
     processed: Counter[int] = Counter()
     producing = Producing(address(broker), **settings)
     consumers = [Processing(address(broker), processed, commits_first) for _ in range(2)]

@@ -49,7 +49,7 @@ class Copied:
 
 def copy(plan: Copy, broker: Broker, directory: Path) -> Copied:
     """Do it; the broker runs already."""
-    create_topics(broker, {"source": PARTITIONS, "target": PARTITIONS}, {})
+    create_topics(broker, {"source": PARTITIONS, "target": PARTITIONS})
     expected = _fill(address(broker), plan.records)
     if plan.client == "librdkafka":
         expected = [[value + SUFFIX for value in values] for values in expected]

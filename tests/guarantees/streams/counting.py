@@ -68,7 +68,7 @@ def _classes() -> str:
 
 def count_words(plan: Count, broker: Broker, directory: Path) -> Counted:
     """Do it; the broker runs already."""
-    create_topics(broker, {"words": _PARTITIONS, "counts": _PARTITIONS}, {})
+    create_topics(broker, {"words": _PARTITIONS, "counts": _PARTITIONS})
     expected = _fill(address(broker), plan)
     command = [
         *(java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),

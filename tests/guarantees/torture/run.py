@@ -18,6 +18,8 @@ from guarantees.torture.readers import AssignedReader, Mover, SubscribedReader, 
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
 
 _TOPICS = {"a": 3, "b": 2}
+#: Keys are unique, so compaction removes nothing but what was aborted, and markers.
+_CONFIGS = {"a": {"segment.bytes": "1048576"}, "b": {"cleanup.policy": "compact"}}
 _PARTITIONS = [(topic, number) for topic, count in _TOPICS.items() for number in range(count)]
 _SETTLE_S = 60.0
 
@@ -57,7 +59,7 @@ def run(plan: Plan, directory: Path) -> Result:
     result = Result(plan)
     try:
         broker.start()
-        create_topics(broker, _TOPICS, {"segment.bytes": "1048576"})
+        create_topics(broker, _TOPICS, _CONFIGS)
         _torture(plan, broker, recorder, result)
     except Exception as failure:
         result.complaints.append("".join(traceback.format_exception(failure)))

@@ -189,7 +189,8 @@ class Writer(threading.Thread):
                     self._recorder.ack(self.name, value, int(message.offset() or 0))
 
             content = encode(value, self._random)
-            producer.produce(topic, content, partition=partition, on_delivery=delivered)
+            key = str(value)
+            producer.produce(topic, content, key, partition=partition, on_delivery=delivered)
             producer.poll(0)
 
     def _commit(self, producer: Producer, moved: list[TopicPartition]) -> None:
