@@ -12,7 +12,12 @@ from rig.drumlin_server import DrumlinServer
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    settings = {"group.initial.rebalance.delay.ms": "50", "offsets.topic.num.partitions": "3"}
+    settings = {
+        "group.consumer.heartbeat.interval.ms": "200",
+        "group.consumer.min.heartbeat.interval.ms": "200",
+        "group.initial.rebalance.delay.ms": "50",
+        "offsets.topic.num.partitions": "3",
+    }
     running = DrumlinServer(tmp_path_factory.mktemp("clients"), settings)
     try:
         running.start()

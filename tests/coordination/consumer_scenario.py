@@ -112,8 +112,10 @@ class ConsumerScenario:
     async def _collect(self) -> None:
         """Who waited and has an answer now. What runs in threads is given a moment."""
         for _ in range(5):
-            await asyncio.sleep(0.001 if self._is_resolving() else 0)
-        while self._is_resolving():
+            await asyncio.sleep(0)
+        for _ in range(5_000):
+            if not self._is_resolving():
+                break
             await asyncio.sleep(0.001)
         for label, future in list(self._waiting.items()):
             if future.done():
