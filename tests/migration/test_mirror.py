@@ -8,6 +8,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+import drumlin
+from migration.conftest import make_topic
 from migration.mirroring import BrokerGroup, MirrorProcess
 from migration.old_consumers import OldStore
 from rig.drumlin_server import DrumlinServer
@@ -47,11 +49,22 @@ class Both:
 
 @pytest.fixture
 def both(store: OldStore, drumlin_address: str, topic: str, tmp_path: Path) -> Iterator[Both]:
-    mirror = MirrorProcess(tmp_path, topic, store.address, drumlin_address)
+    yield from _both(store, drumlin_address, topic, tmp_path)
+
+
+def _both(store: OldStore, address: str, topic: str, tmp_path: Path) -> Iterator[Both]:
+    mirror = MirrorProcess(tmp_path, topic, store.address, address)
     try:
-        yield Both(store, BrokerGroup(drumlin_address), mirror, topic)
+        yield Both(store, BrokerGroup(address), mirror, topic)
     finally:
         mirror.close()
+
+
+@pytest.fixture
+def with_kafka(store: OldStore, kafka_address: str, name: str, tmp_path: Path) -> Iterator[Both]:
+    with drumlin.connect(kafka_address) as client:
+        make_topic(client, name, 3, 10)
+    yield from _both(store, kafka_address, name, tmp_path)
 
 
 def test_changes_of_either_store_reach_the_other(both: Both) -> None:
@@ -111,6 +124,15 @@ def test_a_mirror_that_is_killed_knows_what_has_changed(both: Both) -> None:
 
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_where_both_have_changed_the_later_change_counts(both: Both, is_remembered: bool) -> None:
+    _change_both(both, is_remembered)
+
+
+@pytest.mark.kafka
+def test_the_later_change_counts_with_apache_kafka(with_kafka: Both) -> None:
+    _change_both(with_kafka, True)
+
+
+def _change_both(both: Both, is_remembered: bool) -> None:
     both.in_zookeeper(0, 5)
     both.in_zookeeper(1, 5)
     both.mirror.start()
@@ -173,9 +195,6 @@ def own_servers(tmp_path: Path) -> Iterator[tuple[ZooKeeper, DrumlinServer]]:
 def test_both_servers_are_killed_and_come_back(
     own_servers: tuple[ZooKeeper, DrumlinServer], tmp_path: Path
 ) -> None:
-    import drumlin
-    from migration.conftest import make_topic
-
     zookeeper, server = own_servers
     with drumlin.connect(server.address) as client:
         make_topic(client, "topic", 2, 10)

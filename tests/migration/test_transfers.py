@@ -146,7 +146,7 @@ def test_consumers_that_run_are_respected(
         assert refused.code == 1
         assert refused.err == (
             f"drumlin: group '{topic}' has live consumers in {store.address}: "
-            "1 consumer, 2 partitions owned\n"
+            "1 consumer, 2 owned partitions\n"
         )
     assert store.committed(topic, topic) == {0: 4}
     assert run("groups", "export", topic, *there, "--live").code == 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.group_admin import Committed
@@ -108,6 +108,10 @@ def parse_offset(data: bytes) -> int | None:
     return int(text)
 
 
+def _count(each: Collection[object], name: str) -> str:
+    return f"{len(each)} {name}{'s' if len(each) != 1 else ''}"
+
+
 class ZooKeeperStore:
     """Offsets below `/consumers`."""
 
@@ -135,8 +139,7 @@ class ZooKeeperStore:
         owned = self.owned_partitions(group)
         if not consumers and not owned:
             return None
-        count = len(consumers)
-        return f"{count} consumer{'s' if count != 1 else ''}, {len(owned)} partitions owned"
+        return f"{_count(consumers, 'consumer')}, {_count(owned, 'owned partition')}"
 
     # -- nodes -----------------------------------------------------------------------------
 
