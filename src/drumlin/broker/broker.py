@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from drumlin.broker.adoption import adopt_logs
 from drumlin.broker.cleaning import Cleaning
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
@@ -36,7 +37,6 @@ from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.state_topics import StateLogs, state_topic
-from drumlin.broker.topics import adopt_logs
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock

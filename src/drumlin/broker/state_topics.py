@@ -27,7 +27,7 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
         broker.partitions.get(name, partition).append_internal(batch, now_ms, verification)
 
     def read_batches(partition: int) -> Iterable[bytes]:
-        return _batches(broker.partitions.get(name, partition).log)
+        return batches_of(broker.partitions.get(name, partition).log)
 
     def partition_count() -> int | None:
         topic = broker.metadata.image.topics.get(name)
@@ -53,7 +53,7 @@ class StateLogs:
         self._broker.partitions.get(self._name, partition).delete_records_before(offset)
 
 
-def _batches(log: PartitionLog) -> Iterator[bytes]:
+def batches_of(log: PartitionLog) -> Iterator[bytes]:
     """All whole batches of a log, in pieces. Blocks."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -22,7 +22,6 @@ from drumlin.metadata.assignments import (
 )
 from drumlin.metadata.names import (
     CLUSTER_METADATA,
-    INTERNAL_TOPICS,
     check_no_collision,
     check_topic_name,
 )
@@ -32,15 +31,12 @@ if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.config.broker import BrokerConfig
     from drumlin.metadata.image import TopicState
-    from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
 DEFAULT: Final = -1
 #: So that one request cannot make more folders and files than the machine takes.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-_KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-_COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,35 +187,6 @@ async def create_automatically(broker: Broker, name: str) -> None:
             raise
     else:
         _log.info("created topic %s, as a client asked for it by name", name)
-
-
-async def adopt_logs(broker: Broker) -> None:
-    """Make topics of the logs that lie in the log dirs of a new metadata store.
-
-    They are those of an Apache Kafka whose data dir we were given. Its metadata is not read:
-    topics keep their names, ids and records, but not their configuration. So that nothing is
-    lost by that, they keep records for ever until somebody says otherwise.
-    """
-    found: dict[str, list[PartitionLog]] = {}
-    for log in broker.logs:
-        if log.topic != CLUSTER_METADATA:
-            found.setdefault(log.topic, []).append(log)
-    for name, logs in found.items():
-        topic_ids = {log.topic_id for log in logs if log.topic_id.int}
-        if len(topic_ids) > 1:
-            _log.error("the logs of %s belong to different topics; they are left alone", name)
-            continue
-        count = max(log.partition for log in logs) + 1
-        epochs = [entry.epoch for log in logs for entry in log.leader_epochs.entries]
-        await broker.metadata.create_topic(
-            name,
-            [[broker.node_id]] * count,
-            _COMPACTED if name in INTERNAL_TOPICS else _KEPT_FOR_EVER,
-            topic_id=next(iter(topic_ids), None),
-            first_leader_epoch=max(epochs, default=-1) + 1,
-        )
-        _log.info("took over topic %s with %d partitions", name, count)
-    await broker.metadata.note_adopted()
 
 
 def _automatic_wish(config: BrokerConfig, name: str) -> TopicWish:

@@ -152,9 +152,15 @@ class SqliteMetadata:
                 )
                 self.image.put_topic(replace(topic, partitions=states))
 
-    async def note_adopted(self) -> None:
-        """The logs that lay in the log dirs before this store was made are in it now."""
-        await self._commit([database.put_value(_ADOPTED, 1)])
+    async def note_adopted(self, first_producer_id: int = 0) -> None:
+        """The logs that lay in the log dirs before this store was made are in it now.
+
+        Producer ids below `first_producer_id` may be in them.
+        """
+        changes = [database.put_value(_ADOPTED, 1)]
+        if first_producer_id:
+            changes.append(database.put_value(_NEXT_PRODUCER_ID, first_producer_id))
+        await self._commit(changes)
         self.is_new = False
 
     def on_change(self, listener: Listener) -> None:

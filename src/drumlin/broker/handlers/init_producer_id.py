@@ -6,7 +6,7 @@
   first, and the producer is to come again (CONCURRENT_TRANSACTIONS). A producer that brings
   what it had goes on with the next epoch, unless another has taken its place.
 - Before version 4 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
-- Two-phase commit (6, KIP-939), which clients are not offered, is refused as in Apache Kafka.
+- Version 6 (two-phase commit, KIP-939) is not offered: as in Apache Kafka 4.3, it is unstable.
 """
 
 from __future__ import annotations
@@ -52,10 +52,6 @@ async def _init(context: RequestContext, request: Any) -> Producer:
         return Producer(await context.broker.producer_ids.next_id(), 0)
     if not request.transactional_id:
         raise KafkaError(ErrorCode.invalid_request)
-    if getattr(request, "enable2_pc", False):
-        raise KafkaError(ErrorCode.transactional_id_authorization_failed)
-    if getattr(request, "keep_prepared_txn", False):
-        raise KafkaError(ErrorCode.unsupported_version)
     return await context.broker.transactions.init_producer(
         request.transactional_id,
         request.transaction_timeout // _MILLISECOND,

@@ -1,0 +1,83 @@
+"""Takes over logs that lie in the log dirs of a new metadata store: those of an Apache Kafka.
+
+Its metadata is not read; what topics, epochs and producer ids there are is seen in the logs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.state_topics import batches_of
+from drumlin.coordination.transactions.log import load
+from drumlin.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS, TRANSACTION_STATE
+from drumlin.metadata.sqlite import PRODUCER_ID_BLOCK_SIZE
+from drumlin.records.errors import CorruptRecord
+from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+_KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+
+
+async def adopt_logs(broker: Broker) -> None:
+    """Make topics of the logs that lie in the log dirs of a new metadata store.
+
+    They are those of an Apache Kafka whose data dir we were given. Its metadata is not read:
+    topics keep their names, ids and records, but not their configuration. So that nothing is
+    lost by that, they keep records for ever until somebody says otherwise. Nor do producers get
+    ids that are in the logs.
+    """
+    found: dict[str, list[PartitionLog]] = {}
+    for log in broker.logs:
+        if log.topic != CLUSTER_METADATA:
+            found.setdefault(log.topic, []).append(log)
+    for name, logs in found.items():
+        topic_ids = {log.topic_id for log in logs if log.topic_id.int}
+        if len(topic_ids) > 1:
+            _log.error("the logs of %s belong to different topics; they are left alone", name)
+            continue
+        count = max(log.partition for log in logs) + 1
+        epochs = [entry.epoch for log in logs for entry in log.leader_epochs.entries]
+        await broker.metadata.create_topic(
+            name,
+            [[broker.node_id]] * count,
+            _COMPACTED if name in INTERNAL_TOPICS else _KEPT_FOR_EVER,
+            topic_id=next(iter(topic_ids), None),
+            first_leader_epoch=max(epochs, default=-1) + 1,
+        )
+        _log.info("took over topic %s with %d partitions", name, count)
+    first_free = await broker.blocking(_first_free_producer_id, list(broker.logs))
+    await broker.metadata.note_adopted(first_free)
+
+
+def _first_free_producer_id(logs: Iterable[PartitionLog]) -> int:
+    """An id above all that are in the logs. Blocks: it reads the whole of `__transaction_state`.
+
+    What was given out last may not have come into a log; brokers take ids in blocks, so another
+    block is left out.
+    """
+    highest = max((each for log in logs for each in _producer_ids_in(log)), default=None)
+    if highest is None:
+        return 0
+    return (highest // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
+
+
+def _producer_ids_in(log: PartitionLog) -> Iterator[int]:
+    for producer in log.producer_state.producers():
+        yield producer.producer_id
+    if log.topic == TRANSACTION_STATE:
+        try:
+            states = load(batches_of(log), lambda: False)
+        except (CorruptRecord, KafkaError, ValueError):
+            _log.exception("what producer ids are in %s is not known", log.path)
+            return
+        for metadata in states.values():
+            yield metadata.producer_id
+            yield metadata.next_producer_id

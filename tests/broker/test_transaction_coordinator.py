@@ -1,0 +1,119 @@
+"""The transaction coordinator in a broker: time-outs, restarts, and data of another cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.raw_transactions import RawProducer
+from drumlin.metadata.database import FILE_NAME
+from rig.drumlin_server import DrumlinServer
+from rig.messages import render
+from rig.waiting import wait_until
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "50",
+    "transactional.id.expiration.ms": "1500",
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[DrumlinServer]:
+    server = DrumlinServer(tmp_path, SETTINGS)
+    server.start()
+    try:
+        yield server
+        server.check_output()
+    finally:
+        server.close()
+
+
+def ask(server: DrumlinServer, api: str, version: int, **fields: Any) -> Any:
+    with server.connect() as client:
+        return render(client.ask(api, version, **fields))
+
+
+def create(server: DrumlinServer, topic: str) -> None:
+    wish = {"name": topic, "num_partitions": 1, "replication_factor": 1}
+    (result,) = ask(server, "create_topics", 7, topics=[wish], timeout=10_000)["topics"]
+    assert result["error_code"] == "none"
+
+
+def last_stable_offset(server: DrumlinServer, topic: str) -> int:
+    parts = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
+    topics = [{"name": topic, "partitions": parts}]
+    answer = ask(server, "list_offsets", 7, replica_id=-1, isolation_level=1, topics=topics)
+    return int(answer["topics"][0]["partitions"][0]["offset"])
+
+
+def states(server: DrumlinServer) -> dict[str, str]:
+    """The state of each transactional id; nothing while they are loaded."""
+    answer = ask(server, "list_transactions", 0)
+    return {
+        each["transactional_id"]: each["transaction_state"] for each in answer["transaction_states"]
+    }
+
+
+def new_producer(server: DrumlinServer, transactional_id: str) -> RawProducer:
+    producer = RawProducer(server.connect(), transactional_id, version=12)
+    producer.init()
+    return producer
+
+
+def new_idempotent_id(server: DrumlinServer) -> int:
+    answer = ask(
+        server, "init_producer_id", 4, transactional_id=None, producer_id=-1, producer_epoch=-1
+    )
+    assert answer["error_code"] == "none"
+    return int(answer["producer_id"])
+
+
+def test_nobody_holds_readers_up_for_ever(server: DrumlinServer) -> None:
+    """A transaction whose time is over is aborted, and its producer may not go on."""
+    create(server, "t")
+    producer = RawProducer(server.connect(), "slow", version=12)
+    producer.ask("find_coordinator", 4, key_type=1, coordinator_keys=["slow"])
+    begun = producer.ask(
+        "init_producer_id",
+        5,
+        transactional_id="slow",
+        transaction_timeout=200,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    producer.producer_id, producer.epoch = begun["producer_id"], begun["producer_epoch"]
+    assert producer.send("t", 0)["error_code"] == "none"
+    wait_until(lambda: last_stable_offset(server, "t") == 2, "the end of the transaction")
+    assert producer.send("t", 1)["error_code"] == "invalid_producer_epoch"
+
+
+def test_an_id_that_nobody_uses_is_forgotten(server: DrumlinServer) -> None:
+    former = new_producer(server, "once")
+    wait_until(lambda: states(server) == {}, "the id to expire")
+    server.restart()
+    assert states(server) == {}
+    latter = new_producer(server, "once")
+    assert (latter.epoch, latter.producer_id > former.producer_id) == (0, True)
+
+
+def test_the_data_of_another_cluster(server: DrumlinServer) -> None:
+    """Its transactions go on, and no producer id in its logs is given out again."""
+    create(server, "t")
+    producer = new_producer(server, "id")
+    assert producer.send("t", 0)["error_code"] == "none"
+    idempotent = new_idempotent_id(server)
+    server.stop()
+    for path in server.data.glob(FILE_NAME + "*"):
+        path.unlink()
+    server.start()
+    producer.client = server.connect()
+    wait_until(lambda: states(server) == {"id": "Ongoing"}, "the ids to be loaded")
+    assert producer.send("t", 1)["error_code"] == "none"
+    producer.end()
+    wait_until(lambda: last_stable_offset(server, "t") == 3, "the commit")
+    assert new_idempotent_id(server) > max(idempotent, producer.producer_id)
