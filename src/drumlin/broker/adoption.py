@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.state_topics import batches_of
 from drumlin.coordination.transactions.log import load
-from drumlin.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS, TRANSACTION_STATE
+from drumlin.metadata.names import (
+    CLUSTER_METADATA,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from drumlin.metadata.sqlite import PRODUCER_ID_BLOCK_SIZE
 from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import KafkaError
@@ -24,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 _COMPACTED: Final = {"cleanup.policy": "compact"}
+#: The coordinator of share groups deletes what it does not need any more by itself.
+_COMPACTED_TOPICS: Final = INTERNAL_TOPICS - {SHARE_GROUP_STATE}
 
 
 async def adopt_logs(broker: Broker) -> None:
@@ -48,7 +55,7 @@ async def adopt_logs(broker: Broker) -> None:
         await broker.metadata.create_topic(
             name,
             [[broker.node_id]] * count,
-            _COMPACTED if name in INTERNAL_TOPICS else _KEPT_FOR_EVER,
+            _COMPACTED if name in _COMPACTED_TOPICS else _KEPT_FOR_EVER,
             topic_id=next(iter(topic_ids), None),
             first_leader_epoch=max(epochs, default=-1) + 1,
         )
