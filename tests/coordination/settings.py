@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass
 class Settings:
-    group_consumer_assignors: list[str] = field(default_factory=lambda: ["uniform", "range"])
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000

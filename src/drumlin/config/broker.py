@@ -63,11 +63,11 @@ class BrokerConfig:
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
     fetch_max_bytes: int
-    group_consumer_assignors: list[str]
+    group_consumer_assignors: tuple[str, ...]
     group_consumer_max_size: int
     group_consumer_migration_policy: str
     group_consumer_regex_refresh_interval_ms: int
-    group_coordinator_rebalance_protocols: list[str]
+    group_coordinator_rebalance_protocols: tuple[str, ...]
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int

@@ -259,11 +259,12 @@ class Draft:
 
 
 def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
-    """What most members ask for, or else the broker's first."""
+    """What most members ask for, or else the first that is configured."""
     known = {name: count for name, count in votes.items() if name in ASSIGNORS}
     if known:
         return max(known, key=lambda name: known[name])
-    return group.surroundings.rules.group_consumer_assignors[0]
+    configured = group.surroundings.rules.group_consumer_assignors
+    return next((name for name in configured if name in ASSIGNORS), next(iter(ASSIGNORS)))
 
 
 def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:

@@ -185,6 +185,6 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
         )
 
 
-def supported_assignors(configured: list[str]) -> tuple[str, ...]:
+def supported_assignors(configured: tuple[str, ...]) -> tuple[str, ...]:
     """Of what the configuration names, what there is."""
     return tuple(name for name in configured if name in ASSIGNORS)
