@@ -41,18 +41,18 @@ def test_what_was_aborted_is_told_of_what_was_read(
             log.append_internal(marker(commit=False), 0, now_ms)
             log.roll(now_ms)
             log.append_as_leader(from_producer(2, 2), 0, now_ms)
-            aborted_transactions = log.aborted_transactions
+            aborted_in = log.aborted_in
             calls = []
 
-            def clean_first(*offsets: Any) -> Any:
-                calls.append(offsets)
+            def clean_first(*where: Any, may_block: bool) -> Any:
+                calls.append(where)
                 if len(calls) == 1:
                     emptied(log, broker.logs.replace_segments)
-                return aborted_transactions(*offsets)
+                return aborted_in(*where, may_block=may_block)
 
             fixture = Fixture(broker)
             frame = fixture.frame(12, 0, isolation_level=_READ_COMMITTED)
-            monkeypatch.setattr(log, "aborted_transactions", clean_first)
+            monkeypatch.setattr(log, "aborted_in", clean_first)
             _, response = parse_response("fetch", 12, fixture.ordinary(frame)[4:])
             (answer,) = response.responses[0].partitions
             assert len(calls) == 2

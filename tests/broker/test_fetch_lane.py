@@ -175,7 +175,7 @@ def test_aborted_transactions_are_named_in_the_ordinary_way(
         _taken(lane.dispatch(frame))  # undecided: the reading ends in front of it
         assert lane.dispatch(fixture.frame(17, _END, isolation_level=1)) is None
         partition.append_internal(marker(commit=False), NOW_MS)
-        assert lane.dispatch(frame) is None
+        assert lane.dispatch(fixture.frame(17, _END, isolation_level=1)) is None
 
     run(scenario)
 

@@ -109,7 +109,7 @@ class FetchLane:
         records = slices[0]
         if not records.is_resident() or (
             limits.isolation_level == _READ_COMMITTED
-            and log.aborted_transactions(fetch_offset, partition.last_stable_offset)
+            and _may_hold_aborted(partition, records, fetch_offset)
         ):
             records.release()
             return None
@@ -177,6 +177,16 @@ class _WaitingFetch:
             return
         self._lane.waiting_room.leave(self._waiter)
         self._deliver(self._lane.answer_now(self._frame, self._offset))
+
+
+def _may_hold_aborted(partition: Partition, records: Any, fetch_offset: int) -> bool:
+    """Whether aborted transactions have to be named with the records, or that is not known."""
+    end_offset = partition.last_stable_offset
+    try:
+        found = partition.log.aborted_in(records, fetch_offset, end_offset, may_block=False)
+    except (KafkaError, BlockingIOError):
+        return True
+    return bool(found)
 
 
 def _release(records: Any) -> None:

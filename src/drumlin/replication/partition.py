@@ -20,7 +20,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.records.validation import PreparedBatch
     from drumlin.storage.append_result import AppendResult
-    from drumlin.storage.partition_log import PartitionLog, ReadResult
+    from drumlin.storage.file_slice import ReadResult
+    from drumlin.storage.partition_log import PartitionLog
     from drumlin.storage.producer_state import TransactionMarker
 
 ACKS_ALL = -1

@@ -14,7 +14,7 @@ class AppendResult(NamedTuple):
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int
-    is_duplicate: bool
+    is_duplicate: bool = False
 
     @classmethod
     def of_duplicate(cls, batch: SequenceRange, log_start_offset: int) -> Self:

@@ -7,7 +7,7 @@ readable until it is released.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from drumlin.records.batch import BatchHeader
 from drumlin.storage.batch_walk import walk_headers
@@ -33,6 +33,9 @@ class FileSlice:
         self._descriptor = descriptor
         self.position = position
         self.size = size
+
+    def is_of(self, file: LogFile) -> bool:
+        return self._file is file
 
     def __len__(self) -> int:
         return self.size
@@ -76,3 +79,9 @@ class FileSlice:
             self._file = None
 
     __del__ = release  # a response that is never sent must not keep the file open
+
+
+class ReadResult(NamedTuple):
+    """What a reader gets: slices of log files, to be released by whoever takes them."""
+
+    slices: tuple[FileSlice, ...]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
@@ -26,7 +26,7 @@ from drumlin.storage.append_result import AppendResult
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
-from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.file_slice import FileSlice, ReadResult
 from drumlin.storage.leader_epochs import EpochEnd, LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory, storage_error
 from drumlin.storage.producer_snapshot import encode_snapshot
@@ -41,12 +41,6 @@ from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
-
-
-class ReadResult(NamedTuple):
-    """What a reader gets: slices of log files, to be released by whoever takes them."""
-
-    slices: tuple[FileSlice, ...]
 
 
 _NOTHING: Final = ReadResult(())
@@ -167,9 +161,7 @@ class PartitionLog:
         self._write(buffer, base_offset, last_offset, leader_epoch, timestamp, now_ms)
         if has_producer:
             self.producer_state.update(header, base_offset, timestamp)
-        return AppendResult(
-            base_offset, last_offset, log_append_time_ms, self.log_start_offset, is_duplicate=False
-        )
+        return AppendResult(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def append_internal(
         self,
@@ -199,9 +191,7 @@ class PartitionLog:
             self.producer_state.check_epoch(header, base_offset)
         assign_offsets(batch, 0, base_offset, leader_epoch)
         self._append_trusted(batch, header, marker, now_ms)
-        return AppendResult(
-            base_offset, header.last_offset, -1, self.log_start_offset, is_duplicate=False
-        )
+        return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
         """Append what a leader sent: whole batches, their offsets already assigned.
@@ -431,6 +421,13 @@ class PartitionLog:
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
         return self._look(lambda: self.segments.aborted_transactions(start_offset, end_offset))
+
+    def aborted_in(
+        self, piece: FileSlice, start_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
+        """As above, with offsets in `piece`, which was read from `start_offset` on."""
+        how = self._files.read_at if may_block else self._files.read_resident_at
+        return self._look(lambda: self.segments.aborted_in(piece, start_offset, end_offset, how))
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
         """The first record at or after a time."""

@@ -315,6 +315,16 @@ class Segment:
             end_offset, end = header.end_offset, position + header.size
         return end_offset if end == self.size else None
 
+    def end_offset_at(self, position: int, read: ReadAt | None = None) -> int:
+        """The offset behind the last batch that starts before `position`."""
+        entry = self.offset_index.floor(position - 1, 1, read)
+        end_offset = self.base_offset
+        for place in self.walk(entry[1] if entry else 0, read):
+            if place.position >= position:
+                break
+            end_offset = place.header.end_offset
+        return end_offset
+
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
         """The first batch that reaches to `offset` or beyond; None behind the last one."""
         position = self._known_positions.get(offset)

@@ -93,6 +93,21 @@ class SegmentList:
                 break
         return found
 
+    def aborted_in(
+        self, piece: FileSlice, start_offset: int, end_offset: int, read: ReadAt
+    ) -> list[AbortedTransaction]:
+        """Those with an offset in what was read from `start_offset` on, below `end_offset`."""
+        segments = self.from_offset(start_offset)
+        if not any(each.transaction_index.has_any_from(start_offset) for each in segments):
+            return []
+        for segment in segments:
+            if piece.is_of(segment.log_file):
+                end_offset = min(
+                    end_offset, segment.end_offset_at(piece.position + piece.size, read)
+                )
+                break
+        return self.aborted_transactions(start_offset, end_offset)
+
     def add(self, segment: Segment) -> None:
         """The new active segment."""
         assert segment.base_offset > self.active.base_offset

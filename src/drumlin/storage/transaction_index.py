@@ -7,8 +7,11 @@ last stable offset when it ended. A segment in which no transaction was aborted 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import struct
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from drumlin.storage.open_files import OpenFiles
@@ -70,15 +73,27 @@ class TransactionIndex:
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with an offset in the range; `end_offset` is exclusive."""
-        return [
-            entry
-            for entry in self.entries()
-            if entry.last_offset >= start_offset and entry.first_offset < end_offset
-        ]
+        found = []
+        for entry in self._ended_from(start_offset):
+            if entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                break  # whatever ends later begins later
+        return found
 
     def is_complete_up_to(self, end_offset: int) -> bool:
         """Whether no transaction below `end_offset` can have ended behind this segment."""
         return any(entry.last_stable_offset >= end_offset for entry in self.entries())
+
+    def has_any_from(self, offset: int) -> bool:
+        """Whether a transaction ended at or behind `offset`."""
+        entries = self.entries()
+        return bool(entries) and entries[-1].last_offset >= offset
+
+    def _ended_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        entries = self.entries()
+        first = bisect_left(entries, offset, key=attrgetter("last_offset"))
+        return itertools.islice(entries, first, None)
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions that ended at or behind `offset`."""

@@ -28,7 +28,7 @@ from drumlin.broker.fetch_sessions import (
 )
 from drumlin.replication.partition import NO_LEADER_EPOCH, Partition
 from drumlin.replication.waiting import wait_in
-from drumlin.storage.partition_log import ReadResult
+from drumlin.storage.file_slice import ReadResult
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_template import RequestTemplate, ResponseTemplate
 from drumlin.wire.messages import ZERO, Shape, encode_request, encode_response
@@ -268,7 +268,7 @@ class _Fetch:
             )
             if self._isolation_level != _READ_COMMITTED:
                 return result, None
-            aborted = self._aborted(partition, wanted.fetch_offset, result)
+            aborted = self._aborted(partition, wanted.fetch_offset, result, may_block)
             if partition.log.segments.snapshot() is segments:
                 return result, aborted
             # Cleaned segments came between, which know less of what was aborted.
@@ -276,7 +276,7 @@ class _Fetch:
                 part.release()
 
     def _aborted(
-        self, partition: Partition, fetch_offset: int, result: ReadResult
+        self, partition: Partition, fetch_offset: int, result: ReadResult, may_block: bool
     ) -> tuple[Any, ...]:
         """The aborted transactions that have records among those read."""
         if not result.slices:
@@ -285,8 +285,8 @@ class _Fetch:
             self._shape(
                 "AbortedTransaction", producer_id=each.producer_id, first_offset=each.first_offset
             )
-            for each in partition.log.aborted_transactions(
-                fetch_offset, partition.last_stable_offset
+            for each in partition.log.aborted_in(
+                result.slices[0], fetch_offset, partition.last_stable_offset, may_block=may_block
             )
         )
 
