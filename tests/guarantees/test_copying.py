@@ -19,7 +19,7 @@ _TIMEOUT_S = 120 + _RECORDS / 200
 
 
 def test_copy_with_librdkafka(broker: DrumlinServer, tmp_path: Path) -> None:
-    plan = Copy(_RECORDS, _RECORDS // 40, kills=3, timeout_s=_TIMEOUT_S)
+    plan = Copy(_RECORDS, _RECORDS // 40, kills=5, timeout_s=_TIMEOUT_S)
     assert copy(plan, broker, tmp_path).complaints == []
 
 
@@ -28,7 +28,7 @@ def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Pa
     plan = Copy(
         _RECORDS,
         _RECORDS // 40,
-        kills=2,
+        kills=4,
         broker_faults=True,
         protocol="consumer",
         timeout_s=_TIMEOUT_S,
