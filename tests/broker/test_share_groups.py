@@ -222,3 +222,15 @@ def test_states_go_with_their_topic(tmp_path: Path) -> None:
             assert group.describe()[0].assignment == {}
 
     asyncio.run(main())
+
+
+def test_asking_for_states_creates_no_topic(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, **_SETTINGS) as broker:
+            topic = await broker.metadata.create_topic("t", [[broker.node_id]], {})
+            state = await broker.share_state.summary("g", topic.topic_id, 0)
+            assert (state.state_epoch, state.start_offset) == (0, -1)
+            await broker.share_state.delete("g", topic.topic_id, 0)
+            assert SHARE_GROUP_STATE not in broker.metadata.image.topics
+
+    asyncio.run(main())

@@ -34,6 +34,7 @@ _TOLD: Final = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
+_NO_PARTITION: Final = -1
 #: What the summary of a state that was never initialised says.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
 
@@ -168,6 +169,18 @@ class ShareCoordinator:
         return partition_for(coordinator_key, count)
 
     async def _shard_of(self, key: SharePartitionKey) -> ShareShard:
+        """Where a state belongs; the topic is created if there is none yet."""
+        self._check(key)
+        return await self._shard(await self.find_partition(key.coordinator_key))
+
+    async def _shard_if_any(self, key: SharePartitionKey) -> ShareShard:
+        """As `_shard_of`; an empty one while there is no topic, as then there is no state."""
+        self._check(key)
+        if self._topic.partition_count() is None:
+            return ShareShard(_NO_PARTITION)
+        return await self._shard(self._partition_for(key.coordinator_key))
+
+    def _check(self, key: SharePartitionKey) -> None:
         if not key.group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
         if key.partition < 0:
@@ -175,7 +188,8 @@ class ShareCoordinator:
             raise KafkaError(ErrorCode.invalid_request, message)
         if not self._is_active:
             raise KafkaError(ErrorCode.coordinator_not_available)
-        partition = await self.find_partition(key.coordinator_key)
+
+    async def _shard(self, partition: int) -> ShareShard:
         # A partition is loaded in a moment; to wait spares everybody another attempt.
         timeout = self._config.share_coordinator_write_timeout_ms / 1000
         try:
@@ -217,7 +231,7 @@ class ShareCoordinator:
                 UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
-        shard = await self._shard_of(key)
+        shard = await self._shard_if_any(key)
         stored = shard.check_read(key, leader_epoch)
         self._check_there(key)
         if leader_epoch is not None:
@@ -240,7 +254,7 @@ class ShareCoordinator:
                 FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
-        shard = await self._shard_of(key)
+        shard = await self._shard_if_any(key)
         limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
         record = shard.write(key, state, limit, self._clock.wall_ms())
         self._check_there(key)
@@ -253,7 +267,7 @@ class ShareCoordinator:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
-        shard = await self._shard_of(key)
+        shard = await self._shard_if_any(key)
         self._check_there(key)
         if records := shard.delete(key):
             confirmation = self._write(shard, records)
@@ -271,7 +285,7 @@ class ShareCoordinator:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
-        shard = await self._shard_of(key)
+        shard = await self._shard_if_any(key)
         self._check_there(key)
         stored = shard.states.get(key)
         return _NOTHING_KNOWN if stored is None else stored.state._replace(batches=())

@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.consumer.metadata_hash import hash_of
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import Committer, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
@@ -49,7 +50,7 @@ from drumlin.coordination.groups.share.records import (
     ShareTargetMemberKey,
     TopicPartitions,
 )
-from drumlin.coordination.groups.share.subscription import metadata_hash, subscribed_topics
+from drumlin.coordination.groups.share.subscription import subscribed_topics
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -224,7 +225,7 @@ class ShareGroup:
     ) -> int:
         """The group's epoch; a new one, with its record, if anything asks for it."""
         names = {name for topics in subscriptions.values() for name in topics}
-        new_hash = metadata_hash(subscribed_topics(self._surroundings.topics, names))
+        new_hash = hash_of(subscribed_topics(self._surroundings.topics, names))
         is_assigned = self.target.epoch >= self.epoch
         if not (
             is_resubscribed
