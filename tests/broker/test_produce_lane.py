@@ -17,6 +17,9 @@ from drumlin.broker.broker import Broker
 from drumlin.broker.router import Router
 from drumlin.clock import ManualClock
 from drumlin.metadata.image import Resource, ResourceType
+from drumlin.records.batch import parse_header
+from drumlin.records.validation import PreparedBatch
+from drumlin.storage.producer_state import TransactionMarker
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import encode_request
 from rig.batches import Batch, Rec, batch
@@ -244,3 +247,56 @@ def test_a_late_duplicate_is_answered_whatever_its_time(tmp_path: Path) -> None:
                 assert b"t0\x02\x00\x00\x00\x00\x00\x00" in answer  # partition 0, no error
 
     both(scenario, tmp_path)
+
+
+def test_transactions_are_answered_and_stored_as_without_it(tmp_path: Path) -> None:
+    """Batches of a transaction that is open, and of none."""
+    chance = random.Random(1)
+    hits = 0
+
+    def of_producer(epoch: int, sequence: int, attributes: int) -> bytes:
+        return batch(
+            b"x",
+            timestamp=NOW_MS,
+            producer_id=5,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            extra_attributes=attributes,
+        )
+
+    async def scenario(one: Twin, other: Twin) -> None:
+        nonlocal hits
+        for twin in (one, other):
+            await twin.create("t0", UUID(int=7))
+        partitions = [twin.broker.partitions.get("t0", 0) for twin in (one, other)]
+        states = [each.log.producer_state for each in partitions]
+        for number in range(200):
+            entry = states[0].get(5)
+            epoch = 0 if entry is None else entry.producer_epoch
+            sequence = 0 if entry is None else entry.last_sequence + 1
+            if chance.random() < 0.1:
+                for each in partitions:
+                    each.append_marker(TransactionMarker(True, 0), 5, epoch, NOW_MS)
+                opening = of_producer(epoch, sequence, 16)
+                for each, state in zip(partitions, states, strict=True):
+                    asked = state.begin_verification(
+                        5, epoch, sequence, NOW_MS, supports_epoch_bump=False
+                    )
+                    buffer = memoryview(bytearray(opening))
+                    prepared = PreparedBatch(buffer, parse_header(buffer))
+                    each.append_as_leader(prepared, 1, NOW_MS, asked)
+                sequence += 1
+            sequence = chance.choice([sequence] * 9 + [max(0, sequence - 1), 0])
+            epoch += chance.choice([0] * 9 + [1])
+            frame = produce(
+                records=of_producer(epoch, sequence, chance.choice([16] * 9 + [0])),
+                transactional_id=chance.choice(["tx"] * 9 + [None]),
+                number=number,
+            )
+            answers = [await each.ask(frame, is_writable=True) for each in (one, other)]
+            assert answers[0] == answers[1]
+            hits += states[0].has_open_transaction(5, 0)
+        assert one.logs() == other.logs()
+
+    both(scenario, tmp_path)
+    assert hits > 100
