@@ -35,8 +35,12 @@ def topic(client: Client) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    """Drumlin, where groups do not wait for further members before they begin."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}
+    """Drumlin, where groups neither wait for further members nor beat slowly."""
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
+    }
     server = DrumlinServer(tmp_path_factory.mktemp("groups"), settings)
     try:
         server.start()

@@ -168,7 +168,9 @@ class Background:
                 raise error
         if self._protocol is not None and self._protocol.membership.failure is not None:
             code: ErrorCode = self._protocol.membership.failure
-            raise MembershipEnded(f"group {self._group_id!r} refuses this member: {code}", code)
+            raise MembershipEnded(
+                f"group {self._group_id!r} refuses this member: {code.name}", code
+            )
         for state in self.positions:
             if state.failure is not None and not state.is_paused:
                 raise state.failure

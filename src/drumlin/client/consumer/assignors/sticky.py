@@ -56,13 +56,18 @@ def assign_cooperatively(partition_counts: Mapping[str, int], members: list[Memb
     """Even and sticky, without what somebody else owns still."""
     claims = {each.member_id: _owned(each) for each in members}
     assignment = _assign(partition_counts, members, claims)
-    owners = {
-        partition: member_id
-        for member_id, claim in claims.items()
-        for partition in claim.partitions
-    }
+    owners: dict[TopicPartition, tuple[int, str | None]] = {}
+    for member_id, (owned, generation_id) in claims.items():
+        for partition in owned:
+            other = owners.get(partition, (NO_GENERATION - 1, None))
+            if generation_id > other[0]:
+                owners[partition] = (generation_id, member_id)
+            elif generation_id == other[0]:
+                owners[partition] = (generation_id, None)
     for member_id, partitions in assignment.items():
-        partitions -= {each for each in partitions if owners.get(each, member_id) != member_id}
+        partitions -= {
+            each for each in partitions if each in owners and owners[each][1] != member_id
+        }
     return assignment
 
 

@@ -1,0 +1,410 @@
+"""Members of several kinds in one group: ours beside confluent-kafka's and kafka-python's.
+
+Every member reads on its own thread, as it would in a process of its own. What counts is what
+all of them together have read: everything, and after clean hand-overs nothing twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import confluent_kafka
+import kafka
+import pyarrow as pa
+import pytest
+
+from drumlin.client.client import Client
+from drumlin.client.consumer.consumer import Consumer
+from drumlin.client.errors import ClientError, CommitFailed, MembershipEnded
+from rig.drumlin_server import DrumlinServer
+from rig.waiting import wait_until
+
+Partitions = frozenset[tuple[str, int]]
+
+
+class Reader(Protocol):
+    def poll(self) -> list[tuple[int, int]]:
+        """Partition and offset of what came."""
+
+    def assignment(self) -> set[int]: ...
+
+    def close(self) -> None: ...
+
+
+class Ours:
+    def __init__(self, client: Client, topic: str, group: str, **options: Any) -> None:
+        self.assigned: list[Partitions] = []
+        self.revoked: list[Partitions] = []
+        self.lost: list[Partitions] = []
+        self.consumer: Consumer = client.consumer(
+            topic,
+            group=group,
+            on_assigned=self.assigned.append,
+            on_revoked=self.revoked.append,
+            on_lost=self.lost.append,
+            heartbeat_interval_ms=200,
+            **options,
+        )
+
+    def poll(self) -> list[tuple[int, int]]:
+        batch = self.consumer.poll(50)
+        if batch is None:
+            return []
+        columns = batch.column("partition").to_pylist(), batch.column("offset").to_pylist()
+        return list(zip(*columns, strict=True))
+
+    def assignment(self) -> set[int]:
+        return {partition for _, partition in self.consumer.assignment}
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class Confluent:
+    def __init__(self, address: str, topic: str, group: str, assignor: str) -> None:
+        self.consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": assignor,
+                "heartbeat.interval.ms": 200,
+            }
+        )
+        self.consumer.subscribe([topic])
+
+    def poll(self) -> list[tuple[int, int]]:
+        messages = self.consumer.consume(100, 0.05)
+        assert all(each.error() is None for each in messages)
+        return [(each.partition(), each.offset()) for each in messages]
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self.consumer.assignment()}
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class KafkaPython:
+    def __init__(self, address: str, topic: str, group: str, assignor: str) -> None:
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+        from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+        from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+        known = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+        self.consumer = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=address,
+            group_id=group,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=200,
+            metadata_max_age_ms=500,  # it may join before it knows the topic
+            partition_assignment_strategy=[each for each in known if each.name == assignor],
+        )
+
+    def poll(self) -> list[tuple[int, int]]:
+        found = self.consumer.poll(timeout_ms=50)
+        return [(each.partition, each.offset) for some in found.values() for each in some]
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self.consumer.assignment()}
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class Running:
+    """A reader on a thread of its own. `seen` counts what it was given."""
+
+    def __init__(self, make: Callable[[], Reader]) -> None:
+        self.seen: Counter[tuple[int, int]] = Counter()
+        self.assignment: set[int] = set()
+        self.failure: BaseException | None = None
+        self.reader: Reader | None = None
+        self._make = make
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.reader = self._make()
+            while not self._ends.is_set():
+                self.seen.update(self.reader.poll())
+                self.assignment = self.reader.assignment()
+            self.reader.close()
+        except BaseException as error:
+            self.failure = error
+
+    def stop(self) -> None:
+        self._ends.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Callable[[], Reader]], Running]]:
+    started: list[Running] = []
+
+    def start(make: Callable[[], Reader]) -> Running:
+        started.append(Running(make))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:8]}"
+
+
+class Feeder:
+    """Appends to all partitions in turn; knows what must have been read in the end."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+
+    def feed(self, count: int = 200) -> None:
+        table = pa.table({"value": [b"x"] * count})
+        by_row = lambda data, partitions: pa.array(  # noqa: E731
+            [each % partitions for each in range(data.num_rows)]
+        )
+        self._client.append(table, self._topic, partition=by_row)
+
+    def all(self) -> set[tuple[int, int]]:
+        ends = self._client.offsets(self._topic)
+        return {(partition, each) for partition, end in ends.items() for each in range(end)}
+
+
+def all_seen(readers: list[Running], feeder: Feeder) -> Counter[tuple[int, int]]:
+    """What they have read together, once that is everything."""
+
+    def seen() -> Counter[tuple[int, int]]:
+        for each in readers:
+            if each.failure is not None:
+                raise each.failure
+        return sum((each.seen for each in readers), Counter())
+
+    expected = feeder.all()
+    wait_until(lambda: seen().keys() >= expected, "everything to be read")
+    return seen()
+
+
+def shared(readers: list[Running], partitions: int = 4) -> bool:
+    """Whether each has something, and all of them everything once."""
+    parts = [set(each.assignment) for each in readers]
+    return all(parts) and sorted(e for part in parts for e in part) == list(range(partitions))
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize(
+    ("other", "assignor"),
+    [
+        (Confluent, "range"),
+        (Confluent, "roundrobin"),
+        (Confluent, "cooperative-sticky"),
+        (KafkaPython, "range"),
+        (KafkaPython, "sticky"),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False], ids=["leading", "following"])
+def test_a_group_with_another_kind_of_member(
+    group_broker: DrumlinServer,
+    group_client: Client,
+    group_topic: str,
+    group: str,
+    run: Callable[[Callable[[], Reader]], Running],
+    other: Any,
+    assignor: str,
+    is_first: bool,
+) -> None:
+    feeder = Feeder(group_client, group_topic)
+    makes: list[Callable[[], Reader]] = [
+        lambda: Ours(group_client, group_topic, group, assignors=[assignor]),
+        lambda: other(group_broker.address, group_topic, group, assignor),
+    ]
+    first, second = makes if is_first else reversed(makes)
+    feeder.feed()
+    readers = [run(first)]
+    wait_until(lambda: len(readers[0].assignment) == 4, "the first to have all")
+    feeder.feed()
+    readers.append(run(second))
+    wait_until(lambda: shared(readers), "both to have partitions")
+    feeder.feed()
+    all_seen(readers, feeder)
+    readers[0].stop()
+    wait_until(lambda: len(readers[1].assignment) == 4, "the second to have all")
+    feeder.feed()
+    counts = all_seen(readers, feeder)
+    assert set(counts.values()) == {1}, "something was read twice"
+
+
+def test_a_cooperative_member_keeps_what_it_keeps(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    options = {"assignors": ["cooperative-sticky"]}
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+    first = run(lambda: Ours(group_client, group_topic, group, **options))
+    wait_until(lambda: len(first.assignment) == 4, "the first to have all")
+    second = run(lambda: Ours(group_client, group_topic, group, **options))
+    wait_until(lambda: shared([first, second]), "both to have partitions")
+    assert [len(each) for each in first.reader.revoked] == [2]
+    assert [len(each) for each in first.reader.assigned] == [4]
+    third = run(lambda: Ours(group_client, group_topic, group, **options))
+    wait_until(lambda: shared([first, second, third]), "all to have partitions")
+    feeder.feed()
+    assert set(all_seen([first, second, third], feeder).values()) == {1}
+
+
+def test_a_member_that_is_killed_is_replaced(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    """Without a goodbye: the group waits for the session to end, nothing is lost."""
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+    options = {"session_timeout_ms": 6_000}
+    silent = Ours(group_client, group_topic, group, **options)
+    wait_until(lambda: silent.poll() and len(silent.assignment()) == 4, "something to be read")
+    thread, background = silent.consumer._thread, silent.consumer._background
+    thread.run(background.stop_polling())  # as if the process were gone
+    heir = run(lambda: Ours(group_client, group_topic, group, **options))
+    all_seen([heir], feeder)
+
+
+def test_who_does_not_poll_loses_its_partitions(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+    idle = Ours(group_client, group_topic, group, max_poll_interval_ms=500)
+    wait_until(lambda: idle.poll(), "something to be read")
+    heir = run(lambda: Ours(group_client, group_topic, group))
+    all_seen([heir], feeder)
+    with pytest.raises(CommitFailed, match="no member"):
+        idle.consumer.commit()
+
+    def take_part() -> bool:
+        idle.poll()
+        return shared([heir], 4 - len(idle.assignment())) or len(idle.assignment()) == 2
+
+    wait_until(take_part, "the idle one to come back")
+    assert len(idle.lost) == 1
+    assert len(idle.lost[0]) == 4
+    idle.close()
+
+
+def test_a_static_member_comes_back_to_its_partitions(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    other = run(lambda: Ours(group_client, group_topic, group, group_instance_id="b"))
+    first = Ours(group_client, group_topic, group, group_instance_id="a")
+    wait_until(lambda: first.poll() == [] and len(first.assignment()) == 2, "a share")
+    had = first.assignment()
+    wait_until(lambda: len(other.assignment) == 2, "the other share")
+    generation = first.consumer.group_metadata().generation_id
+    rebalances = len(other.reader.assigned)
+    first.close()
+    again = Ours(group_client, group_topic, group, group_instance_id="a")
+    wait_until(lambda: again.poll() == [] and again.assignment(), "its share again")
+    assert again.assignment() == had
+    assert again.consumer.group_metadata().generation_id == generation
+    assert len(other.reader.assigned) == rebalances
+    again.consumer.close(leave=True)
+    wait_until(lambda: len(other.assignment) == 4, "the other to have all")
+
+
+def test_two_with_one_instance_id(group_client: Client, group_topic: str, group: str) -> None:
+    first = Ours(group_client, group_topic, group, group_instance_id="a")
+    wait_until(lambda: first.poll() == [] and len(first.assignment()) == 4, "all partitions")
+    second = Ours(group_client, group_topic, group, group_instance_id="a")
+    wait_until(lambda: second.poll() == [] and len(second.assignment()) == 4, "all partitions")
+
+    def fenced() -> bool:
+        try:
+            first.poll()
+        except MembershipEnded:
+            return True
+        return False
+
+    wait_until(fenced, "the first to be fenced")
+    assert len(first.lost[0]) == 4
+    with pytest.raises(MembershipEnded, match="fenced_instance_id"):
+        first.poll()
+    with pytest.raises(ClientError):
+        first.consumer.commit()
+    first.close()
+    assert len(second.assignment()) == 4
+    second.close()
+
+
+def test_partitions_that_are_added_are_read(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    feeder = Feeder(group_client, group_topic)
+    options = {"metadata_refresh_ms": 200}
+    readers = [run(lambda: Ours(group_client, group_topic, group, **options)) for _ in range(2)]
+    wait_until(lambda: shared(readers), "both to have partitions")
+    group_client.add_partitions(group_topic, 6)
+    wait_until(lambda: shared(readers, 6), "both to have the new ones")
+    feeder.feed()
+    assert set(all_seen(readers, feeder).values()) == {1}
+
+
+def test_a_rebalance_waits_for_who_works(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    """Heartbeats go on while a batch is worked on, and what is done is committed before."""
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+    options = {"session_timeout_ms": 6_000, "commit_interval_ms": None, "max_records": 10}
+    worker = Ours(group_client, group_topic, group, **options)
+    wait_until(lambda: worker.poll(), "something to work on")
+    before = worker.consumer.group_metadata()
+    heir = run(lambda: Ours(group_client, group_topic, group))
+    time.sleep(0.6)  # a few heartbeats: the other must not get anything meanwhile
+    assert worker.consumer.group_metadata() == before
+    assert not heir.assignment
+    wait_until(lambda: worker.poll() is not None and heir.assignment, "the other's share")
+    worker.close()
+
+
+def test_nothing_is_lost_when_the_broker_is_killed(
+    tmp_path_factory: pytest.TempPathFactory, run: Any
+) -> None:
+    import drumlin
+
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    server = DrumlinServer(tmp_path_factory.mktemp("killed"), settings)
+    try:
+        server.start()
+        with drumlin.connect(server.address) as client:
+            client.create_topic("t", 4)
+            feeder = Feeder(client, "t")
+            feeder.feed()
+            options = {"commit_interval_ms": 50, "assignors": ["cooperative-sticky"]}
+            readers = [run(lambda: Ours(client, "t", "g", **options)) for _ in range(2)]
+            wait_until(lambda: shared(readers), "both to have partitions")
+            all_seen(readers, feeder)
+            for _ in range(2):
+                server.kill()
+                server.start()
+                feeder.feed()
+                all_seen(readers, feeder)
+            assert shared(readers)
+            for each in readers:
+                each.stop()
+            # They were members all the time: what came after the kills came once.
+            assert set(all_seen(readers, feeder).values()) == {1}
+    finally:
+        server.close()
