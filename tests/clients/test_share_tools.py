@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from clients.test_kafka_tools import tool
-from rig.apache_kafka import Unavailable, kafka_classpath
+from rig.apache_kafka import Unavailable, kafka_classpath, run_tool
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
 
@@ -61,6 +61,12 @@ def test_consume_reset_and_delete(server: DrumlinServer, unique: Callable[[str],
     rows = [described[at : at + 5] for at, word in enumerate(described) if word == group]
     assert [row[1:3] for row in rows] == [[topic, "0"], [topic, "1"]]
     assert [row[4] for row in rows] == ["0", "0"]  # the lag
+    logs = ",".join(map(str, server.data.glob("__share_group_state-*/*.log")))
+    dump = ("--files", logs, "--share-group-state-decoder")
+    dumped = run_tool("org.apache.kafka.tools.DumpLogSegments", *dump)
+    assert "isvalid: false" not in dumped
+    assert f'"groupId":"{group}"' in dumped
+    assert '"deliveryCompleteCount":20' in dumped or '"startOffset":20' in dumped
     reset = groups(
         "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"
     )
