@@ -228,3 +228,13 @@ def test_an_open_transaction_whose_beginning_was_deleted(
         if not attempt:
             logs, log = reopened(logs, tmp_path)
     logs.abandon()
+
+
+def test_what_nobody_can_answer_is_not_kept(log: PartitionLog) -> None:
+    asked = ask(log)
+    assert asked is not None
+    log.producer_state.withdraw_verification(7, asked)
+    again = ask(log, 5)
+    assert again is not asked
+    log.producer_state.withdraw_verification(7, asked)  # it is another one now
+    send(log, 5, again)

@@ -143,6 +143,9 @@ async def ask(
         code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)
+        if code is ErrorCode.invalid_producer_id_mapping:
+            state = part.partition.log.producer_state
+            state.withdraw_verification(part.header.producer_id, verified.asked[part.key])
 
 
 def _told(code: ErrorCode, version: int) -> KafkaError:

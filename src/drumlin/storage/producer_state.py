@@ -166,6 +166,11 @@ class ProducerState:
             verification.ask_again(producer_epoch, sequence)
         return verification
 
+    def withdraw_verification(self, producer_id: int, verification: Verification) -> None:
+        """The coordinator knows of no such producer: nothing of it will ever come in."""
+        if self._verifications.get(producer_id) is verification:
+            del self._verifications[producer_id]
+
     # -- checks: nothing changes -------------------------------------------------------
 
     def check_client_batch(

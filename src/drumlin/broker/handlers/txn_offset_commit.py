@@ -123,6 +123,8 @@ async def _verify(context: RequestContext, request: Any) -> Verification | None:
         adds=adds,
         knows_abortable=context.version >= _ABORTABLE_FROM,
     )
+    if codes[partition] is ErrorCode.invalid_producer_id_mapping:
+        state.withdraw_verification(producer.producer_id, verification)
     if codes[partition] is not ErrorCode.none:
         raise KafkaError(codes[partition])
     return verification if is_required else NOT_REQUIRED
