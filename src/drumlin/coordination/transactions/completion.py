@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 #: Before partitions, or the log, are tried again; doubled each time up to the last.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
+_UNKNOWN: Final = ErrorCode.unknown_server_error
 
 
 class Superseded(Exception):
@@ -80,8 +81,10 @@ class Completion:
             marker = self._marker(shard, transaction)
             try:
                 codes = await self._write_markers(marker)
-            except KafkaError as error:
-                codes = dict.fromkeys(marker.partitions, error.code)
+            except Exception as error:  # noqa: BLE001  without an end, readers would wait for ever
+                _log.exception("%r: no markers", transaction.transactional_id)
+                code = error.code if isinstance(error, KafkaError) else _UNKNOWN
+                codes = dict.fromkeys(marker.partitions, code)
             if self._take_over(transaction, marker, codes):
                 return
             await asyncio.sleep(pause_s)
@@ -128,7 +131,7 @@ class Completion:
         """
         done = []
         for each in marker.partitions:
-            code = codes.get(each, ErrorCode.unknown_server_error)
+            code = codes.get(each, _UNKNOWN)
             if code is ErrorCode.none:
                 done.append(each)
             elif code is ErrorCode.transaction_coordinator_fenced:

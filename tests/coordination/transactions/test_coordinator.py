@@ -1,0 +1,286 @@
+"""The coordinator beside its rules: loading, leadership that comes and goes, producer ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from coordination.memory_log import MemoryLog
+from coordination.transactions.settings import TransactionSettings
+from drumlin.clock import ManualClock
+from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.transactions.coordinator import TransactionCoordinator
+from drumlin.coordination.transactions.listing import TransactionFilter
+from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.coordination.transactions.states import TransactionState
+from drumlin.coordination.transactions.transaction import Producer
+from drumlin.metadata.names import TRANSACTION_STATE
+from drumlin.metadata.store import ProducerIdBlock
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+TIMEOUT_MS = 60_000
+T0 = ("t", 0)
+COUNT = 4
+
+
+class Cluster:
+    """What is around a coordinator: a log, partitions that take markers, blocks of producer ids."""
+
+    def __init__(self, partition_count: int = COUNT, block_size: int = 1000) -> None:
+        self.log = MemoryLog(partition_count)
+        self.markers: list[Marker] = []
+        self.failure: Exception | None = None
+        self.blocks = self._count_blocks(block_size)
+        self.has_topic = True
+
+    def _count_blocks(self, size: int) -> Iterator[ProducerIdBlock]:
+        first = 0
+        while True:
+            yield ProducerIdBlock(first, size)
+            first += size
+
+    async def write_markers(self, marker: Marker) -> dict[TopicPartition, ErrorCode]:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        self.markers.append(marker)
+        return dict.fromkeys(marker.partitions, ErrorCode.none)
+
+    def coordinator(self) -> TransactionCoordinator:
+        """One that leads nothing yet."""
+
+        async def next_block() -> ProducerIdBlock:
+            await asyncio.sleep(0)  # the metadata store takes its time
+            return next(self.blocks)
+
+        async def create() -> None:
+            self.has_topic = True
+            lead(made)
+
+        made = TransactionCoordinator(
+            TransactionSettings(),
+            ManualClock(),
+            StateTopic(
+                TRANSACTION_STATE,
+                self.log.append,
+                self.log.read,
+                lambda: COUNT if self.has_topic else None,
+                create,
+            ),
+            ProducerIds(next_block),
+            self.write_markers,
+            lambda topic, index: True,
+        )
+        return made
+
+
+def lead(coordinator: TransactionCoordinator, leader_epoch: int = 0) -> None:
+    for partition in range(COUNT):
+        coordinator.become_leader(partition, leader_epoch)
+
+
+async def loaded(coordinator: TransactionCoordinator) -> None:
+    for partition in range(COUNT):
+        await coordinator._partitions.when_ready(partition)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("waited in vain")
+
+
+async def refusal(work: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as error:
+        await work
+    return error.value.code
+
+
+def run(
+    test: Callable[[Cluster, TransactionCoordinator], Awaitable[None]],
+    cluster: Cluster | None = None,
+    leads: bool = True,
+) -> None:
+    """With a coordinator that has begun, and by default leads all partitions."""
+
+    async def main() -> None:
+        around = cluster or Cluster()
+        coordinator = around.coordinator()
+        coordinator.start()
+        if leads:
+            lead(coordinator)
+            await loaded(coordinator)
+        try:
+            await asyncio.wait_for(test(around, coordinator), 30)
+        finally:
+            around.log.gate.set()
+            await coordinator.close()
+
+    asyncio.run(main())
+
+
+async def codes_of_everything(coordinator: TransactionCoordinator) -> set[ErrorCode]:
+    """What each request about an id is answered."""
+    producer = Producer(0, 0)
+    with pytest.raises(KafkaError) as described:
+        coordinator.describe("x")
+    return {
+        await refusal(coordinator.init_producer("x", TIMEOUT_MS, None)),
+        await refusal(coordinator.end("x", producer, is_commit=True, client_version=2)),
+        *(await coordinator.add_partitions("x", 0, 0, [T0])).values(),
+        *(await coordinator.add_partitions("x", 0, 0, [T0], verify_only=True)).values(),
+        described.value.code,
+    }
+
+
+def test_before_the_start_and_after_the_end() -> None:
+    async def main() -> None:
+        coordinator = Cluster().coordinator()
+        for _ in range(2):
+            codes = await codes_of_everything(coordinator)
+            assert codes == {ErrorCode.coordinator_not_available}
+            with pytest.raises(KafkaError) as listed:
+                coordinator.select(TransactionFilter())
+            assert listed.value.code is ErrorCode.coordinator_not_available
+            coordinator.start()
+            await coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_of_partitions_that_are_led_elsewhere_nothing_is_known() -> None:
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        assert await codes_of_everything(coordinator) == {ErrorCode.not_coordinator}
+        assert coordinator.select(TransactionFilter()) == []
+
+    run(test, leads=False)
+
+
+def test_while_it_is_loading() -> None:
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        cluster.log.gate.clear()
+        lead(coordinator)
+        assert await codes_of_everything(coordinator) == {ErrorCode.coordinator_load_in_progress}
+        with pytest.raises(KafkaError) as listed:
+            coordinator.select(TransactionFilter())
+        assert listed.value.code is ErrorCode.coordinator_load_in_progress
+        cluster.log.gate.set()
+        await loaded(coordinator)
+        assert await coordinator.init_producer("x", TIMEOUT_MS, None) == (0, 0)
+
+    run(test, leads=False)
+
+
+def test_a_partition_that_cannot_be_read() -> None:
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        cluster.log.broken = True
+        lead(coordinator)
+        await loaded(coordinator)
+        assert await codes_of_everything(coordinator) == {ErrorCode.not_coordinator}
+
+    run(test, leads=False)
+
+
+def test_the_topic_is_created_when_it_is_needed() -> None:
+    cluster = Cluster()
+    cluster.has_topic = False
+
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        assert await coordinator.find_partition("x") == partition_for("x", COUNT)
+        assert await coordinator.init_producer("x", TIMEOUT_MS, None) == (0, 0)
+
+    run(test, cluster, leads=False)
+
+
+def test_leadership_that_goes_while_something_is_written() -> None:
+    """The producer is sent to the next coordinator, which has what was written."""
+
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
+        await coordinator.add_partitions("x", *producer, [T0])
+        cluster.log.confirmations = []
+        ending = asyncio.ensure_future(
+            coordinator.end("x", producer, is_commit=True, client_version=2)
+        )
+        await asyncio.sleep(0)
+        partition = partition_for("x", COUNT)
+        coordinator.resign(partition)
+        for each in cluster.log.confirmations:
+            each.set_result(None)
+        cluster.log.confirmations = None
+        assert await refusal(ending) is ErrorCode.not_coordinator
+        assert cluster.markers == []
+        coordinator.become_leader(partition, 5)
+        await loaded(coordinator)
+        await until(lambda: bool(cluster.markers))
+        (marker,) = cluster.markers
+        assert (marker.is_commit, marker.coordinator_epoch) == (True, 5)
+        # It asks again, as if the answer was lost.
+        again = await coordinator.end("x", producer, is_commit=True, client_version=2)
+        assert again == producer._replace(producer_epoch=1)
+
+    run(test)
+
+
+def test_leadership_that_goes_while_markers_are_written() -> None:
+    """What the former coordinator still hears does not change anything."""
+
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
+        await coordinator.add_partitions("x", *producer, [T0])
+        cluster.failure = KafkaError(ErrorCode.not_leader_or_follower)
+        timers = len(coordinator._tasks)
+        await coordinator.end("x", producer, is_commit=False, client_version=0)
+        await asyncio.sleep(0)
+        batches = {index: list(each) for index, each in cluster.log.batches.items()}
+        coordinator.resign(partition_for("x", COUNT))
+        await until(lambda: len(coordinator._tasks) == timers)
+        assert (cluster.markers, cluster.log.batches) == ([], batches)
+
+    run(test)
+
+
+@pytest.mark.parametrize("failure", [KafkaError(ErrorCode.unknown_server_error), OSError("odd")])
+def test_markers_are_written_whatever_happens(failure: Exception) -> None:
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
+        await coordinator.add_partitions("x", *producer, [T0])
+        cluster.failure = failure
+        await coordinator.end("x", producer, is_commit=True, client_version=2)
+        complete = TransactionState.COMPLETE_COMMIT
+        await until(lambda: coordinator.describe("x").state is complete)
+        assert [each.partitions for each in cluster.markers] == [(T0,)]
+
+    run(test)
+
+
+def test_producer_ids_that_have_to_be_fetched() -> None:
+    """Many producers begin at once, and a block has two ids."""
+
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        begun = await asyncio.gather(
+            *(coordinator.init_producer(f"id-{n}", TIMEOUT_MS, None) for n in range(21))
+        )
+        assert len({each.producer_id for each in begun}) == 21
+        assert {each.producer_epoch for each in begun} == {0}
+
+    run(test, Cluster(block_size=2))
+
+
+def test_two_that_begin_at_once() -> None:
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        cluster.log.confirmations = []
+        first = asyncio.ensure_future(coordinator.init_producer("x", TIMEOUT_MS, None))
+        await until(lambda: bool(cluster.log.confirmations))
+        second = refusal(coordinator.init_producer("x", TIMEOUT_MS, None))
+        assert await second is ErrorCode.concurrent_transactions
+        cluster.log.confirmations[0].set_result(None)
+        assert await first == (0, 0)
+
+    run(test)
