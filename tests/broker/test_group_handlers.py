@@ -89,6 +89,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
         broker = SimpleNamespace(
             node_id=1,
             groups=coordinator,
+            share_groups=SimpleNamespace(is_share_group=lambda _: False),
             metadata=SimpleNamespace(image=_image()),
             producer_ids=ProducerIds(_block),
             log=log,

@@ -295,6 +295,18 @@ def test_a_member_that_does_not_join_again_is_dropped(peer: Peer) -> None:
     one.ask("heartbeat", 4, **request | {"member_id": first.member_id})
 
 
+@differential("join_group", versions=[_JOIN])
+def test_a_member_that_does_not_sync_is_dropped(peer: Peer) -> None:
+    """Its rebalance timeout counts from its join; the group is empty then."""
+    group = peer.unique("group")
+    peer.await_coordinator(group)
+    quick = {"rebalance_timeout": 200}
+    joined = join(peer, group, join(peer, group, **quick).member_id, **quick)
+    peer.await_group_state(group, "Empty")
+    peer.ask("heartbeat", 4, group_id=group, generation_id=1, member_id=joined.member_id)
+    peer.ask("describe_groups", 6, groups=[group])
+
+
 @differential("describe_groups")
 def test_describe(peer: Peer) -> None:
     group = peer.unique("group")

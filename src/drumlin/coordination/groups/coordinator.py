@@ -178,13 +178,13 @@ class GroupCoordinator(GroupExecution):
         """
         shard = self._shard_with_members(group_id)
         modern = shard.consumer_group(group_id)
-        group = None if modern is not None else shard.classic_group(group_id)
+        group = shard.groups.get(group_id)
         waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         if modern is not None:
             waiter.set_result(classic_members.sync(modern, request))
             self._set_alarm()
             return waiter
-        if group is None:
+        if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
         self._carry_out(shard, group, group.sync(request, waiter))
         return waiter
@@ -210,8 +210,8 @@ class GroupCoordinator(GroupExecution):
             finally:
                 self._set_alarm()
             return
-        group = shard.classic_group(group_id)
-        if group is None:
+        group = shard.groups.get(group_id)
+        if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
         group.heartbeat(member_id, group_instance_id, generation_id)
 
@@ -225,8 +225,8 @@ class GroupCoordinator(GroupExecution):
         modern = shard.consumer_group(group_id)
         if modern is not None:
             return self._bring_about(shard, group_id, classic_members.leave(modern, leaving))
-        group = shard.classic_group(group_id)
-        if group is None:
+        group = shard.groups.get(group_id)
+        if not isinstance(group, Group):
             codes = [ErrorCode.unknown_member_id for _ in leaving]
         else:
             codes, effects = group.leave(leaving)
