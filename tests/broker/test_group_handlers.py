@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from coordination.memory_log import MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.served import SERVED
 from drumlin.clock import SystemClock
+from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.metadata.image import (
     BrokerState,
@@ -85,9 +86,12 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
     async def main() -> None:
         log = MemoryLog(4)
         settings = Settings(group_initial_rebalance_delay_ms=0, offsets_commit_timeout_ms=50)
-        coordinator = new_coordinator(log, settings, SystemClock())
+        topics = KnownTopics()
+        topics.put("t", 2)
+        coordinator = new_coordinator(log, settings, SystemClock(), topics)
         broker = SimpleNamespace(
             node_id=1,
+            config=BrokerConfig.load({}),
             groups=coordinator,
             share_groups=SimpleNamespace(is_share_group=lambda _: False),
             metadata=SimpleNamespace(image=_image()),
