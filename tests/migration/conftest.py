@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -43,6 +44,52 @@ def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinS
         server.check_output()
     finally:
         server.close()
+
+
+class MortalServers:
+    """A ZooKeeper and a broker that tests may kill; they run again when a test begins."""
+
+    def __init__(self, directory: Path) -> None:
+        self.zookeeper = ZooKeeper(directory)
+        self.broker = DrumlinServer(directory)
+
+    def start(self) -> None:
+        for each in (self.zookeeper, self.broker):
+            if each.process is None:
+                each.start()
+
+    def close(self) -> None:
+        self.zookeeper.close()
+        self.broker.close()
+
+
+@pytest.fixture(scope="session")
+def all_mortal_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalServers]:
+    servers = MortalServers(tmp_path_factory.mktemp("mortal"))
+    try:
+        servers.start()
+        yield servers
+        servers.broker.check_output()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        servers.close()
+
+
+@pytest.fixture
+def mortal(all_mortal_servers: MortalServers) -> MortalServers:
+    all_mortal_servers.start()
+    return all_mortal_servers
+
+
+@pytest.fixture
+def mortal_store(mortal: MortalServers, name: str) -> Iterator[OldStore]:
+    """A chroot of the test's own in the ZooKeeper that may be killed."""
+    store = OldStore.create(mortal.zookeeper.address, f"/{name}")
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from drumlin.client import group_admin
 from drumlin.client.group_admin import Committed
@@ -15,8 +15,6 @@ from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
-
-T = TypeVar("T")
 
 
 class MirrorProcess(BrokerProcess):
@@ -29,7 +27,7 @@ class MirrorProcess(BrokerProcess):
         self.state = directory / "mirror-state.json"
         self._command = [sys.executable, "-m", "drumlin", "groups", "mirror", group, "--json"]
         self._command += ["--zookeeper", zookeeper, "--bootstrap", broker]
-        self._command += ["--state", str(self.state), "--interval-ms", "50", "--status-ms", "100"]
+        self._command += ["--state", str(self.state), "--interval-ms", "100", "--status-ms", "300"]
         self._command += more
 
     def start(self) -> None:
@@ -59,31 +57,32 @@ class BrokerGroup:
     """Commits from outside, as simple consumers and those with `offsets.storage=kafka` do."""
 
     def __init__(self, address: str) -> None:
+        self._runner = asyncio.Runner()
+        self._connections: BrokerConnections | None = None
         self._address = address
 
     def committed(self, group: str) -> dict[int, int]:
         """By partition; for groups of one topic."""
 
-        async def ask(connections: BrokerConnections) -> dict[int, int]:
-            found = await group_admin.fetch_committed(connections, group)
+        async def ask() -> dict[int, int]:
+            found = await group_admin.fetch_committed(self._connected(), group)
             return {partition: each.offset for (_, partition), each in found.items()}
 
-        return self._run(ask)
+        return self._runner.run(ask())
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        async def ask(connections: BrokerConnections) -> None:
+        async def ask() -> None:
             positions = {(topic, part): Committed(offset) for part, offset in offsets.items()}
-            assert await group_admin.commit(connections, group, positions) == {}
+            assert await group_admin.commit(self._connected(), group, positions) == {}
 
-        self._run(ask)
+        self._runner.run(ask())
 
-    def _run(self, ask: Any) -> Any:
-        async def connected() -> Any:
-            connections = BrokerConnections(parse_bootstrap(self._address), PeerOptions())
-            try:
-                return await ask(connections)
-            finally:
-                await connections.close()
+    def close(self) -> None:
+        if self._connections is not None:
+            self._runner.run(self._connections.close())
+        self._runner.close()
 
-        coroutine: Coroutine[Any, Any, Any] = connected()
-        return asyncio.run(coroutine)
+    def _connected(self) -> BrokerConnections:
+        if self._connections is None:
+            self._connections = BrokerConnections(parse_bootstrap(self._address), PeerOptions())
+        return self._connections

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import confluent_kafka
 import pytest
 
 import drumlin
-from migration.conftest import make_topic
+from migration.conftest import MortalServers, make_topic
 from migration.mirroring import BrokerGroup, MirrorProcess
 from migration.old_consumers import OldStore
-from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
-from rig.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.zookeeper
 
@@ -44,7 +43,11 @@ class Both:
         return self.old.committed(self.group, self.topic), self.broker.committed(self.group)
 
     def await_both(self, offsets: dict[int, int]) -> None:
-        wait_until(lambda: self.stores == (offsets, offsets), f"{offsets} in both stores")
+        def is_in_both() -> bool:
+            in_zookeeper = self.old.committed(self.group, self.topic)
+            return in_zookeeper == offsets and self.broker.committed(self.group) == offsets
+
+        wait_until(is_in_both, f"{offsets} in both stores")
 
 
 @pytest.fixture
@@ -54,10 +57,8 @@ def both(store: OldStore, drumlin_address: str, topic: str, tmp_path: Path) -> I
 
 def _both(store: OldStore, address: str, topic: str, tmp_path: Path) -> Iterator[Both]:
     mirror = MirrorProcess(tmp_path, topic, store.address, address)
-    try:
-        yield Both(store, BrokerGroup(address), mirror, topic)
-    finally:
-        mirror.close()
+    with closing(BrokerGroup(address)) as broker, closing(mirror):
+        yield Both(store, broker, mirror, topic)
 
 
 @pytest.fixture
@@ -122,17 +123,11 @@ def test_a_mirror_that_is_killed_knows_what_has_changed(both: Both) -> None:
     assert both.mirror.events("conflict") == []
 
 
-@pytest.mark.parametrize("is_remembered", [True, False])
-def test_where_both_have_changed_the_later_change_counts(both: Both, is_remembered: bool) -> None:
-    _change_both(both, is_remembered)
-
-
-@pytest.mark.kafka
-def test_the_later_change_counts_with_apache_kafka(with_kafka: Both) -> None:
-    _change_both(with_kafka, True)
-
-
-def _change_both(both: Both, is_remembered: bool) -> None:
+@pytest.mark.parametrize("is_remembered", [False, pytest.param(True, marks=pytest.mark.kafka)])
+def test_where_both_have_changed_the_later_change_counts(
+    is_remembered: bool, request: pytest.FixtureRequest
+) -> None:
+    both: Both = request.getfixturevalue("with_kafka" if is_remembered else "both")
     both.in_zookeeper(0, 5)
     both.in_zookeeper(1, 5)
     both.mirror.start()
@@ -179,29 +174,15 @@ def test_members_of_the_group_have_the_last_word(both: Both, drumlin_address: st
 # -- ends of servers ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def own_servers(tmp_path: Path) -> Iterator[tuple[ZooKeeper, DrumlinServer]]:
-    """Servers that may be killed."""
-    servers = ZooKeeper(tmp_path), DrumlinServer(tmp_path)
-    try:
-        for each in servers:
-            each.start()
-        yield servers
-    finally:
-        for each in servers:
-            each.close()
-
-
 def test_both_servers_are_killed_and_come_back(
-    own_servers: tuple[ZooKeeper, DrumlinServer], tmp_path: Path
+    mortal: MortalServers, mortal_store: OldStore, name: str, tmp_path: Path
 ) -> None:
-    zookeeper, server = own_servers
+    zookeeper, server = mortal.zookeeper, mortal.broker
     with drumlin.connect(server.address) as client:
-        make_topic(client, "topic", 2, 10)
-    old = OldStore.open(zookeeper.address)
-    mirror = MirrorProcess(tmp_path, "topic", zookeeper.address, server.address)
-    both = Both(old, BrokerGroup(server.address), mirror, "topic")
-    try:
+        make_topic(client, name, 2, 10)
+    mirror = MirrorProcess(tmp_path, name, mortal_store.address, server.address)
+    with closing(BrokerGroup(server.address)) as broker, closing(mirror):
+        both = Both(mortal_store, broker, mirror, name)
         both.in_zookeeper(0, 1)
         mirror.start()
         both.await_both({0: 1})
@@ -227,6 +208,3 @@ def test_both_servers_are_killed_and_come_back(
         wait_until(lambda: len(mirror.events("waiting")) == 3, "the mirror to miss ZooKeeper")
         assert mirror.terminate() == 1
         assert "Traceback" not in mirror.said()
-    finally:
-        mirror.close()
-        old.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import confluent_kafka
@@ -11,13 +12,11 @@ import pytest
 
 import drumlin
 from cli.conftest import Run
-from migration.conftest import append
+from migration.conftest import MortalServers, append
 from migration.high_level_consumers import Group, Settings, Stores
 from migration.mirroring import BrokerGroup, MirrorProcess
 from migration.old_consumers import OldStore
-from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
-from rig.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.zookeeper
 
@@ -78,38 +77,22 @@ class Move:
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[tuple[ZooKeeper, DrumlinServer]]:
-    """Servers that may be killed."""
-    servers = ZooKeeper(tmp_path), DrumlinServer(tmp_path)
-    try:
-        for each in servers:
-            each.start()
-        yield servers
-        servers[1].check_output()
-    finally:
-        for each in servers:
-            each.close()
+def move(
+    mortal: MortalServers, mortal_store: OldStore, name: str, tmp_path: Path
+) -> Iterator[Move]:
+    address = mortal.broker.address
+    mirror = MirrorProcess(tmp_path, name, mortal_store.address, address)
+    with (
+        drumlin.connect(address) as client,
+        closing(BrokerGroup(address)) as broker,
+        closing(mirror),
+    ):
+        client.create_topic(name, PARTITIONS)
+        yield Move(Stores(name, client, mortal_store, broker), mirror)
 
 
-@pytest.fixture
-def move(servers: tuple[ZooKeeper, DrumlinServer], tmp_path: Path) -> Iterator[Move]:
-    zookeeper, server = servers
-    old = OldStore.open(zookeeper.address)
-    mirror = MirrorProcess(tmp_path, "topic", zookeeper.address, server.address)
-    try:
-        with drumlin.connect(server.address) as client:
-            client.create_topic("topic", PARTITIONS)
-            yield Move(Stores("topic", client, old, BrokerGroup(server.address)), mirror)
-    finally:
-        mirror.close()
-        old.close()
-
-
-def test_two_rolling_restarts_and_the_way_back(
-    move: Move, servers: tuple[ZooKeeper, DrumlinServer], run: Run
-) -> None:
+def test_two_rolling_restarts_and_the_way_back(move: Move, mortal: MortalServers, run: Run) -> None:
     """As the seeds have it: `dual.commit.enabled` for the time between, here with a mirror."""
-    zookeeper, server = servers
     for name in NAMES:
         move.group.start(name, ZOOKEEPER)
     move.go_on()
@@ -118,8 +101,8 @@ def test_two_rolling_restarts_and_the_way_back(
     # In the middle both ZooKeeper and the mirror end without a word, and a consumer does.
     move.mirror.kill()
     move.group.kill("b")
-    zookeeper.kill()
-    zookeeper.start()
+    mortal.zookeeper.kill()
+    mortal.zookeeper.start()
     move.go_on()
     move.group.start("b", BROKER_AND_DUAL)
     move.mirror.start()
@@ -130,7 +113,8 @@ def test_two_rolling_restarts_and_the_way_back(
     # commits would go on from the greater offset on the way back.
     for name in NAMES:
         move.group.stop(name)
-    again = run("groups", "reset", "topic", "--to", "10", "-y", "-b", server.address)
+    reset = ("groups", "reset", move.stores.topic, "--to", "10", "--yes")
+    again = run(*reset, "-b", mortal.broker.address)
     assert again.code == 0, again.err
     rewound = sum(move.group.committed.values()) - 10 * PARTITIONS
     move.group.committed = dict.fromkeys(range(PARTITIONS), 10)
@@ -146,9 +130,7 @@ def test_two_rolling_restarts_and_the_way_back(
     move.check_reads()
 
 
-def test_without_dual_commits_the_mirror_stands_in(
-    move: Move, servers: tuple[ZooKeeper, DrumlinServer]
-) -> None:
+def test_without_dual_commits_the_mirror_stands_in(move: Move, mortal: MortalServers) -> None:
     """All consumers stop, and start with the other store once the mirror has made both equal."""
     for name in NAMES:
         move.group.start(name, ZOOKEEPER)
@@ -166,13 +148,13 @@ def test_without_dual_commits_the_mirror_stands_in(
     move.await_equal()
 
     # At last a consumer of today, which is a member of the group at the broker.
-    append(move.stores.client, "topic", PARTITIONS, 1)
+    append(move.stores.client, move.stores.topic, PARTITIONS, 1)
     move.written += 1
-    address = servers[1].address
-    member = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "topic"})
+    address, topic = mortal.broker.address, move.stores.topic
+    member = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": topic})
     expected = {(p, n) for p, at in move.group.committed.items() for n in range(at, move.written)}
     try:
-        member.subscribe(["topic"])
+        member.subscribe([topic])
         found: set[tuple[int | None, int | None]] = set()
 
         def has_read() -> bool:
