@@ -395,3 +395,54 @@ def _is_set(peer: Peer, group: str) -> bool:
         include_documentation=False,
     )
     return bool(answer.results[0].configs[0].value == "15000")
+
+
+def _classic_requests(group: str) -> list[tuple[str, int, dict[str, Any]]]:
+    member = {"group_id": group, "member_id": "m", "generation_id": 1, "group_instance_id": None}
+    protocols = [{"name": "range", "metadata": b""}]
+    timeouts = {"session_timeout": 10_000, "rebalance_timeout": 10_000}
+    join = {"protocol_type": "consumer", "protocols": protocols, "group_instance_id": None}
+    leaving = [{"member_id": "m", "group_instance_id": None}]
+    return [
+        ("join_group", 9, {"group_id": group, "member_id": "", **timeouts, **join}),
+        ("join_group", 9, {"group_id": group, "member_id": "m", **timeouts, **join}),
+        ("sync_group", 5, {**member, "assignments": []}),
+        ("heartbeat", 4, member),
+        ("leave_group", 5, {"group_id": group, "members": leaving}),
+    ]
+
+
+def _consumer_heartbeat(group: str, topic: str, epoch: int) -> dict[str, Any]:
+    asked = {"group_id": group, "member_id": "m", "member_epoch": epoch, "instance_id": None}
+    names = {"subscribed_topic_names": [topic], "subscribed_topic_regex": None}
+    rest = {"rack_id": None, "server_assignor": None, "topic_partitions": []}
+    return {**asked, **names, **rest, "rebalance_timeout": 10_000}
+
+
+@differential("share_group_heartbeat")
+def test_members_of_another_kind(peer: Peer) -> None:
+    topic = peer.topic()
+    group = Group(peer)
+    group.settle("a", topics=[topic], partitions=1)
+    peer.keep("m")
+    for is_empty in (False, True):
+        peer.note("an empty share group" if is_empty else "a share group")
+        for api, version, fields in _classic_requests(group.id):
+            peer.ask(api, version, **fields)
+        for epoch in (0, 1, -1):
+            beat = _consumer_heartbeat(group.id, topic, epoch)
+            peer.ask("consumer_group_heartbeat", 1, **beat)
+        described = {"group_ids": [group.id], "include_authorized_operations": False}
+        peer.ask("consumer_group_describe", 1, **described)
+        group.leave("a")
+    peer.note("a consumer group")
+    consumers = Group(peer, "consumers")
+    consumers.find()
+    peer.ask_quietly("consumer_group_heartbeat", 1, **_consumer_heartbeat(consumers.id, topic, 0))
+    for epoch in (0, 1, -1):
+        consumers.heartbeat("a", epoch, [topic])
+    consumers.describe()
+    consumers.offsets()
+    consumers.alter(**{topic: {0: 0}})
+    names = [{"topic_name": topic}]
+    peer.ask("delete_share_group_offsets", 0, group_id=consumers.id, topics=names)

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.classic.messages import JoinAnswer, JoinRequest
-from drumlin.wire.errors import KafkaError
+from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
+from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -42,7 +42,9 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     try:
         answer = context.broker.groups.join(request.group_id, join)
     except KafkaError as error:
-        return _response(shape, JoinAnswer(error.code, request.member_id))
+        is_of_another_kind = error.code is ErrorCode.inconsistent_group_protocol
+        member_id = NO_MEMBER_ID if is_of_another_kind else request.member_id
+        return _response(shape, JoinAnswer(error.code, member_id))
     return Waiting(_respond(shape, answer))
 
 
