@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
+from drumlin.coordination.log_errors import as_told
 from drumlin.coordination.shares.log import encode_batches, load
 from drumlin.coordination.shares.records import ShareRecord
 from drumlin.coordination.shares.shard import LoadedStates, ShareShard
@@ -23,17 +24,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: What goes wrong with the log, and what those who ask are told instead.
-_TOLD: Final = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
 _NO_PARTITION: Final = -1
 #: What the summary of a state that was never initialised says.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
@@ -337,7 +327,7 @@ class ShareCoordinator:
                 first_offset = self._ends.end_offset(shard.partition)
                 confirmation = self._topic.append(shard.partition, batch)
             except KafkaError as error:
-                raise _told(error) from error
+                raise as_told(error) from error
             shard.apply(contained, first_offset)
         return confirmation
 
@@ -355,9 +345,9 @@ class ShareCoordinator:
         try:
             await asyncio.wait_for(asyncio.shield(confirmation), timeout)
         except TimeoutError:
-            raise _told(KafkaError(ErrorCode.request_timed_out)) from None
+            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
         except KafkaError as error:
-            raise _told(error) from error
+            raise as_told(error) from error
 
     def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedStates:
         return load(self._topic.read_batches(partition), is_cancelled)
@@ -371,7 +361,3 @@ class ShareCoordinator:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task failed", exc_info=error)
-
-
-def _told(error: KafkaError) -> KafkaError:
-    return KafkaError(_TOLD.get(error.code, error.code), error.message)
