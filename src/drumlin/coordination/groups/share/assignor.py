@@ -7,6 +7,7 @@ everybody to have one. Balance comes first, then what members have already stays
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -76,24 +77,46 @@ def _spread(
 
     for place in places:  # what too many have, those with too much give up first
         excess = len(holders[place]) - sharing
-        by_surplus = sorted(holders[place], key=lambda each: (quotas[each] - len(got[each]), each))
-        for member in by_surplus[: max(excess, 0)]:
-            give_up(member, place)
+        if excess > 0:
+            surplus = {each: len(got[each]) - quotas[each] for each in holders[place]}
+            for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
+                give_up(member, place)
     for member in members:  # the rest of what is too much: rather what others have too
-        surplus = len(got[member]) - quotas[member]
-        by_holders = sorted(got[member], key=lambda place: (-len(holders[place]), place))
-        for place in by_holders[: max(surplus, 0)]:
-            give_up(member, place)
+        excess = len(got[member]) - quotas[member]
+        if excess > 0:
+            by_holders = sorted(got[member], key=lambda place: (-len(holders[place]), place))
+            for place in by_holders[:excess]:
+                give_up(member, place)
+    _hand_out(places, sharing, quotas, got, holders)
+    return got
+
+
+def _hand_out(
+    places: Sequence[_Place],
+    sharing: int,
+    quotas: Mapping[str, int],
+    got: dict[str, set[_Place]],
+    holders: dict[_Place, set[str]],
+) -> None:
+    """Give what too few have to those who have least; nobody gets more than its quota."""
+    with_room = [
+        (len(got[member]) - quota, member)
+        for member, quota in quotas.items()
+        if len(got[member]) < quota
+    ]
+    heapq.heapify(with_room)
     for place in sorted(places, key=lambda each: (len(holders[each]), each)):
-        takers = sorted(
-            (each for each in members if each not in holders[place]),
-            key=lambda each: (len(got[each]) - quotas[each], each),
-        )
-        for member in takers[: sharing - len(holders[place])]:
-            if len(got[member]) < quotas[member] or not holders[place]:
+        passed = []
+        while len(holders[place]) < sharing and with_room:
+            balance, member = heapq.heappop(with_room)
+            if member not in holders[place]:
                 got[member].add(place)
                 holders[place].add(member)
-    return got
+                balance += 1
+            if balance < 0:
+                passed.append((balance, member))
+        for each in passed:
+            heapq.heappush(with_room, each)
 
 
 def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
