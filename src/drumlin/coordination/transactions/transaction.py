@@ -47,6 +47,8 @@ class Transaction:
     no log yet.
     """
 
+    __slots__ = ("metadata", "pending", "transactional_id")
+
     def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         self.transactional_id = transactional_id
         self.metadata = metadata
