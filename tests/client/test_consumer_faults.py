@@ -12,6 +12,7 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import (
     BrokerUnreachable,
+    ClientError,
     CommitFailed,
     CorruptData,
     LogTruncated,
@@ -307,6 +308,15 @@ def test_a_commit_without_an_answer_ends_in_time(
         pytest.raises(BrokerUnreachable),
     ):
         consumer.commit({PLACE: 1})
+
+
+def test_a_broker_without_the_new_protocol(broker: EpochBroker, log: Log, client: Client) -> None:
+    del broker.versions["consumer_group_heartbeat"]
+    with (
+        client.consumer("t", group="g", protocol="consumer") as consumer,
+        pytest.raises(ClientError, match="does not offer consumer_group_heartbeat"),
+    ):
+        consumer.poll(WAIT_MS)
 
 
 def test_at_most_once_gives_nothing_that_is_not_committed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import random
 import re
 import threading
 import uuid
@@ -312,6 +313,47 @@ def test_seek_goes_back_and_forth(group_client: Client, single: str, group: str)
         assert consumer.position(single, 0) in (100, 101)
         with pytest.raises(ClientError, match="not assigned"):
             consumer.seek(single, 1, 0)
+
+
+def test_random_steps_keep_the_order(group_client: Client, group_topic: str, group: str) -> None:
+    """Whatever is sought, paused and resumed: the next batch begins where it must."""
+    spread = {"partition": lambda data, count: pa.array([e % count for e in range(data.num_rows)])}
+    for _ in range(5):
+        data = pa.table({"value": [bytes(100)] * 4_000})
+        group_client.append(data, group_topic, batch_bytes=20_000, **spread)
+    chance = random.Random(5)
+    expected = dict.fromkeys(range(4), 0)
+    paused: set[int] = set()
+    options = {"max_bytes_per_batch": 30_000, "buffer_bytes": 150_000, "max_records": 500}
+    with group_client.consumer(group_topic, group=group, **options) as consumer:
+        given = 0
+        while given < 150:
+            partition = chance.randrange(4)
+            place = (group_topic, partition)
+            what = chance.random() if consumer.assignment else 1
+            if what < 0.1:
+                expected[partition] = chance.randrange(4_500)
+                consumer.seek(*place, expected[partition])
+            elif what < 0.15:
+                consumer.pause([place])
+                paused.add(partition)
+            elif what < 0.25:
+                consumer.resume([place])
+                paused.discard(partition)
+            else:
+                batch = consumer.poll(1 if len(paused) == 4 else 100)
+                if batch is None:
+                    continue
+                given += 1
+                partition = batch.column("partition")[0].as_py()
+                assert partition not in paused
+                start = expected[partition]
+                expected[partition] = start + batch.num_rows
+                assert batch.column("offset").to_pylist() == list(range(start, expected[partition]))
+                assert consumer.position(group_topic, partition) == expected[partition]
+                if expected[partition] == 5_000:
+                    expected[partition] = 0
+                    consumer.seek(group_topic, partition, "earliest")
 
 
 def test_a_seek_in_on_assigned_counts(group_client: Client, single: str, group: str) -> None:

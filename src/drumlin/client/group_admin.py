@@ -23,6 +23,15 @@ T = TypeVar("T")
 _GROUP_KEY: Final = 0
 _NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
 _NO_GENERATION: Final = -1
+#: A commit's errors that may pass, and have nothing to do with the partition.
+_OF_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.request_timed_out,
+    }
+)
 
 
 class GroupListing(NamedTuple):
@@ -226,9 +235,9 @@ async def commit(
                 if part.error_code is not ErrorCode.none:
                     refused[topic.name, part.partition_index] = ErrorCode(part.error_code)
         # What concerns the coordinator concerns all partitions alike: ask another one, or later.
-        passing = [code for code in refused.values() if code.retriable]
-        if len(refused) == len(positions) == len(passing):
-            _check(passing[0], f"offsets of group {group!r}")
+        codes = set(refused.values())
+        if len(refused) == len(positions) and codes <= _OF_COORDINATOR:
+            _check(codes.pop(), f"offsets of group {group!r}")
         return refused
 
     return await ask_coordinator(

@@ -7,7 +7,6 @@ be told. Everything that changes lives here, in one thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -73,7 +72,7 @@ class Background:
         self._options = options
         self._group_id = group_id
         self._subscription = subscription
-        self._changed = asyncio.Event()
+        self._waiters: set[asyncio.Event] = set()
         self._prompt = connections.sibling()
         self._siblings = [self._prompt, connections.sibling(), connections.sibling()]
         _, waiting, membership = self._siblings
@@ -89,7 +88,7 @@ class Background:
         if group_id is not None:
             self._link = CoordinatorLink(group_id, self._prompt, membership)
             self._committer = self._make_committer(self._link)
-        committed = None if group_id is None else self.committed
+        committed = None if group_id is None else self._committed_at_start
         self._starter = Starter(
             self.positions, options, self._prompt, committed, self._something_changed
         )
@@ -137,15 +136,12 @@ class Background:
                 self._protocol.membership.polled(_now())
             self._wake()
         while True:
-            self._changed.clear()
             found = self._look()
             if found is not None:
                 return found
             if deadline is not None and deadline.is_over:
                 return None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if deadline is None else deadline.remaining_s):
-                    await self._changed.wait()
+            await self._wait_for_change(deadline)
 
     def _look(self) -> Duty | Readable | Reset | None:
         if self.is_closed:
@@ -255,6 +251,13 @@ class Background:
             await asyncio.sleep(min(pause_s, deadline.remaining_s))
         raise AssertionError("back-off never ends")
 
+    async def _committed_at_start(
+        self, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        found = await self.committed(places)
+        self._group_committer().start_known(found)
+        return found
+
     def _reader(self) -> Credentials:
         # Members of classic groups read offsets without saying who they are.
         credentials = self._credentials()
@@ -277,7 +280,7 @@ class Background:
                 return state.position
             if deadline.is_over:
                 raise RequestTimedOut(f"where {place} begins is not known yet")
-            await asyncio.sleep(min(0.01, deadline.remaining_s))
+            await self._wait_for_change(deadline)
 
     def seek(self, place: TopicPartition, to: OffsetSpec | OffsetAndMetadata) -> None:
         """Read on from there; a plain number is an offset."""
@@ -401,7 +404,19 @@ class Background:
 
     def _notify(self) -> None:
         """There may be something for the user's thread."""
-        self._changed.set()
+        for each in self._waiters:
+            each.set()
+
+    async def _wait_for_change(self, deadline: Deadline | None) -> None:
+        changed = asyncio.Event()
+        self._waiters.add(changed)
+        try:
+            async with asyncio.timeout(None if deadline is None else deadline.remaining_s):
+                await changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(changed)
 
     def _wake(self) -> None:
         """There may be something for the membership to send."""

@@ -126,6 +126,8 @@ class Committer:
     async def _commit_periodically(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
+            if self._credentials() is None:
+                continue  # it will be told by the next poll
             try:
                 await self.commit_progress()
             except (KafkaError, PeerError, ClientError) as error:

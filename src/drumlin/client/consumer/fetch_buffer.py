@@ -21,6 +21,7 @@ class Frame:
 
     size_bytes: int
     pieces: int
+    is_reusable: bool = True  # not if a piece was dropped: a thread may be reading it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +73,7 @@ class FetchBuffer:
             if positions.get(piece.place, piece.version) is not None:
                 return piece
             self._pieces.popleft()
-            self._release(piece)
+            self._drop(piece)
         return None
 
     def drop_unwanted(self, positions: Positions) -> None:
@@ -82,7 +83,7 @@ class FetchBuffer:
             if positions.get(piece.place, piece.version) is not None:
                 kept.append(piece)
             else:
-                self._release(piece)
+                self._drop(piece)
         self._pieces = kept
 
     def done(self, piece: Piece) -> None:
@@ -90,11 +91,14 @@ class FetchBuffer:
         if self._pieces and self._pieces[0] is piece:
             self._pieces.popleft()
             self._release(piece)
-            if piece.frame.pieces == 0:
+            if piece.frame.pieces == 0 and piece.frame.is_reusable:
                 self._memory.give_back(piece.records)
 
+    def _drop(self, piece: Piece) -> None:
+        piece.frame.is_reusable = False
+        self._release(piece)
+
     def _release(self, piece: Piece) -> None:
-        # Not given back for use again: a thread may be reading a piece that is not wanted.
         piece.frame.pieces -= 1
         if piece.frame.pieces == 0:
             self._used_bytes -= piece.frame.size_bytes
