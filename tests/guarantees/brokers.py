@@ -87,7 +87,7 @@ class Faults:
     def _run(self) -> None:
         try:
             while not self._stop.wait(self._random.uniform(*self._gap_s)):
-                fault = self._random.choice(("kill", "kill", "pause", "restart"))
+                fault = self._random.choice(("kill", "kill", "pause", "pause", "restart"))
                 getattr(self, f"_{fault}")()
                 self.counts[fault] += 1
         except BaseException as failure:
@@ -108,6 +108,7 @@ class Faults:
     def _pause(self) -> None:
         os.kill(self._broker.pid, signal.SIGSTOP)
         try:
-            self._stop.wait(self._random.uniform(0.2, 2.5))
+            # Some of the clients lose patience after a second, and send again what has arrived.
+            self._stop.wait(self._random.choice((0.2, 0.8, 1.5, 2.5)))
         finally:
             os.kill(self._broker.pid, signal.SIGCONT)

@@ -165,6 +165,7 @@ class Mover:
         self._is_at_its_place = False
         #: What the group's offsets must be; None while a commit has an unknown outcome.
         self._expected: dict[tuple[str, int], int] | None = dict.fromkeys(partitions, -1001)
+        self._before = dict.fromkeys(partitions, -1001)
 
     def close(self) -> None:
         self._consumer.close()
@@ -173,16 +174,15 @@ class Mover:
         return self._consumer.consumer_group_metadata()
 
     def expect(self, moved: list[TopicPartition]) -> None:
-        """These offsets are committed for certain."""
-        if self._expected is not None or moved:
-            self._expected = {
-                **(self._last_expected if self._expected is None else self._expected),
-                **{(each.topic, each.partition): each.offset for each in moved},
-            }
+        """These offsets are committed for certain, and the others as they were."""
+        self._expected = self._before | {
+            (each.topic, each.partition): each.offset for each in moved
+        }
 
     def expect_unknown(self) -> None:
+        """A commit is asked for: until it is answered, the offsets may be these or those."""
         if self._expected is not None:
-            self._last_expected = self._expected
+            self._before = self._expected
         self._expected = None
 
     def rewind(self) -> None:

@@ -19,7 +19,11 @@ from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
 
 _TOPICS = {"a": 3, "b": 2}
 #: Keys are unique, so compaction removes nothing but what was aborted, and markers.
-_CONFIGS = {"a": {"segment.bytes": "1048576"}, "b": {"cleanup.policy": "compact"}}
+#: With fsyncs on the way, the end of a transaction takes long enough for a kill to hit it.
+_CONFIGS = {
+    "a": {"segment.bytes": "1048576"},
+    "b": {"cleanup.policy": "compact", "flush.messages": "1"},
+}
 _PARTITIONS = [(topic, number) for topic, count in _TOPICS.items() for number in range(count)]
 _SETTLE_S = 60.0
 

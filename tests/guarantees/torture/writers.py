@@ -90,7 +90,7 @@ class Writer(threading.Thread):
                 "bootstrap.servers": self._address,
                 "transactional.id": self.name,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "socket.timeout.ms": self._random.choice((2000, 10_000)),
+                "socket.timeout.ms": self._random.choice((1000, 1000, 10_000)),
                 "linger.ms": self._random.choice((0, 5, 50)),
                 "reconnect.backoff.max.ms": 500,
                 "batch.num.messages": self._random.choice((3, 10_000)),
@@ -160,13 +160,13 @@ class Writer(threading.Thread):
 
         def call() -> None:
             try:
-                producer.send_offsets_to_transaction(moved, metadata, _CALL_S)
+                producer.send_offsets_to_transaction(moved, metadata, _CALL_S / 2)
             except KafkaException as failure:
                 failures.append(failure)
 
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        thread.join(3 * _CALL_S)
+        thread.join(_CALL_S)
         if thread.is_alive():
             raise _Gone
         for failure in failures:
