@@ -15,7 +15,6 @@ from uuid import UUID
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.kinds import new_group
-from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share import partitions as share_partitions
 from drumlin.coordination.groups.share.group import ShareGroup
@@ -27,7 +26,7 @@ from drumlin.coordination.groups.share.messages import (
     ShareLimits,
     Topics,
 )
-from drumlin.coordination.groups.share.records import TopicPartitions
+from drumlin.coordination.groups.share.records import SharePartitions, TopicPartitions
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics
 from drumlin.coordination.shares.coordinator import ShareCoordinator
@@ -188,11 +187,10 @@ class ShareGroups:
         outcomes = await _each({each: topics[each].partitions for each in topics}, begin)
         good = _partitions_where(topics, outcomes, succeeded=True)
         bad = _partitions_where(topics, outcomes, succeeded=False)
-        shard = self._groups.shard_of(group_id)
-        group = self._found(shard, group_id)
-        value = share_partitions.initialized(group.partitions, good)
-        value = share_partitions.failed(value, bad)
-        await self._groups.write(shard, [group.partitions_record(value)])
+        await self._note_partitions(
+            group_id,
+            lambda known: share_partitions.failed(share_partitions.initialized(known, good), bad),
+        )
         return outcomes
 
     async def alter_offsets(
@@ -263,7 +261,7 @@ class ShareGroups:
                 results[name] = topic.topic_id, None
                 chosen[topic.topic_id] = partitions
         deleted_names = {id_: name for name, (id_, _) in results.items() if id_ is not None}
-        errors = await self._delete_states(shard, group, deleted_names, chosen)
+        errors = await self._delete_states(group_id, deleted_names, chosen)
         return [
             (name, topic_id, error if topic_id is None else errors.get(topic_id))
             for name, (topic_id, error) in results.items()
@@ -279,32 +277,35 @@ class ShareGroups:
         return None
 
     async def _delete_states(
-        self,
-        shard: GroupShard,
-        group: ShareGroup,
-        names: Mapping[UUID, str],
-        chosen: Mapping[UUID, frozenset[int]],
+        self, group_id: str, names: Mapping[UUID, str], chosen: Mapping[UUID, frozenset[int]]
     ) -> dict[UUID, KafkaError]:
         """Delete share state topic by topic; the first error of each topic that has one."""
         if not chosen:
             return {}
 
         async def delete(topic_id: UUID, partition: int) -> None:
-            await self._share_state.delete(group.group_id, topic_id, partition)
+            await self._share_state.delete(group_id, topic_id, partition)
 
-        value = share_partitions.deletion_begun(group.partitions, names)
-        await self._groups.write(shard, [group.partitions_record(value)])
+        await self._note_partitions(
+            group_id, lambda known: share_partitions.deletion_begun(known, names)
+        )
         outcomes = await _each(chosen, delete)
         errors: dict[UUID, KafkaError] = {}
         for topic_id, outcome in outcomes.items():
             for error in outcome.values():
                 if error is not None:
                     errors.setdefault(topic_id, error)
-        value = share_partitions.deleted(
-            group.partitions, [each for each in chosen if each not in errors]
-        )
-        await self._groups.write(shard, [group.partitions_record(value)])
+        gone = [each for each in chosen if each not in errors]
+        await self._note_partitions(group_id, lambda known: share_partitions.deleted(known, gone))
         return errors
+
+    async def _note_partitions(
+        self, group_id: str, change: Callable[[SharePartitions], SharePartitions]
+    ) -> None:
+        """Write what has changed about a group's partitions; the group as it is by now."""
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        await self._groups.write(shard, [group.partitions_record(change(group.partitions))])
 
     async def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, one share group: with its state.
@@ -327,16 +328,16 @@ class ShareGroups:
                 names[topic_id] = name
         there = {each for each in chosen if self._topics.by_id(each) is not None}
         errors = await self._delete_states(
-            shard,
-            group,
+            group_id,
             {each: names[each] for each in there},
             {each: chosen[each] for each in there},
         )
         for error in errors.values():
             raise error
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
         group.check_delete()  # somebody may have joined meanwhile
-        records: list[GroupRecord] = group.tombstones()
-        await self._groups.write(shard, records)
+        await self._groups.write(shard, group.tombstones())
         return ErrorCode.none
 
     # -- questions -----------------------------------------------------------------------------
