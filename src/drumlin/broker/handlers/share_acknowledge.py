@@ -38,6 +38,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=getattr(request, "is_renew_ack", False),
     )
+    lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if epoch == FINAL_EPOCH:
         shares.close_session(member)
     topics: dict[Any, list[Any]] = {}
@@ -50,7 +51,6 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
         )
         topics.setdefault(shared.topic_id, []).append(answer)
-    lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     return shape(
         "ShareAcknowledgeResponse",
         throttle_time=ZERO,

@@ -119,9 +119,9 @@ async def _respond(
     await fetch.run()
     acknowledged: Answers = {} if answers is None else await answers
     shares = context.broker.shares
+    lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if request.share_session_epoch == FINAL_EPOCH:
         shares.close_session(member)
-    lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     topics: dict[Any, list[Any]] = {}
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
