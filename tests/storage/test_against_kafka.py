@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from storage.samples import (
     prepared,
     read_all,
 )
+from storage.taken_over_group import go_on_at_kafka, join_at_kafka, join_here
 
 pytestmark = pytest.mark.kafka
 
@@ -175,6 +177,7 @@ def _open_kafkas(path: Path) -> tuple[LogDirectories, PartitionLog]:
 def test_a_data_dir_goes_from_kafka_to_us_and_back(tmp_path: Path, kafka: ApacheKafka) -> None:
     _produce(kafka.port)
     path = tmp_path / "data"
+    join_at_kafka(kafka.port, _TOPIC)
     expected = _consume(kafka.port, 1 << 62, "read_uncommitted")
     shutil.copytree(path, tmp_path / "crashed")  # as a crash would leave it
     kafka.terminate(60)
@@ -208,10 +211,14 @@ def test_a_data_dir_goes_from_kafka_to_us_and_back(tmp_path: Path, kafka: Apache
     log.append_internal(marker(commit=False, producer_id=10**6), 0, NOW_MS)
     log.append_as_leader(prepared(value=b"the last"), 0, NOW_MS)
     expected = [(record.offset, record.value or b"") for record in read_all(log)]
+    offsets = logs.get("__consumer_offsets", 0)
+    assert offsets is not None
+    join_here(offsets, path / "__consumer_offsets-0", _TOPIC, int(time.time() * 1000))
     logs.close()
     _check_dump(_dump(path / f"{_TOPIC}-0"))
 
     kafka.start()
+    go_on_at_kafka(kafka.port)
     assert _consume(kafka.port, 1 << 62, "read_uncommitted") == expected
     committed = _consume(kafka.port, 1 << 62, "read_committed")
     missing = [value for offset, value in expected if (offset, value) not in set(committed)]

@@ -1,0 +1,77 @@
+"""A consumer group that lives on through changes of brokers: Kafka's, ours, Kafka's again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from coordination.memory_log import KnownTopics, default_setting
+from coordination.settings import Settings
+from drumlin.clock import ManualClock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.heartbeats import heartbeat
+from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
+from drumlin.coordination.groups.log import encode_batches, load
+from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.wire.errors import ErrorCode
+from rig.raw import RawClient
+from rig.waiting import wait_until
+
+GROUP: Final = "lives-on"
+_JOINING: Final[dict[str, Any]] = {"rebalance_timeout": 30_000, "topic_partitions": []}
+
+
+def join_at_kafka(port: int, topic: str) -> None:
+    """A first member, `a-1`."""
+    with RawClient(port) as client:
+        asked = {"key_type": 0, "coordinator_keys": [GROUP]}
+        named = {"group_id": GROUP, "member_id": "a-1", "subscribed_topic_names": [topic]}
+
+        def joined() -> bool:
+            client.ask("find_coordinator", 4, **asked)
+            told = client.ask("consumer_group_heartbeat", 1, member_epoch=0, **named, **_JOINING)
+            return bool(told.error_code == ErrorCode.none)
+
+        wait_until(joined, "a member of Kafka's group")
+
+
+def join_here(log: PartitionLog, folder: Path, topic: str, now_ms: int) -> None:
+    """Kafka's records are understood; a second member, `b-2`, adds ours."""
+    data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    topics = KnownTopics()
+    topics.put(topic, 1)
+    rules, clock = Settings(), ManualClock(now_ms)
+    group = ConsumerGroup(
+        GROUP, Surroundings(rules, default_setting, clock, DeadlineQueue(), str, topics)
+    )
+    group.restore(load([data], lambda: False).groups[GROUP].records)
+    (member,) = group.members.values()
+    assert (member.member_id, member.subscription.topics) == ("a-1", frozenset({topic}))
+    assert (group.state_name, group.epoch, member.epoch) == ("Stable", 2, 2)
+    assert [list(epochs) for epochs in member.progress.assigned.values()] == [[0]]
+    request = HeartbeatRequest(
+        "b-2", 0, "ours", "/127.0.0.1", None, None, 30_000, frozenset({topic}), owned={}
+    )
+    for batch, _ in encode_batches(heartbeat(group, request).records, now_ms):
+        log.append_internal(batch, 0, now_ms)
+
+
+def go_on_at_kafka(port: int) -> None:
+    """Kafka has both members, and takes the heartbeat of ours."""
+    with RawClient(port) as client:
+
+        def described() -> Any:
+            asked = {"group_ids": [GROUP], "include_authorized_operations": False}
+            (group,) = client.ask("consumer_group_describe", 1, **asked).groups
+            return group if group.error_code == ErrorCode.none else None
+
+        group = wait_until(described, "Kafka to have loaded the group")
+        members = {each.member_id: each for each in group.members}
+        assert members.keys() == {"a-1", "b-2"}
+        assert members["b-2"].client_id == "ours"
+        ours = members["b-2"].member_epoch
+        named = {"group_id": GROUP, "member_id": "b-2", "member_epoch": ours}
+        told = client.ask("consumer_group_heartbeat", 1, topic_partitions=None, **named)
+        assert told.error_code == ErrorCode.none
