@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import re2
-
 from drumlin.broker.context import RequestContext
+from drumlin.coordination.regexes import compile_regex
 from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.states import BY_LABEL
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
-
-#: Of one compiled pattern; larger ones are refused.
-_PATTERN_MEMORY_BYTES: int = 1 << 20
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -58,16 +54,5 @@ def _filter(request: Any) -> TransactionFilter:
         frozenset(request.producer_id_filters),
         states if request.state_filters else None,
         duration_ms if duration_ms >= 0 else None,
-        _compile(pattern).fullmatch if pattern else None,
+        compile_regex(pattern).fullmatch if pattern else None,
     )
-
-
-def _compile(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PATTERN_MEMORY_BYTES
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        message = f"{pattern!r} is no regular expression: {error}"
-        raise KafkaError(ErrorCode.invalid_regular_expression, message) from None
