@@ -6,6 +6,7 @@ all of them together have read: everything, and after clean hand-overs nothing t
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 import uuid
@@ -21,6 +22,7 @@ import pytest
 from drumlin.client.client import Client
 from drumlin.client.consumer.consumer import Consumer
 from drumlin.client.errors import CommitFailed, MembershipEnded
+from rig.apache_kafka import Unavailable, java, kafka_classpath
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
@@ -118,6 +120,44 @@ class KafkaPython:
         self.consumer.close()
 
 
+class Java:
+    """Kafka's console consumer, which prints what it gets."""
+
+    def __init__(self, address: str, topic: str, group: str) -> None:
+        properties = {
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": "200",
+            "partition.assignment.strategy": (
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+            ),
+        }
+        command = [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+        command += ["org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        command += ["--bootstrap-server", address, "--topic", topic, "--group", group]
+        for name in ("partition", "offset"):
+            command += ["--formatter-property", f"print.{name}=true"]
+        for name, value in properties.items():
+            command += ["--command-property", f"{name}={value}"]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.seen: Counter[tuple[int, int]] = Counter()
+        self.failure: BaseException | None = None
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            fields = dict(each.split(":") for each in line.strip().split("\t") if ":" in each)
+            self.seen[int(fields["Partition"]), int(fields["Offset"])] += 1
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        self._reading.join(30)
+
+
 class Running:
     """A reader on a thread of its own. `seen` counts what it was given."""
 
@@ -186,7 +226,7 @@ class Feeder:
         return {(partition, each) for partition, end in ends.items() for each in range(end)}
 
 
-def all_seen(readers: list[Running], feeder: Feeder) -> Counter[tuple[int, int]]:
+def all_seen(readers: list[Any], feeder: Feeder) -> Counter[tuple[int, int]]:
     """What they have read together, once that is everything."""
 
     def seen() -> Counter[tuple[int, int]]:
@@ -247,6 +287,55 @@ def test_a_group_with_another_kind_of_member(
     feeder.feed()
     counts = all_seen(readers, feeder)
     assert set(counts.values()) == {1}, "something was read twice"
+
+
+@pytest.mark.kafka
+def test_a_group_with_the_java_client(
+    group_broker: DrumlinServer, group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    try:
+        kafka_classpath()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+    ours = run(lambda: Ours(group_client, group_topic, group, assignors=["cooperative-sticky"]))
+    all_seen([ours], feeder)
+    theirs = Java(group_broker.address, group_topic, group)
+    try:
+        wait_until(lambda: len(ours.assignment) == 2, "the Java client to take its share")
+        feeder.feed()
+        all_seen([ours, theirs], feeder)
+        ours.stop()
+        feeder.feed()
+        assert set(all_seen([ours, theirs], feeder).values()) == {1}
+    finally:
+        theirs.stop()
+    assert set(ours.seen.values()) == {1}
+
+
+def test_members_of_both_protocols_in_one_group(
+    group_client: Client, group_topic: str, group: str, run: Any
+) -> None:
+    """From the classic protocol to the new one, and back, with a member at all times."""
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+
+    def join(**options: Any) -> Running:
+        return run(lambda: Ours(group_client, group_topic, group, **options))  # type: ignore[no-any-return]
+
+    readers = [join(assignors=["range"])]
+    for options in ({"protocol": "consumer"}, {"protocol": "consumer"}, {"assignors": ["range"]}):
+        all_seen(readers, feeder)
+        readers.append(join(**options))
+        wait_until(lambda: shared(readers[-2:]), "both to have partitions")
+        feeder.feed()
+        all_seen(readers, feeder)
+        readers[-2].stop()
+        readers[-2].assignment = set()
+        wait_until(lambda: len(readers[-1].assignment) == 4, "the newer one to have all")
+        feeder.feed()
+    assert set(all_seen(readers, feeder).values()) == {1}
 
 
 def test_a_cooperative_member_keeps_what_it_keeps(
