@@ -150,11 +150,12 @@ def test_what_cannot_be_reset(run: Run, address: str, topic: str, group: str) ->
     assert "No such file" in complaint(topic, "--from-file", "/nowhere/offsets.csv")
 
 
-@pytest.fixture
-def member(address: str, topic: str, group: str) -> Iterator[confluent_kafka.Consumer]:
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
-    )
+@pytest.fixture(params=["classic", "consumer"])
+def member(
+    address: str, topic: str, group: str, request: pytest.FixtureRequest
+) -> Iterator[confluent_kafka.Consumer]:
+    settings = {"bootstrap.servers": address, "group.id": group, "group.protocol": request.param}
+    consumer = confluent_kafka.Consumer(settings | {"auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([topic])
         wait_until(lambda: consumer.poll(0.1) is not None, "a first record", 60)

@@ -91,6 +91,19 @@ def test_changes_of_either_store_reach_the_other(both: Both) -> None:
     assert both.mirror.events("conflict") == []
 
 
+def test_topics_that_are_gone_and_nodes_that_are_none_are_left_alone(both: Both) -> None:
+    both.old.commit(both.group, "deleted", 0, 5)
+    both.old.commit(both.group, both.topic, 2, b"?")
+    both.mirror.start()
+    both.in_zookeeper(0, 4)
+    wait_until(lambda: both.broker.committed(both.group) == {0: 4}, "what there is to be copied")
+    both.mirror.stop()
+    last = both.mirror.events("status")[-1]
+    assert (last["absent"], last["different"]) == (1, 0)
+    assert both.old.committed(both.group, "deleted") == {0: 5}
+    assert len(both.mirror.events("odd")) == 1
+
+
 def test_it_ends_after_a_last_pass(both: Both, tmp_path: Path) -> None:
     both.mirror = MirrorProcess(
         tmp_path,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -26,11 +26,15 @@ from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from drumlin.cli.outcomes import sentence
 from drumlin.client.errors import ClientError
 from drumlin.migration.errors import StoreUnavailable
-from drumlin.migration.mirror import Mirror, Status, choose_groups
 from drumlin.migration.stores import BrokerStore
 from drumlin.peer.errors import PeerError
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.migration.mirror import Mirror, Status
+    from drumlin.migration.zookeeper import ZooKeeperStore
+    from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 
 EXAMPLES: Final = examples(
     "drumlin groups mirror reporting --zookeeper zk1:2181,zk2:2181/kafka",
@@ -46,6 +50,7 @@ _SESSION_TIMEOUT_MS: Final = 10_000
 #: Watches tell of all that changes; now and then they are not trusted.
 _READ_ALL_S: Final = 60.0
 _CHOOSE_S: Final = 10.0
+_GATHER_S: Final = 0.05
 
 _Away = (StoreUnavailable, PeerError, KafkaError, ClientError, OSError)
 
@@ -86,6 +91,7 @@ def mirror(
     code 1 says that this pass could not be made.
     """
     from drumlin.migration.commit_times import find_commits
+    from drumlin.migration.mirror import Mirror
     from drumlin.migration.mirror_state import MirrorState
     from drumlin.migration.zookeeper import ZooKeeperStore, close_client, open_client
     from drumlin.migration.zookeeper_follower import ZooKeeperFollower
@@ -147,8 +153,8 @@ class _Running:
     def __init__(
         self,
         mirror: Mirror,
-        follower: Any,
-        store: Any,
+        follower: ZooKeeperFollower,
+        store: ZooKeeperStore,
         cluster: Cluster,
         patterns: Collection[str],
         tell: _Teller,
@@ -163,6 +169,7 @@ class _Running:
         self._choose_at = self._read_all_at = 0.0
         self._written = [0, 0]  # to the broker, to ZooKeeper
         self._is_away = False
+        self._odd: set[str] = set()
 
     def run(
         self,
@@ -198,9 +205,13 @@ class _Running:
             if is_last:
                 self._tell("stopped", "both stores are as the last line says")
                 return
-            wake.wait(interval_s)
+            # One pass takes in all that changes within a moment.
+            if wake.wait(interval_s) and not stop.is_set():
+                stop.wait(min(interval_s, _GATHER_S))
 
     def _one_pass(self, is_last: bool) -> Status:
+        from drumlin.migration.mirror import choose_groups
+
         now = time.monotonic()
         if now >= self._read_all_at:
             self._follower.read_all_again()
@@ -211,8 +222,10 @@ class _Running:
         status = self._mirror.run_pass(self._groups, is_last=is_last)
         self._written[0] += status.to_broker
         self._written[1] += status.to_zookeeper
-        for note in dict.fromkeys(self._store.notes):
-            self._tell("odd", note, node=note)
+        for note in self._store.notes:
+            if note not in self._odd:
+                self._odd.add(note)
+                self._tell("odd", note, node=note)
         self._store.notes.clear()
         return status
 
@@ -232,19 +245,22 @@ class _Running:
 
     def _show(self, status: Status) -> None:
         different = status.differences
+        to_broker, to_zookeeper = self._written
         worst = max(different, key=lambda each: each.distance, default=None)
         far = worst.distance if worst is not None else 0
+        absent = f", {status.absent} not in the cluster" if status.absent else ""
         about = f", by {far} at most: {worst}" if worst is not None else ""
         self._tell(
             "status",
             f"{status.partitions} partitions of {status.groups} "
             f"group{'s' if status.groups != 1 else ''}, {len(different)} differ"
-            f"{about}; written {self._written[0]} to the broker, {self._written[1]} to ZooKeeper",
+            f"{about}{absent}; written {to_broker} to the broker, {to_zookeeper} to ZooKeeper",
             groups=status.groups,
             partitions=status.partitions,
+            absent=status.absent,
             different=len(different),
             offsets_apart=far,
-            written_to_broker=self._written[0],
-            written_to_zookeeper=self._written[1],
+            written_to_broker=to_broker,
+            written_to_zookeeper=to_zookeeper,
         )
         sys.stdout.flush()

@@ -21,8 +21,10 @@ from drumlin.migration.stores import ConnectedCluster, Refusals
 from drumlin.migration.transfer import is_chosen
 from drumlin.migration.zookeeper import ABSENT, ZooKeeperOffset
 from drumlin.migration.zookeeper_follower import ZooKeeperFollower
+from drumlin.wire.errors import ErrorCode
 
 _NEVER_SINCE: Final = -1
+_ABSENT_TOPIC: Final = "there is no such partition in the cluster"
 _STILL_CHANGING: Final = "both are being changed"
 
 
@@ -62,6 +64,7 @@ class Status:
     partitions: int = 0
     to_broker: int = 0  # offsets written in this pass
     to_zookeeper: int = 0
+    absent: int = 0  # partitions that only ZooKeeper knows: left alone
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -235,8 +238,11 @@ class Mirror:
         refused = self._cluster.run(
             group_admin.commit(self._cluster.connections, group.name, positions)
         )
-        reasons = {place: code.name.replace("_", " ") for place, code in refused.items()}
-        for place in refused:
+        reasons = {}
+        for place, code in refused.items():
+            is_absent = code is ErrorCode.unknown_topic_or_partition
+            words = code.name.replace("_", " ")
+            reasons[place] = _ABSENT_TOPIC if is_absent else f"the broker: {words}"
             self._agreement(group, place).sent_to_broker.discard(group.to_broker[place])
             self._state.changed(group.name, place)
         status.to_broker += self._written(group, group.to_broker, reasons, "the broker")
@@ -249,16 +255,17 @@ class Mirror:
             for place, offset in group.to_zookeeper.items()
         }
         refused = self._zookeeper.write(group.name, nodes)
+        reasons = {place: f"ZooKeeper: {reason}" for place, reason in refused.items()}
         for place in refused:
             node = group.written_node(place, group.to_zookeeper[place])
             self._agreement(group, place).sent_to_zookeeper.discard(node)
             self._state.changed(group.name, place)
-        status.to_zookeeper += self._written(group, group.to_zookeeper, refused, "ZooKeeper")
+        status.to_zookeeper += self._written(group, group.to_zookeeper, reasons, "ZooKeeper")
 
     def _written(
         self, group: _Group, wanted: Mapping[TopicPartition, int], refused: Refusals, where: str
     ) -> int:
-        group.held |= {place: f"{where}: {reason}" for place, reason in refused.items()}
+        group.held |= refused
         for place, offset in wanted.items():
             if place in refused:
                 continue
@@ -285,7 +292,10 @@ class Mirror:
         status.partitions += len(places)
         for place, reason in sorted(group.held.items()):
             difference = Difference(group.name, place, *group.offsets(place), reason)
-            status.differences.append(difference)
+            if reason == _ABSENT_TOPIC:
+                status.absent += 1
+            else:
+                status.differences.append(difference)
             if reason != _STILL_CHANGING and self._told.get((group.name, place)) != reason:
                 self._told[group.name, place] = reason
                 self._say(
