@@ -284,3 +284,37 @@ def test_two_that_begin_at_once() -> None:
         assert await first == (0, 0)
 
     run(test)
+
+
+@pytest.mark.parametrize("size", [0, 32_768])
+def test_ids_that_no_record_can_have(size: int) -> None:
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        name, code = "x" * size, ErrorCode.invalid_request
+        assert await refusal(coordinator.init_producer(name, TIMEOUT_MS, None)) is code
+        assert await coordinator.add_partitions(name, 0, 0, [T0]) == {T0: code}
+        assert coordinator.select(TransactionFilter()) == []
+
+    run(test)
+
+
+def test_the_longest_id() -> None:
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        assert await coordinator.init_producer("x" * 32_767, TIMEOUT_MS, None) == (0, 0)
+
+    run(test)
+
+
+def test_a_transaction_that_becomes_too_large_for_a_record() -> None:
+    """It is refused, and what it has so far goes on."""
+
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
+        await coordinator.add_partitions("x", *producer, [T0])
+        cluster.log.error = ErrorCode.message_too_large
+        codes = await coordinator.add_partitions("x", *producer, [("u", 1), ("u", 2)])
+        assert set(codes.values()) == {ErrorCode.unknown_server_error}
+        cluster.log.error = None
+        assert coordinator.describe("x").partitions == {T0}
+        assert await coordinator.end("x", producer, is_commit=True, client_version=2) == (0, 1)
+
+    run(test)

@@ -21,7 +21,11 @@ from drumlin.coordination.transactions.completion import Completion
 from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.log import LoadedPartition, load
 from drumlin.coordination.transactions.markers import MarkerWriter, TopicPartition
-from drumlin.coordination.transactions.records import NO_PRODUCER_ID, TransactionMetadata
+from drumlin.coordination.transactions.records import (
+    ID_BYTES_MAX,
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+)
 from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.transaction import (
     EPOCH_BUMP_VERSION,
@@ -158,7 +162,7 @@ class TransactionCoordinator:
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         if not self._is_active:
             raise KafkaError(ErrorCode.coordinator_not_available)
-        if not transactional_id:
+        if not transactional_id or len(transactional_id.encode()) > ID_BYTES_MAX:
             raise KafkaError(ErrorCode.invalid_request)
         return self._partitions.shard(self._partition_for(transactional_id))
 
@@ -194,7 +198,7 @@ class TransactionCoordinator:
         is_fencing = next_state.state.is_prepared
         try:
             await self._writer.write(shard, transaction)
-        except KafkaError:
+        except BaseException:
             if transaction.is_new:
                 shard.forget(transaction)
             raise
@@ -392,7 +396,10 @@ class TransactionCoordinator:
     ) -> None:
         while True:
             await asyncio.sleep(interval_ms() / 1000)
-            await work()
+            try:
+                await work()
+            except Exception:  # noqa: BLE001  what fails once is looked at again
+                _log.exception("transactions could not be looked through")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

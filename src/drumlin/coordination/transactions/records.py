@@ -20,6 +20,9 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
+#: A transactional id that is longer does not fit into a key.
+ID_BYTES_MAX: Final = 2**15 - 1
+
 _KEY_TYPE: Final = 0
 _LAST_VERSION: Final = 1
 _FIRST_FLEXIBLE_VERSION: Final = 1
