@@ -13,7 +13,7 @@ from typing import Final
 
 from drumlin.broker.served import SERVED
 from drumlin.config.broker import OWN_DEFAULTS
-from drumlin.config.keys import Key, broker_keys, topic_keys
+from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
 from drumlin.wire.messages import API_KEYS
 
@@ -100,6 +100,14 @@ def topic_table() -> str:
     return _key_table(topic_keys().values(), "default from", broker_key)
 
 
+def group_table() -> str:
+    def broker_key(key: Key) -> str:
+        name = f"group.{key.name}"
+        return f"`{name}`" if name in broker_keys() else ""
+
+    return _key_table(group_keys().values(), "default from", broker_key)
+
+
 def _key_table(keys: Iterable[Key], extra: str, cell: Callable[[Key], str]) -> str:
     return table(
         ("key", "default", extra, "what it does"),
@@ -126,6 +134,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "not-served": apis_not_served,
     "broker-keys": broker_table,
     "topic-keys": topic_table,
+    "group-keys": group_table,
 }
 
 
