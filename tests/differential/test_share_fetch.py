@@ -13,6 +13,7 @@ from differential.peer import Connection, Peer
 from differential.scripts import all_versions, differential
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.wire.errors import ErrorCode
+from rig.batches import batch
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
@@ -401,6 +402,121 @@ def test_several_partitions(peer: Peer) -> None:
         fill(peer, topic, 2, partition=partition)
     member.fetch(topics=[], min_bytes=150)
     member.fetch(topics=[], max_wait=100)
+
+
+def configure(peer: Peer, group: str, **configs: str) -> None:
+    """Set-up: a group's own settings."""
+    changes = [
+        {"name": key.replace("_", "."), "config_operation": 0, "value": value}
+        for key, value in configs.items()
+    ]
+    resource = {"resource_type": 32, "resource_name": group, "configs": changes}
+    peer.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    peer.settle()
+
+
+@differential("share_fetch", [2])
+def test_settings_of_a_group(peer: Peer) -> None:
+    """As many records in flight as are allowed, as many deliveries, and no renewal."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    configure(
+        peer,
+        group,
+        share_partition_max_record_locks="100",
+        share_delivery_count_limit="2",
+        share_renew_acknowledge_enable="false",
+    )
+    fill(peer, topic, *[30] * 6)
+    one, other = (Member(peer, group, topic, name) for name in ("m1", "m2"))
+    one.fetch()
+    one.fetch(max_wait=0)
+    one.acknowledge((40, 44, [_RELEASE]))
+    other.fetch()
+    one.acknowledge((0, 9, [_RENEW]), is_renew_ack=True)
+    one.acknowledge((0, 29, [_ACCEPT]))
+    other.fetch(max_records=1)
+    other.acknowledge((40, 44, [_RELEASE]))
+    read_state(peer, topic, group)
+    other.fetch(max_wait=0)
+
+
+@differential("share_fetch", [2])
+def test_aborted_records(peer: Peer) -> None:
+    """A group that reads committed is given no aborted records, and none that are undecided."""
+    topic = peer.topic()
+    group = group_of(peer, topic)
+    configure(peer, group, share_isolation_level="read_committed")
+    producer = Producer(peer, topic)
+    one = Member(peer, group, topic, "m1")
+    fill(peer, topic, 2)
+    producer.send(3)
+    fill(peer, topic, 2)
+    one.fetch()
+    producer.end(committed=False)
+    producer.send(1)
+    producer.end(committed=True)
+    fill(peer, topic, 1)
+    one.fetch(min_bytes=400)
+    one.acknowledge((0, 1, [_ACCEPT]), (5, 6, [_ACCEPT]))
+    read_state(peer, topic, group)
+
+
+class Producer:
+    """Set-up: a transactional producer of the protocol before KIP-890."""
+
+    def __init__(self, peer: Peer, topic: str) -> None:
+        self._topic = topic
+        self._id = peer.unique("producer")
+        self._sequence = 0
+        self._client = RawClient(peer.port, "setup")
+
+        def begin() -> Any:
+            self._client.ask("find_coordinator", 4, key_type=1, coordinator_keys=[self._id])
+            answer = self._client.ask(
+                "init_producer_id",
+                4,
+                transactional_id=self._id,
+                transaction_timeout=60_000,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            return answer if answer.error_code == ErrorCode.none else None
+
+        begun = wait_until(begin, f"a producer id on {peer.name}", 20.0)
+        self._producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+
+    def send(self, size: int) -> None:
+        def is_added() -> bool:
+            answer = self._client.ask(
+                "add_partitions_to_txn",
+                3,
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=self._producer["producer_id"],
+                v3_and_below_producer_epoch=self._producer["producer_epoch"],
+                v3_and_below_topics=[{"name": self._topic, "partitions": [0]}],
+            )
+            (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+            return bool(result.partition_error_code == ErrorCode.none)
+
+        wait_until(is_added, "the partition to be in the transaction", 20.0)
+        records = batch(
+            *[b"v" * 10] * size,
+            **self._producer,
+            base_sequence=self._sequence,
+            extra_attributes=0x10,
+        )
+        self._sequence += size
+        data = {"name": self._topic, "partition_data": [{"index": 0, "records": records}]}
+        answer = self._client.ask(
+            "produce", 9, transactional_id=self._id, acks=-1, timeout=10_000, topic_data=[data]
+        )
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.none
+
+    def end(self, *, committed: bool) -> None:
+        asked = {"transactional_id": self._id, "committed": committed}
+        answer = self._client.ask("end_txn", 3, **asked, **self._producer)
+        assert answer.error_code == ErrorCode.none
 
 
 @differential("share_fetch")
