@@ -170,7 +170,7 @@ def test_internal_topics(ask: Ask) -> None:
     answer = ask_topics(ask, named("__consumer_offsets", "__transaction_state"))
     assert summary(answer) == [
         ("__consumer_offsets", "none", 2),
-        ("__transaction_state", "unknown_topic_or_partition", 0),
+        ("__transaction_state", "none", 50),
     ]
     assert [each["is_internal"] for each in answer["topics"]] == [True, True]
     resource = {
