@@ -1,0 +1,72 @@
+"""A cleaned `__consumer_offsets` says what it said before, of transactions too."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from compaction.promises import CONFIG, RETENTION_MS, clean
+from compaction.random_logs import RandomLog
+from drumlin.broker.state_topics import batches_of
+from drumlin.clock import ManualClock
+from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.storage.partition_log import PartitionLog
+from storage.samples import IN_MEMORY, NOW_MS, create, marker, open_logs
+
+KEYS = [OffsetKey("g", topic, index) for topic in "tu" for index in range(2)]
+
+
+def loaded(log: PartitionLog) -> LoadedPartition:
+    return load(batches_of(log), lambda: False)
+
+
+def outcomes(found: LoadedPartition) -> list[dict[OffsetKey, CommittedOffset]]:
+    """What is committed now, and once all open transactions have committed."""
+    after = dict(found.offsets)
+    for each in found.pending:
+        if not each.is_superseded:
+            after[each.key] = each.committed
+    return [found.offsets, after]
+
+
+def write(log: PartitionLog, chance: random.Random, number: int) -> None:
+    key, producer = chance.choice(KEYS), Producer(chance.randrange(3), 0)
+    value = CommittedOffset(number, -1, "", NOW_MS + number)
+    match chance.randrange(10):
+        case 0:
+            batches = encode_batches([(key, None)], NOW_MS + number)
+        case 1 | 2 | 3:
+            batches = encode_batches([(key, value)], NOW_MS + number)
+        case 4 | 5 | 6:
+            batches = encode_batches([(key, value)], NOW_MS + number, producer=producer)
+        case kind:
+            end = marker(commit=kind < 9, producer_id=producer.producer_id)
+            log.append_internal(end, 0, NOW_MS)
+            return
+    for batch, _ in batches:
+        log.append_internal(memoryview(batch), 0, NOW_MS)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_committed_offsets_survive_cleanings(seed: int) -> None:
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        clock = ManualClock(NOW_MS)
+        logs = open_logs(Path(folder), config=CONFIG, clock=clock)
+        world = RandomLog(logs, create(logs, CONFIG), seed)
+        log, removed = world.log, 0
+        for number in range(300):
+            write(log, chance, number)
+            if chance.random() < 0.05:
+                log.roll(NOW_MS)
+                before, size = outcomes(loaded(log)), log.size_bytes
+                clean(world)
+                assert outcomes(loaded(log)) == before
+                removed += size > log.size_bytes
+                clock.advance_ms(chance.choice([0, RETENTION_MS + 1]))
+        assert removed > 3
+        logs.abandon()
