@@ -78,7 +78,7 @@ class Copier:
                 self._produce(message)
             metadata = self._consumer.consumer_group_metadata()
             self._producer.send_offsets_to_transaction(_ends(batch), metadata, _CALL_S)
-            if self._random.random() < 0.1:
+            if self._random.random() < 0.1 and self._producer.flush(_CALL_S) == 0:
                 self._abort()
             else:
                 self._commit()
@@ -86,6 +86,8 @@ class Copier:
             error: KafkaError = failure.args[0]
             if error.fatal() or not (error.txn_requires_abort() or error.retriable()):
                 raise
+            if len(self._producer) > 0:
+                raise  # see `Writer._abort` of the torture: it must not go on with this producer
             self._abort()
 
     def _produce(self, message: Message) -> None:

@@ -7,8 +7,10 @@ one before, which is what the checker needs to know about their order.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
+import time
 from collections import deque
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -20,6 +22,11 @@ from guarantees.torture.records import encode, next_value, partition_name
 TRANSACTION_TIMEOUT_MS = 10_000
 _CALL_S = 5.0
 _GIVEN_UP_MAX = 8
+_END_WELL_S = 40.0
+
+
+class Stuck(Exception):
+    """A transactional id that is of no use any more."""
 
 
 class _Gone(Exception):
@@ -60,6 +67,7 @@ class Writer(threading.Thread):
         try:
             while not self._stopping.is_set():
                 self._live()
+            self._end_well()
             if self._mover is not None:
                 self._mover.close()
         except BaseException as failure:
@@ -83,6 +91,22 @@ class Writer(threading.Thread):
             self._leave_open(producer)
         except _Gone:
             pass
+
+    def _end_well(self) -> None:
+        """When all faults are over, a transaction must go through: nothing may be stuck."""
+        deadline = time.monotonic() + _END_WELL_S
+        while time.monotonic() < deadline:
+            producer = self._make_producer()
+            self._given_up.append(producer)
+            with contextlib.suppress(KafkaException):
+                producer.init_transactions(_END_WELL_S / 2)
+                self._begin(producer)
+                self._send_some(producer)
+                self._recorder.commit(self.name, self._number)
+                producer.commit_transaction(_END_WELL_S / 2)
+                self._recorder.end(self.name, self._number, Outcome.COMMITTED)
+                return
+        raise Stuck(f"{self.name} cannot commit, though all faults are over")
 
     def _make_producer(self) -> Producer:
         return Producer(
@@ -220,6 +244,15 @@ class Writer(threading.Thread):
         self._abort(producer)
 
     def _abort(self, producer: Producer) -> None:
+        """Abort; the producer goes on only if all that it sent was acknowledged.
+
+        librdkafka (2.16) gives the sequence numbers of records that it has to send again, and that an
+        abort throws away, to the records of the next transaction. If the broker has had the former
+        all the same, it takes the latter for duplicates, and they are lost: with Apache Kafka too.
+        """
+        if self._random.random() < 0.7:
+            producer.flush(1)
+        is_of_use = len(producer) == 0
         while True:
             try:
                 producer.abort_transaction(_CALL_S)
@@ -230,5 +263,7 @@ class Writer(threading.Thread):
                 raise _Gone from failure
             break
         self._recorder.end(self.name, self._number, Outcome.ABORTED)
+        if not is_of_use:
+            raise _Gone
         if self._mover is not None:
             self._mover.rewind()
