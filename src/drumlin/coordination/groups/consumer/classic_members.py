@@ -166,10 +166,10 @@ def _downgrade(
 ) -> Outcome | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
     group = draft.group
+    if not may_become_classic(group, [replaced], coming=1):
+        return None
     staying = [each for each in group.members.values() if each is not replaced]
     staying.append(joining)
-    if not may_become_classic(group, staying):
-        return None
     must_rebalance = group.target_epoch.epoch < draft.epoch
     epoch = group.epoch if must_rebalance else group.target_epoch.epoch
     reason = "the last member of the consumer protocol came back as a classic one"

@@ -147,13 +147,18 @@ def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
 # -- back to the classic protocol --------------------------------------------------------------
 
 
-def may_become_classic(group: ConsumerGroup, staying: Sequence[Member]) -> bool:
-    """Whether those who stay are a classic group of their own."""
-    if not staying or not all(member.is_classic for member in staying):
+def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
+    """Whether those who stay, and so many classic members that come, are a classic group.
+
+    Counted, not looked at one by one: groups can be large, and can lose all members one by one.
+    """
+    size = len(group.members) - len(gone) + coming
+    classic = group.classic_count - sum(member.is_classic for member in gone) + coming
+    if not size or classic < size:
         return False
     rules = group.surroundings.rules
     is_allowed = rules.group_consumer_migration_policy.lower() in _DOWNGRADE
-    if not is_allowed or len(staying) > rules.group_max_size:
+    if not is_allowed or size > rules.group_max_size:
         _log.info("group %r cannot become a classic group", group.group_id)
         return False
     return True

@@ -59,9 +59,9 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     """The members are gone. If only classic ones are left, the group becomes a classic one."""
     if not members:
         return Outcome([], answer)
-    gone = {member.member_id for member in members}
-    staying = [each for each in group.members.values() if each.member_id not in gone]
-    if may_become_classic(group, staying):
+    if may_become_classic(group, members):
+        gone = {member.member_id for member in members}
+        staying = [each for each in group.members.values() if each.member_id not in gone]
         converted = to_classic(group, staying, "the last member of the consumer protocol left")
         if converted is not None:
             return replace(converted, answer=answer)
