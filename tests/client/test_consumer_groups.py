@@ -21,7 +21,8 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.consumer.consumer import Consumer
-from drumlin.client.errors import CommitFailed, MembershipEnded
+from drumlin.client.consumer.membership import Duty
+from drumlin.client.errors import ClientError, CommitFailed, MembershipEnded
 from rig.apache_kafka import Unavailable, java, kafka_classpath
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
@@ -435,6 +436,28 @@ def test_two_with_one_instance_id(group_client: Client, group_topic: str, group:
     first.close()
     assert len(second.assignment()) == 4
     second.close()
+
+
+def test_an_interrupt_while_a_duty_is_handed_over(
+    group_client: Client, group_topic: str, group: str
+) -> None:
+    """What the polling thread was about to be told comes up again with the next poll."""
+    feeder = Feeder(group_client, group_topic)
+    feeder.feed()
+    member = Ours(group_client, group_topic, group)
+    thread, background = member.consumer._thread, member.consumer._background
+    found = thread.run(background.next(None, comes_back=True))
+    assert isinstance(found, Duty)
+    for _ in range(2):
+        wait_until(member.poll, "something to be read")
+        thread.run(background.next(None, comes_back=False))  # a piece that nobody looks at
+    seen: Counter[tuple[int, int]] = Counter()
+    member.consumer.seek(group_topic, 0, 0)
+    while not seen.keys() >= {(0, each) for each in range(50)}:
+        seen.update(member.poll())
+    member.close()
+    with pytest.raises(ClientError, match="closed"):
+        member.consumer.commit()
 
 
 def test_partitions_that_are_added_are_read(

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _GROUP_KEY: Final = 0
 _NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
 _NO_GENERATION: Final = -1
-#: A commit's errors that may pass, and have nothing to do with the partition.
+#: A partition's errors that may pass, and have nothing to do with the partition.
 _OF_COORDINATOR: Final = frozenset(
     {
         ErrorCode.not_coordinator,
@@ -234,15 +234,22 @@ async def commit(
             for part in topic.partitions:
                 if part.error_code is not ErrorCode.none:
                     refused[topic.name, part.partition_index] = ErrorCode(part.error_code)
-        # What concerns the coordinator concerns all partitions alike: ask another one, or later.
-        codes = set(refused.values())
-        if len(refused) == len(positions) and codes <= _OF_COORDINATOR:
-            _check(codes.pop(), f"offsets of group {group!r}")
+        check_coordinator(group, refused)
         return refused
 
     return await ask_coordinator(
         connections, group, "offset_commit", build, read, version_max=_NAMES_UP_TO
     )
+
+
+def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
+    """
+    Raises:
+        KafkaError: it was the coordinator's own trouble: ask another one, or later.
+    """
+    for code in refused.values():
+        if code in _OF_COORDINATOR:
+            raise KafkaError(code, f"offsets of group {group!r}")
 
 
 def _commit_topics(shape: Shape, positions: Mapping[TopicPartition, Committed]) -> Iterable[object]:

@@ -45,13 +45,13 @@ def classic_members(members: Iterable[Any]) -> list[Member]:
 
 
 def consumer_members(members: Iterable[Any]) -> list[Member]:
-    """Members as ConsumerGroupDescribe answers them."""
+    """Members as ConsumerGroupDescribe and ShareGroupDescribe answer them."""
     return [
         Member(
             each.member_id,
             each.client_id,
             each.client_host,
-            each.instance_id,
+            getattr(each, "instance_id", None),
             [
                 (topic.topic_name, partition)
                 for topic in each.assignment.topic_partitions

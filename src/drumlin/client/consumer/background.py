@@ -28,6 +28,7 @@ from drumlin.client.consumer.positions import (
     Stage,
 )
 from drumlin.client.consumer.starting import Reset, Starter
+from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.consumer.topics import partition_counts, wanted_topics
 from drumlin.client.errors import ClientError, MembershipEnded, RequestTimedOut
 from drumlin.client.offsets import OffsetSpec, TopicPartition
@@ -78,19 +79,25 @@ class Background:
         _, waiting, membership = self._siblings
         self.positions = Positions()
         self.is_closed = False
-        self._watch_error: BaseException | None = None
+        self._is_shut = False
+        self._error: BaseException | None = None
+        self._tasks = Tasks(self._crashed)
         self._protocol: GroupProtocolDriver | None = None
         self._driver: Driver | None = None
         self._link: CoordinatorLink | None = None
         self._committer: Committer | None = None
-        self._watching: asyncio.Task[None] | None = None
         self._buffer = FetchBuffer(options.buffer_bytes, connections.memory)
         if group_id is not None:
             self._link = CoordinatorLink(group_id, self._prompt, membership)
             self._committer = self._make_committer(self._link)
         committed = None if group_id is None else self._committed_at_start
         self._starter = Starter(
-            self.positions, options, self._prompt, committed, self._something_changed
+            self.positions,
+            options,
+            self._prompt,
+            committed,
+            self._tasks,
+            self._something_changed,
         )
         self._fetcher = Fetcher(
             self.positions,
@@ -99,14 +106,15 @@ class Background:
             options,
             self._prompt,
             waiting,
+            self._tasks,
             self._notify,
         )
         if subscription is not None and self._link is not None:
             self._protocol = make_protocol(options, subscription, self._link, self._prompt)
             self._driver = Driver(self._protocol, self._link, self._notify)
-            self._watching = asyncio.ensure_future(self._watch_topics())
+            self._tasks.spawn(self._watch_topics())
         elif subscription is not None:
-            self._watching = asyncio.ensure_future(self._take_all())
+            self._tasks.spawn(self._take_all())
         else:
             self._begin(frozenset(assigned))
 
@@ -118,6 +126,7 @@ class Background:
             self._disowned,
             self._options.commit_interval_ms,
             self._prompt.options.request_timeout_ms,
+            self._tasks,
         )
 
     # -- what the user's thread asks for -------------------------------------------------
@@ -159,7 +168,7 @@ class Background:
         return Readable(piece, self.positions.of(piece.place).position)
 
     def _raise_failure(self) -> None:
-        for error in (self._watch_error, None if self._driver is None else self._driver.error):
+        for error in (self._error, None if self._driver is None else self._driver.error):
             if error is not None:
                 raise error
         if self._protocol is not None and self._protocol.membership.failure is not None:
@@ -229,6 +238,7 @@ class Background:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
         """Raises as `Committer.commit` does; ClientError without a group."""
+        self._check_not_shut()
         await self._group_committer().commit(
             self.positions.current() if offsets is None else offsets
         )
@@ -239,6 +249,7 @@ class Background:
         """What the group has committed; places without are left out."""
         if self._link is None:
             raise ClientError("this consumer has no group")
+        self._check_not_shut()
         link = self._link
         deadline = Deadline(self._prompt.options.request_timeout_ms)
         for pause_s in backoff_s(self._prompt.options):
@@ -250,6 +261,10 @@ class Background:
                 self._wake()
             await asyncio.sleep(min(pause_s, deadline.remaining_s))
         raise AssertionError("back-off never ends")
+
+    def _check_not_shut(self) -> None:
+        if self._is_shut:
+            raise ClientError("this consumer is closed")
 
     async def _committed_at_start(
         self, places: Collection[TopicPartition]
@@ -338,24 +353,24 @@ class Background:
         """Nothing more is given; gives what must be given up."""
         self.is_closed = True
         self._notify()
-        if self._watching is not None:
-            self._watching.cancel()
+        self._fetcher.stop()
         if self._driver is not None:
             await self._driver.stop()
-        await self._fetcher.stop()
-        await self._starter.stop()
-        if self._committer is not None:
-            await self._committer.stop()
+        await self._tasks.stop()
         return self.positions.places if self._protocol is not None else frozenset()
 
-    async def shut_down(self, *, leaves: bool, timeout_ms: float) -> None:
-        """Leave the group, and close the connections."""
+    async def shut_down(self, *, leaves: bool | None, timeout_ms: float) -> None:
+        """Leave the group, and close the connections.
+
+        `leaves` None does what is usual: a static member may come back, another does not.
+        """
+        self._is_shut = True
         if self._protocol is not None:
             step = self._protocol.membership.close()
-            if step is not None and leaves:
+            if step is not None and leaves is not False:
                 try:
                     async with asyncio.timeout(timeout_ms / 1000):
-                        await self._protocol.leave(step)
+                        await self._protocol.leave(step._replace(is_final=leaves is True))
                 except (KafkaError, PeerError, TimeoutError) as error:
                     _log.warning("leaving group %r: %s", self._group_id, error)
         for each in self._siblings:
@@ -378,9 +393,7 @@ class Background:
                 membership.topics_changed(wanted, counts)
             except (KafkaError, PeerError) as error:
                 if not is_retriable(error):
-                    self._watch_error = error
-                    self._notify()
-                    return
+                    raise
                 pause_s = self._prompt.options.retry_backoff_max_ms / 1000
             self._wake()
             self._something_changed()
@@ -389,18 +402,17 @@ class Background:
     async def _take_all(self) -> None:
         """All partitions that the topics have now, for a consumer without a group."""
         assert self._subscription is not None
-        try:
-            wanted = await wanted_topics(self._prompt, self._subscription)
-            await self._prompt.retrying(lambda: self._prompt.refresh(wanted))
-        except (KafkaError, PeerError) as error:
-            self._watch_error = error
-            self._notify()
-            return
+        wanted = await wanted_topics(self._prompt, self._subscription)
+        await self._prompt.retrying(lambda: self._prompt.refresh(wanted))
         topics = self._prompt.view.topics
         self._begin({(topic, each) for topic in wanted for each in topics[topic].partitions})
         self._something_changed()
 
     # -- waking --------------------------------------------------------------------------
+
+    def _crashed(self, error: BaseException) -> None:
+        self._error = error
+        self._notify()
 
     def _notify(self) -> None:
         """There may be something for the user's thread."""

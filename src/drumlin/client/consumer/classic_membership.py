@@ -329,8 +329,9 @@ class ClassicMembership:
         )
 
     def polled(self, now: float) -> None:
-        """The user's thread is in `poll`."""
+        """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""
         self._is_polling = True
+        self._is_on_duty = False
         self._last_poll = now
         if self.phase is Phase.AWAY:
             self.phase = Phase.UNJOINED

@@ -178,7 +178,9 @@ class ClassicProtocol:
         self.membership.beaten(_now())
 
     async def leave(self, step: Leave) -> None:
-        """Tell the group that this member goes."""
+        """Tell the group that this member goes, unless it is a static one that may come back."""
+        if self._options.group_instance_id is not None and not step.is_final:
+            return
 
         def build(shape: Shape) -> object:
             members: tuple[Any, ...] = ()

@@ -14,6 +14,7 @@ from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.membership import Credentials
 from drumlin.client.consumer.offset_requests import commit_offsets
 from drumlin.client.consumer.positions import OffsetAndMetadata, Positions
+from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import ClientError, CommitFailed
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.errors import PeerError
@@ -47,6 +48,7 @@ class Committer:
         disowned: Callable[[ErrorCode], None],
         interval_ms: int | None,
         timeout_ms: int,
+        tasks: Tasks,
     ) -> None:
         self._link = link
         self._positions = positions
@@ -55,16 +57,9 @@ class Committer:
         self._timeout_ms = timeout_ms
         self._in_turn = asyncio.Lock()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._task: asyncio.Task[None] | None = None
         self.is_automatic = interval_ms is not None
         if interval_ms is not None:
-            self._task = asyncio.ensure_future(self._commit_periodically(interval_ms / 1000))
-
-    async def stop(self) -> None:
-        """Commit no more by itself."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            tasks.spawn(self._commit_periodically(interval_ms / 1000))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
         """These go: what is committed for them later is not our doing."""

@@ -38,8 +38,9 @@ _LEAVE_TIMEOUT_MS: Final = 5_000
 class Consumer:
     """Made by `Client.consumer`. Use it as a context manager, or `close` it before its client.
 
-    One thread at a time may poll, iterate or close; anything else may be called from any
-    thread. Callbacks run in the thread that polls, and may use the consumer but not poll.
+    One thread at a time may poll or iterate; anything else may be called from any thread, also
+    `close`, which ends a poll. Callbacks run in the thread that polls, and may use the
+    consumer but not poll.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Consumer:
         tell = {
             DutyKind.ASSIGN: self._options.on_assigned,
             DutyKind.REVOKE: self._options.on_revoked,
-            DutyKind.LOSE: self._options.on_lost,
+            DutyKind.LOSE: self._options.on_lost or self._options.on_revoked,
         }[duty.kind]
         try:
             self._thread.call_soon(background.begin, duty)
@@ -240,8 +241,8 @@ class Consumer:
         """Commit what was given, give up the partitions, leave the group.
 
         Args:
-            leave: whether to tell the group; by default unless this is a static member, which
-                is expected back. (The new protocol tells it in any case, and says which.)
+            leave: whether it leaves for good. By default a static member does not: it is
+                expected back, and the group keeps its partitions for it until its session ends.
         """
         self._close(is_done=True, leave=leave)
 
@@ -252,8 +253,6 @@ class Consumer:
         if not self._thread.is_running:
             return
         background, options = self._background, self._options
-        if leave is None:
-            leave = options.group_instance_id is None or options.protocol == "consumer"
         try:
             owned = self._thread.run(background.stop_polling())
             if is_done:

@@ -134,13 +134,14 @@ class ConsumerProtocol:
     async def leave(self, step: Leave) -> None:
         """Tell the group that this member goes; a static one comes back, perhaps."""
         instance_id = self._options.group_instance_id
+        is_final = step.is_final or instance_id is None
 
         def build(shape: Shape) -> object:
             return shape(
                 "ConsumerGroupHeartbeatRequest",
                 group_id=self._options.group_id,
                 member_id=step.member_id,
-                member_epoch=LEAVE_EPOCH if instance_id is None else STATIC_LEAVE_EPOCH,
+                member_epoch=LEAVE_EPOCH if is_final else STATIC_LEAVE_EPOCH,
                 instance_id=instance_id,
                 topic_partitions=None,
                 **_NOTHING_NEW,

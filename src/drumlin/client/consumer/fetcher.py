@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.consumer.fetch_buffer import FetchBuffer, Frame, Piece
@@ -17,6 +17,7 @@ from drumlin.client.consumer.fetch_request import Limits, Wanted, fetch_partitio
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.consumer.positions import NO_EPOCH, PartitionState, Positions, Stage
 from drumlin.client.consumer.starting import Starter
+from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import as_client_error
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import InvalidResponse, PeerError
@@ -47,6 +48,7 @@ class Fetcher:
         options: ConsumerOptions,
         prompt: BrokerConnections,
         waiting: BrokerConnections,
+        tasks: Tasks,
         on_change: Callable[[], None],
     ) -> None:
         self._positions = positions
@@ -57,7 +59,7 @@ class Fetcher:
         self._waiting = waiting
         self._on_change = on_change
         self._busy: set[Lane] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
         self._fetches = 0
         self._failures = 0  # in a row
         self._is_stopped = False
@@ -82,9 +84,9 @@ class Fetcher:
             else:
                 unchecked.append(state)
         if lost:
-            self._spawn(self._recover(lost))
+            self._tasks.spawn(self._recover(lost))
         if unchecked:
-            self._spawn(self._check(unchecked))
+            self._tasks.spawn(self._check(unchecked))
         for states in lanes.values():
             states.sort(key=lambda each: each.last_fetch)
         # Where memory is short, who got something last comes last.
@@ -92,12 +94,9 @@ class Fetcher:
             if lane not in self._busy:
                 self._begin(lane, states)
 
-    async def stop(self) -> None:
-        """Fetch no more."""
+    def stop(self) -> None:
+        """Begin no more fetches."""
         self._is_stopped = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _is_checked(self, state: PartitionState) -> bool:
         """Whether the leader of today is one that knows what we have read."""
@@ -138,7 +137,7 @@ class Fetcher:
         self._busy.add(lane)
         self._buffer.reserve(max_bytes)
         versions = {each.place: each.version for each in states}
-        self._spawn(self._fetch(lane, wanted, limits, versions))
+        self._tasks.spawn(self._fetch(lane, wanted, limits, versions))
 
     async def _fetch(
         self,
@@ -173,7 +172,7 @@ class Fetcher:
         else:
             self._fail(states, error)
         if troubled:
-            self._spawn(self._recover(troubled))
+            self._tasks.spawn(self._recover(troubled))
         else:
             self._failures = 0
         self.pump()
@@ -283,11 +282,6 @@ class Fetcher:
     def _release(self, versions: Mapping[tuple[str, int], int], stage: Stage) -> None:
         for state in self._unchanged(versions):
             state.stage = stage
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _is_fetchable(state: PartitionState) -> bool:

@@ -54,6 +54,7 @@ class Leave(NamedTuple):
 
     member_id: str
     reason: str
+    is_final: bool = False  # says so of a static member, too
 
 
 class Membership(Protocol):

@@ -56,7 +56,7 @@ class ConsumerOptions:
     idle_timeout_ms: iteration ends when nothing came for so long; None: never.
     metadata_refresh_ms: how often to look for new topics and partitions.
     on_assigned, on_revoked, on_lost: told about partitions, in the thread that polls. When
-        `on_lost` is called somebody else may read them already.
+        `on_lost` is called somebody else may read them already; without it, `on_revoked` is.
     on_reset: told (topic, partition), old and new position, whenever `out_of_range` moved one.
     """
 

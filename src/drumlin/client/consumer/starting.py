@@ -19,6 +19,7 @@ from drumlin.client.consumer.positions import (
     Positions,
     Stage,
 )
+from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import (
     ClientError,
     LogTruncated,
@@ -65,6 +66,7 @@ class Starter:
         options: ConsumerOptions,
         connections: BrokerConnections,
         committed: Committed | None,
+        tasks: Tasks,
         on_change: Callable[[], None],
     ) -> None:
         self._positions = positions
@@ -72,20 +74,20 @@ class Starter:
         self._connections = connections
         self._committed = committed
         self._on_change = on_change
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
         self.resets: deque[Reset] = deque()
 
     def start(self, places: Iterable[TopicPartition]) -> None:
         """Find out where these begin, and let them go."""
         states = [self._positions.of(each) for each in places]
         if states:
-            self._spawn(self._insist(_noted(states), self._start))
+            self._tasks.spawn(self._insist(_noted(states), self._start))
 
     def out_of_range(self, state: PartitionState) -> None:
         """The log does not hold the position: do what the option says."""
         state.drop_buffered()
         state.stage = Stage.STARTING
-        self._spawn(self._insist(_noted([state]), self._reset))
+        self._tasks.spawn(self._insist(_noted([state]), self._reset))
 
     def seek(self, state: PartitionState, spec: OffsetSpec) -> None:
         """Go to a place that has a name, or a time."""
@@ -98,12 +100,7 @@ class Starter:
             for each in self._still(noted):
                 each.go_to(found[each.place])
 
-        self._spawn(self._insist(_noted([state]), go))
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.spawn(self._insist(_noted([state]), go))
 
     # -- the three reasons ---------------------------------------------------------------
 
@@ -234,8 +231,11 @@ class Starter:
         self, leader: int, states: list[PartitionState]
     ) -> dict[TopicPartition, tuple[int, int, int]]:
         """For each partition: end offset of our epoch, epoch that it is of, the leader's epoch."""
-        view = self._connections.view
-        epochs = {(t, p): view.topics[t].partitions[p].leader_epoch for t, p in _places(states)}
+        topics = self._connections.view.topics
+        epochs = {}
+        for topic, partition in (each.place for each in states):
+            self._connections.view.leader_of(topic, partition)  # or they are not there any more
+            epochs[topic, partition] = topics[topic].partitions[partition].leader_epoch
 
         def build(shape: Shape) -> object:
             by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -268,15 +268,6 @@ class Starter:
                 ends[place] = (each.end_offset, getattr(each, "leader_epoch", -1), epochs[place])
         return ends
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
 
 def _noted(states: Iterable[PartitionState]) -> Noted:
     return [(each, each.version) for each in states]
-
-
-def _places(states: Iterable[PartitionState]) -> list[TopicPartition]:
-    return [each.place for each in states]
