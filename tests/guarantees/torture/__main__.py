@@ -31,12 +31,12 @@ def main() -> int:
     while number < arguments.runs:
         seed = str(first + number + void)
         outcome = run_apart(_plan(arguments, seed), directory / f"run-{seed}")
-        if outcome.crash and void < arguments.runs:
+        if outcome.void and not outcome.complaints and void < arguments.runs:
             void += 1
-            print(f"     {seed:>12}  void, a client crashed: {outcome.crash}", flush=True)
+            print(f"     {seed:>12}  void: {outcome.void}", flush=True)
             continue
         number += 1
-        failed += bool(outcome.complaints)
+        failed += bool(outcome.complaints or outcome.void)
         print(_line(number, seed, outcome), flush=True)
     print(f"{number - failed} of {number} runs are right.")
     return 1 if failed else 0
@@ -70,7 +70,7 @@ def _one(arguments: argparse.Namespace, directory: Path) -> NoReturn:
 
 
 def _line(number: int, seed: str, outcome: Outcome) -> str:
-    text = "right"
+    text = outcome.void or "right"
     if outcome.complaints:
         told = "\n".join(outcome.complaints).replace("\n", "\n        ")
         text = f"WRONG, kept in {outcome.directory}\n        {told}"

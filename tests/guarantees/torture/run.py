@@ -42,12 +42,14 @@ class Plan:
 
 @dataclass
 class Result:
-    """What came of a run; without complaints it counts and proves."""
+    """What came of a run; without complaints and shortfall it counts and proves."""
 
     plan: Plan
     history: History = field(default_factory=History)
     faults: dict[str, int] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
+    #: Why it does not count: too little has happened.
+    shortfall: str = ""
     directory: Path | None = None
 
     @property
@@ -153,8 +155,6 @@ def _judge(result: Result, recorder: Recorder) -> None:
     anomalies = check(history)
     if anomalies:
         result.complaints.append(summary(anomalies))
-    committed = history.count(Outcome.COMMITTED)
-    if committed < plan.transactions_min:
-        result.complaints.append(f"only {committed} transactions were committed")
-    if sum(result.faults.values()) < plan.faults_min:
-        result.complaints.append(f"only these faults: {result.faults}")
+    committed, faults = history.count(Outcome.COMMITTED), sum(result.faults.values())
+    if committed < plan.transactions_min or faults < plan.faults_min:
+        result.shortfall = f"{committed} transactions and {faults} faults are too few"

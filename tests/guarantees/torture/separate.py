@@ -1,6 +1,7 @@
 """A run in a process of its own: clients are C libraries, and one that crashes takes its process.
 
-A crash of a client voids its run: it says nothing about the broker.
+A crash of a client voids its run: it says nothing about the broker. So does a machine that is too
+busy for enough to happen.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Outcome:
     faults: dict[str, int] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     directory: str = ""
-    crash: str = ""
+    #: Why it does not count, if it does not.
+    void: str = ""
 
     @classmethod
     def of(cls, result: Result) -> Outcome:
@@ -46,6 +48,7 @@ class Outcome:
             faults=result.faults,
             complaints=result.complaints,
             directory=str(result.directory or ""),
+            void=result.shortfall,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def run_apart(plan: Plan, directory: Path) -> Outcome:
             process.wait()
     outcome = _outcome(said, code)
     outcome.seconds = time.monotonic() - began
-    if not outcome.complaints and not outcome.crash:
+    if not outcome.complaints and not outcome.void:
         said.unlink()
     return outcome
 
@@ -100,5 +103,5 @@ def _outcome(said: Path, code: int | None) -> Outcome:
         if line.startswith('{"committed"'):
             return Outcome(**json.loads(line))
     if code < 0:
-        return Outcome(crash=f"{signal.Signals(-code).name}, see {said}")
+        return Outcome(void=f"a client crashed: {signal.Signals(-code).name}, see {said}")
     return Outcome(complaints=[f"it ended with {code}: {said}"])

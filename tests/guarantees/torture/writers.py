@@ -246,9 +246,10 @@ class Writer(threading.Thread):
     def _abort(self, producer: Producer) -> None:
         """Abort; the producer goes on only if all that it sent was acknowledged.
 
-        librdkafka (2.16) gives the sequence numbers of records that it has to send again, and that an
-        abort throws away, to the records of the next transaction. If the broker has had the former
-        all the same, it takes the latter for duplicates, and they are lost: with Apache Kafka too.
+        librdkafka (2.16) gives the sequence numbers of records that it has to send again, and that
+        an abort throws away, to the records of the next transaction. If the broker has had the
+        former all the same, it takes the latter for duplicates, and they are lost: with Apache
+        Kafka too.
         """
         if self._random.random() < 0.7:
             producer.flush(1)
