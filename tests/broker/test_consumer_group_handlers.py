@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.test_group_handlers import Client, ms, versions, with_client
+from broker.group_client import Client, ms, versions, with_client
 from drumlin.config.broker import BrokerConfig
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import request_shape
