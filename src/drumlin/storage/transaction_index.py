@@ -7,11 +7,9 @@ last stable offset when it ended. A segment in which no transaction was aborted 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from drumlin.storage.open_files import OpenFiles
@@ -34,47 +32,57 @@ def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """Aborted transactions in the order of their end."""
+    """Aborted transactions in the order of their end; so their last stable offsets ascend too.
+
+    Kept in memory as they are in the file, once they were asked for: there may be very many.
+    Readers in other threads take hold of the bytes first. Those grow in place and are replaced
+    where they become fewer.
+    """
 
     SUFFIX: Final = ".txnindex"
-    __slots__ = ("_entries", "_files", "file", "is_synced")
+    __slots__ = ("_files", "_packed", "file", "is_synced")
 
     def __init__(self, path_prefix: str, open_files: OpenFiles) -> None:
         self.file = open_files.file(path_prefix + self.SUFFIX)
         self.is_synced = True
         self._files = open_files.files
-        self._entries: tuple[AbortedTransaction, ...] | None = None  # None: not read yet
+        self._packed: bytearray | None = None  # None: not read yet
 
     def entries(self) -> tuple[AbortedTransaction, ...]:
-        if self._entries is None:
-            self._entries = self._read() if self._files.exists(self.file.path) else ()
-        return self._entries
+        packed = bytes(self._loaded())
+        return tuple(AbortedTransaction._make(each[1:]) for each in _LAYOUT.iter_unpack(packed))
 
     def know(self, entries: tuple[AbortedTransaction, ...]) -> None:
         """What is in the file, by whoever wrote it."""
-        self._entries = entries
+        self._packed = bytearray(encode_transactions(entries))
 
-    def _read(self) -> tuple[AbortedTransaction, ...]:
+    def _loaded(self) -> bytearray:
+        packed = self._packed
+        if packed is None:
+            packed = self._packed = self._read()
+        return packed
+
+    def _read(self) -> bytearray:
+        if not self._files.exists(self.file.path):
+            return bytearray()
         data = self._files.read_file(self.file.path)
-        whole = len(data) // _LAYOUT.size * _LAYOUT.size
-        return tuple(
-            AbortedTransaction._make(fields[1:]) for fields in _LAYOUT.iter_unpack(data[:whole])
-        )
+        return bytearray(data[: len(data) // _LAYOUT.size * _LAYOUT.size])
 
     def append(self, transaction: AbortedTransaction) -> None:
-        entries = self.entries()
-        if not entries:
+        packed = self._loaded()
+        if not packed:
             self._files.create(self.file.path)
         with self.file as descriptor:
-            packed = encode_transactions([transaction])
-            self._files.write_at(descriptor, packed, len(entries) * _LAYOUT.size)
-        self._entries = (*entries, transaction)
+            entry = encode_transactions([transaction])
+            self._files.write_at(descriptor, entry, len(packed))
+        packed += entry
         self.is_synced = False
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with an offset in the range; `end_offset` is exclusive."""
-        found = []
-        for entry in self._ended_from(start_offset):
+        packed, found = self._loaded(), []
+        for number in range(_first_ended_from(packed, start_offset), _count(packed)):
+            entry = _entry(packed, number)
             if entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:
@@ -83,41 +91,37 @@ class TransactionIndex:
 
     def is_complete_up_to(self, end_offset: int) -> bool:
         """Whether no transaction below `end_offset` can have ended behind this segment."""
-        return any(entry.last_stable_offset >= end_offset for entry in self.entries())
+        packed = self._loaded()
+        return bool(packed) and _last(packed).last_stable_offset >= end_offset
 
     def has_any_from(self, offset: int) -> bool:
         """Whether a transaction ended at or behind `offset`."""
-        entries = self.entries()
-        return bool(entries) and entries[-1].last_offset >= offset
-
-    def _ended_from(self, offset: int) -> Iterator[AbortedTransaction]:
-        entries = self.entries()
-        first = bisect_left(entries, offset, key=attrgetter("last_offset"))
-        return itertools.islice(entries, first, None)
+        packed = self._loaded()
+        return bool(packed) and _last(packed).last_offset >= offset
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions that ended at or behind `offset`."""
-        entries = self.entries()
-        kept = tuple(entry for entry in entries if entry.last_offset < offset)
-        if len(kept) < len(entries):
+        packed = self._loaded()
+        size = _first_ended_from(packed, offset) * _LAYOUT.size
+        if size < len(packed):
             with self.file as descriptor:
-                self._files.truncate(descriptor, len(kept) * _LAYOUT.size)
-            self._entries = kept
+                self._files.truncate(descriptor, size)
+            self._packed = packed[:size]
             self.is_synced = False
 
     def forget_last(self, transaction: AbortedTransaction) -> None:
         """Its marker did not get into the log."""
-        entries = self._entries
-        if entries and entries[-1] == transaction:
-            self._entries = entries[:-1]
+        packed = self._packed
+        if packed and _last(packed) == transaction:
+            self._packed = packed[: -_LAYOUT.size]
             with contextlib.suppress(OSError), self.file as descriptor:
-                self._files.truncate(descriptor, len(self._entries) * _LAYOUT.size)
+                self._files.truncate(descriptor, len(self._packed))
 
     def clear(self) -> None:
         """Remove the file: to be filled anew."""
         self.file.close()
         self._files.remove(self.file.path)
-        self._entries = ()
+        self._packed = bytearray()
 
     def sync(self) -> None:
         """Make all entries durable. May run in a thread beside the writer."""
@@ -130,3 +134,24 @@ class TransactionIndex:
         except OSError:
             self.is_synced = False
             raise
+
+
+def _count(packed: bytearray) -> int:
+    return len(packed) // _LAYOUT.size
+
+
+def _entry(packed: bytearray, number: int) -> AbortedTransaction:
+    return AbortedTransaction._make(_LAYOUT.unpack_from(packed, number * _LAYOUT.size)[1:])
+
+
+def _last(packed: bytearray) -> AbortedTransaction:
+    return _entry(packed, _count(packed) - 1)
+
+
+def _first_ended_from(packed: bytearray, offset: int) -> int:
+    """How many ended before `offset`."""
+
+    def last_offset_of(number: int) -> int:
+        return _entry(packed, number).last_offset
+
+    return bisect_left(range(_count(packed)), offset, key=last_offset_of)
