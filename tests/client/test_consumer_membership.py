@@ -357,3 +357,55 @@ def test_members_of_the_new_protocol_in_random_sequences() -> None:
         owned = [each for user in world.users for each in user.membership.owned]
         assert sorted(owned) == [(TOPIC, each) for each in range(7)], f"seed {seed}"
         assert all(each.membership.phase is modern.Phase.STABLE for each in world.users)
+
+
+def joining_member() -> tuple[ClassicMembership, classic.Join]:
+    membership = ClassicMembership(ClassicOptions("g", None, ("range",), BEAT_S, POLL_S), 0.0)
+    assert membership.next_step(0.0) == Wait(None)  # what it wants is not known yet
+    membership.topics_changed(frozenset({TOPIC}), {TOPIC: 1})
+    join = membership.next_step(0.0)
+    assert isinstance(join, classic.Join)
+    return membership, join
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        (ErrorCode.rebalance_in_progress, False),
+        (ErrorCode.coordinator_load_in_progress, False),
+        (ErrorCode.not_coordinator, False),
+        (ErrorCode.unknown_server_error, False),
+        (ErrorCode.unknown_member_id, False),
+        (ErrorCode.inconsistent_group_protocol, True),
+        (ErrorCode.invalid_session_timeout, True),
+        (ErrorCode.group_max_size_reached, True),
+        (ErrorCode.fenced_instance_id, True),
+        (ErrorCode.group_authorization_failed, True),
+    ],
+)
+def test_a_join_that_is_refused(code: ErrorCode, ends: bool) -> None:
+    membership, join = joining_member()
+    membership.refused(join, code, 1.0)
+    if ends:
+        assert (membership.failure, membership.phase) == (code, classic.Phase.FAILED)
+        assert membership.next_step(100.0) == Wait(None)
+    else:
+        assert membership.failure is None
+        assert isinstance(membership.next_step(2.0), classic.Join)
+
+
+def test_a_leader_that_comes_back_static_assigns_nothing() -> None:
+    membership, _ = joining_member()
+    answer = classic.Joined(3, "m", "m", "range", (("m", "i", b""),), skip_assignment=True)
+    membership.joined(answer, 1.0)
+    assert membership.next_step(1.0) == classic.Sync(3, "m", "range", None)
+
+
+def test_a_commit_that_is_refused_in_the_midst_of_a_join_changes_nothing() -> None:
+    membership, _ = joining_member()
+    membership.joined(classic.Joined(3, "m", "x", "range", ()), 1.0)
+    membership.disowned(ErrorCode.rebalance_in_progress)
+    assert isinstance(membership.next_step(1.0), classic.Sync)
+    membership.synced(frozenset({(TOPIC, 0)}), 1.0)
+    membership.disowned(ErrorCode.rebalance_in_progress)
+    assert membership.phase is classic.Phase.PREPARING

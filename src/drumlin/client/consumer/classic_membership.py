@@ -29,25 +29,13 @@ from drumlin.client.consumer.membership import (
     Leave,
     Partitions,
     Wait,
+    passes,
 )
 from drumlin.client.consumer.subscription import NO_GENERATION, MemberSubscription
 from drumlin.wire.errors import ErrorCode
 
 _NOBODY: Final = ""
 
-#: After these nothing but an end of this consumer helps.
-_FATAL: Final = frozenset(
-    {
-        ErrorCode.fenced_instance_id,
-        ErrorCode.inconsistent_group_protocol,
-        ErrorCode.invalid_session_timeout,
-        ErrorCode.invalid_group_id,
-        ErrorCode.group_authorization_failed,
-        ErrorCode.group_max_size_reached,
-        ErrorCode.unsupported_version,
-        ErrorCode.invalid_request,
-    }
-)
 #: The group goes on without what we were.
 _OUT: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
@@ -251,18 +239,15 @@ class ClassicMembership:
             return
         if isinstance(step, Leave):
             self.left()
-        elif code in _FATAL:
-            self._fail(code)
         elif code in _OUT:
             self._throw_out(code)
         elif code is ErrorCode.rebalance_in_progress and not isinstance(step, Join):
             self._next_beat = now + self._options.heartbeat_interval_s
             self._rejoin()
-        elif isinstance(step, Sync):
-            self._rejoin()
-            self._not_before = now + RETRY_S
+        elif passes(code) or code is ErrorCode.rebalance_in_progress:
+            self.unanswered(step, now)
         else:
-            self._not_before = now + RETRY_S
+            self._fail(code)
 
     def unanswered(self, step: Step, now: float) -> None:
         """A request was not answered: lost connection, no coordinator."""
@@ -281,7 +266,7 @@ class ClassicMembership:
             self._fail(code)
         elif code in _OUT:
             self._throw_out(code)
-        elif code is ErrorCode.rebalance_in_progress:
+        elif code is ErrorCode.rebalance_in_progress and self.phase is Phase.STABLE:
             self._rejoin()
 
     def _fail(self, code: ErrorCode) -> None:

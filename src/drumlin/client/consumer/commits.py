@@ -125,5 +125,7 @@ class Committer:
                 continue  # it will be told by the next poll
             try:
                 await self.commit_progress()
+            except CommitFailed as error:
+                _log.info("periodic commit of group %r: %s", self._link.group_id, error)
             except (KafkaError, PeerError, ClientError) as error:
                 _log.warning("periodic commit of group %r: %s", self._link.group_id, error)

@@ -22,6 +22,7 @@ from drumlin.client.consumer.membership import (
     Leave,
     Partitions,
     Wait,
+    passes,
 )
 from drumlin.wire.errors import ErrorCode
 
@@ -31,13 +32,6 @@ STATIC_LEAVE_EPOCH: Final = -2
 
 #: The next heartbeat is due at once, and again after this time if it fails.
 _FENCED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
-#: These pass, or another broker knows better.
-_PASSING: Final = frozenset(
-    {
-        ErrorCode.broker_not_available,
-        ErrorCode.unknown_server_error,
-    }
-)
 
 
 class Phase(Enum):
@@ -155,7 +149,7 @@ class ConsumerMembership:
         elif code in _FENCED:
             self._throw_out()
             self._not_before = now + RETRY_S
-        elif code in _PASSING or code.retriable:
+        elif passes(code):
             self._is_full = True
             self._not_before = now + RETRY_S
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from drumlin.client.offsets import TopicPartition
 from drumlin.wire.errors import ErrorCode
@@ -19,6 +19,15 @@ NO_PARTITIONS: Partitions = frozenset()
 
 #: How long after a failed request the next one is sent.
 RETRY_S = 0.1
+
+
+#: Errors that pass, besides those that Kafka calls retriable.
+_PASSING: Final = frozenset({ErrorCode.broker_not_available, ErrorCode.unknown_server_error})
+
+
+def passes(code: ErrorCode) -> bool:
+    """Whether the same request may succeed later, perhaps at another broker."""
+    return bool(code.retriable) or code in _PASSING
 
 
 class DutyKind(Enum):
