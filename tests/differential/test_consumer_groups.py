@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import timedelta
 from typing import Any
 
 from differential.peer import Connection, Peer
@@ -286,6 +287,27 @@ def test_regular_expressions(peer: Peer) -> None:
         topic_partitions=owned(peer, topic, 0, 1),
     )
     describe(peer, group)
+
+
+@differential("consumer_group_heartbeat", versions=[1])
+def test_the_configuration_of_a_group(peer: Peer) -> None:
+    group, topic = peer.unique("group"), peer.topic(partitions=1)
+    peer.await_coordinator(group)
+    change = {"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "6000"}
+    resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
+    peer.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    request = {"group_id": group, "member_id": peer.keep("a-1"), "member_epoch": 0}
+    first = request | {"rebalance_timeout": 30_000, "subscribed_topic_names": [topic]}
+    told = peer.ask_quietly("consumer_group_heartbeat", 1, topic_partitions=[], **first)
+    epoch = told.member_epoch
+
+    def changed() -> bool:
+        request = {"group_id": group, "member_id": "a-1", "member_epoch": epoch}
+        told = peer.ask_quietly("consumer_group_heartbeat", 1, **request, topic_partitions=None)
+        return bool(told.heartbeat_interval == timedelta(seconds=6))
+
+    wait_until(changed, f"the interval of {group} on {peer.name}", _LIMIT_S)
+    beat(peer, group, "a-1", epoch)
 
 
 # -- classic members -----------------------------------------------------------------------------
