@@ -253,7 +253,8 @@ class GroupCoordinator(GroupExecution):
             return self._bring_about(shard, group_id, outcome)
         group, records = self._consumer_group_to_join(shard, group_id, request)
         outcome = heartbeats.heartbeat(group, request)
-        outcome = replace(outcome, records=[*records, *outcome.records])
+        if records:
+            outcome = replace(outcome, records=[*records, *outcome.records])
         return self._bring_about(shard, group_id, outcome)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:

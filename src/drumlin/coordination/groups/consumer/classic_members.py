@@ -77,7 +77,8 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
         downgraded = _downgrade(draft, replaced, Member(member_id, subscription), owned)
         if downgraded is not None:
             return downgraded
-    assigned = draft.assign(replace(member, subscription=subscription), subscription)
+    updated = Member(member_id, subscription, member.progress)
+    assigned = draft.assign(updated, subscription)
     progress = draft.reconcile(
         member, subscription, assigned, owned, has_new_subscription=has_changed
     )

@@ -90,10 +90,15 @@ def to_consumer(group: Group, topics: Topics) -> list[GroupRecord]:
     """
     epoch = group.generation_id
     group_id = group.group_id
+    membership = group.membership
+    # In the midst of a rebalance members may have come that vote for another protocol.
+    name = group.protocol_name
+    if name is None or not membership.supported_by_all(((name, b""),)):
+        name = membership.elect_protocol()
     try:
         members = {
-            member.member_id: _upgraded(member, group.protocol_name, epoch, topics)
-            for member in group.membership.members.values()
+            member.member_id: _upgraded(member, name, topics)
+            for member in membership.members.values()
         }
     except ValueError as error:
         raise _not_upgraded(group, str(error)) from None
@@ -112,7 +117,7 @@ def to_consumer(group: Group, topics: Topics) -> list[GroupRecord]:
 
 
 def _upgraded(
-    member: ClassicMember, protocol_name: str | None, epoch: int, topics: Topics
+    member: ClassicMember, protocol_name: str, topics: Topics
 ) -> tuple[Subscription, Partitions]:
     said = read_subscription(member.metadata(protocol_name))
     assignment = read_assignment(member.assignment)

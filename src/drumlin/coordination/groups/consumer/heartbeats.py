@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
@@ -85,7 +84,8 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     draft.look_at_metadata(
         former, subscription, has_changed=has_new_topics or regex is RegexChange.RESOLVED
     )
-    assigned = draft.assign(replace(member, subscription=subscription), subscription)
+    updated = Member(member_id, subscription, member.progress)
+    assigned = draft.assign(updated, subscription)
     progress = draft.reconcile(
         member,
         subscription,
@@ -94,7 +94,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         has_new_subscription=has_new_topics or regex is not RegexChange.NONE,
     )
     if member_id in group.members:
-        group.extend_session(Member(member_id, subscription))
+        group.extend_session(updated)
     answer = HeartbeatAnswer(
         member_id,
         progress.epoch,
