@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,9 @@ import confluent_kafka
 import pytest
 
 from cli.conftest import Result, Run
+from drumlin.wire.errors import ErrorCode
 from rig.drumlin_server import DrumlinServer
+from rig.raw import RawClient
 from rig.waiting import wait_until
 
 GROUP = "resetting"
@@ -179,6 +182,36 @@ def test_a_group_with_members_is_left_alone(
     assert offsets(run, address, group) == before
     forgotten = run("groups", "delete-offsets", group, topic, "--yes", "-b", address)
     assert (forgotten.code, "group subscribed to topic" in forgotten.err) == (1, True)
+
+
+def test_share_groups_are_moved_too(run: Run, address: str, topic: str, group: str) -> None:
+    member = str(uuid.uuid4())
+
+    def beat(epoch: int) -> int:
+        joining = {"group_id": group, "member_id": member, "rack_id": None}
+        topics = [topic] if epoch == 0 else None
+        fields = {"member_epoch": epoch, "subscribed_topic_names": topics}
+        return client.ask("share_group_heartbeat", 1, **joining, **fields).error_code
+
+    assert run("groups", "describe", group, "-b", address).code == 1  # has a coordinator now
+    with RawClient(int(address.rpartition(":")[2])) as client:
+        wait_until(lambda: beat(0) == ErrorCode.none, "a member to join", 60)
+        shown = run("groups", "describe", group, "--json", "-b", address).json[0]
+        assert (shown["type"], len(shown["members"])) == ("share", 1)
+        refused = run("groups", "reset", group, topic, "--to", "5", "-y", "-b", address)
+        assert "is Stable with 1 member" in refused.err
+        assert beat(-1) == ErrorCode.none
+    result = run("groups", "reset", group, topic, "--to", "5", "-y", "-b", address)
+    assert result.code == 0, result.err
+    assert offsets(run, address, group) == {0: 5, 1: 5, 2: 0}
+    shifted = run("groups", "reset", group, f"{topic}:1", "--to", "shift:2", "-y", "-b", address)
+    assert shifted.code == 0, shifted.err
+    assert offsets(run, address, group) == {0: 5, 1: 7, 2: 0}
+    some = run("groups", "delete-offsets", group, topic, "-p", "0", "-y", "-b", address)
+    assert "it forgets whole topics only" in some.err
+    assert run("groups", "delete-offsets", group, topic, "--yes", "-b", address).code == 0
+    assert offsets(run, address, group) == {}
+    assert run("groups", "delete", group, "--yes", "-b", address).code == 0
 
 
 def test_offsets_of_a_deleted_topic_are_left_alone(run: Run, cluster: DrumlinServer) -> None:

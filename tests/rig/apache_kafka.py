@@ -104,6 +104,8 @@ class ApacheKafka(BrokerProcess):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "offsets.topic.replication.factor": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             **self._settings,
         }
         path = self.directory / "server.properties"

@@ -6,13 +6,17 @@ A broker accepts offsets from outside only while the group has no members.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster
-from drumlin.client import group_admin
+from drumlin.client import group_admin, share_group_admin
 from drumlin.client.group_admin import Committed, GroupDescription
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.share_group_admin import SHARE
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+_WITH_COMMITS: Final = ("classic", "consumer")
 
 
 def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
@@ -32,6 +36,40 @@ def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
     )
 
 
+def describe(cluster: Cluster, group: str) -> GroupDescription:
+    """State and members of a group of any kind."""
+    found = cluster.run(group_admin.describe_group(cluster.connections, group))
+    if found.type == SHARE:
+        return cluster.run(share_group_admin.describe_share_group(cluster.connections, group))
+    return found
+
+
+def positions_of(cluster: Cluster, group: GroupDescription) -> dict[TopicPartition, Committed]:
+    """What the group has committed; of a share group, where its partitions start."""
+    if group.type == SHARE:
+        asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
+    elif group.type in _WITH_COMMITS:
+        asking = group_admin.fetch_committed(cluster.connections, group.group)
+    else:
+        return {}
+    return cluster.run(asking)
+
+
+def move(
+    cluster: Cluster, group: GroupDescription, positions: Mapping[TopicPartition, Committed]
+) -> None:
+    """Have the group go on from these positions.
+
+    Raises:
+        KafkaError: a partition was refused.
+    """
+    if group.type == SHARE:
+        asking = share_group_admin.alter_start_offsets(cluster.connections, group.group, positions)
+        _check_all(group.group, cluster.run(asking))
+    else:
+        commit_positions(cluster, group.group, positions)
+
+
 def commit_positions(
     cluster: Cluster, group: str, positions: Mapping[TopicPartition, Committed]
 ) -> None:
@@ -40,7 +78,10 @@ def commit_positions(
     Raises:
         KafkaError: a partition was refused.
     """
-    refused = cluster.run(group_admin.commit(cluster.connections, group, positions))
+    _check_all(group, cluster.run(group_admin.commit(cluster.connections, group, positions)))
+
+
+def _check_all(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
     for (topic, partition), code in refused.items():
         raise KafkaError(code, f"group {group!r}, {topic}-{partition}")
 
@@ -51,9 +92,9 @@ def check_at_rest(group: GroupDescription, what: str) -> None:
     Raises:
         output.Failure: the group has members, or is of a kind that has no committed offsets.
     """
-    if group.type not in ("classic", "consumer"):
+    if group.type not in (*_WITH_COMMITS, SHARE):
         raise output.Failure(
-            f"{group.group!r} is a {group.type} group: it has no committed offsets to {what}"
+            f"{group.group!r} is a {group.type} group: its offsets are not ours to {what}"
         )
     if not group.is_at_rest:
         raise output.Failure(live_members(group.group, group.state, len(group.members), what))
@@ -67,4 +108,8 @@ def live_members(group: str, state: str, count: int, what: str) -> str:
 
 def is_refusal_for_members(error: KafkaError) -> bool:
     """Whether a commit from outside was refused because somebody has joined meanwhile."""
-    return error.code in (ErrorCode.unknown_member_id, ErrorCode.rebalance_in_progress)
+    return error.code in (
+        ErrorCode.unknown_member_id,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.non_empty_group,
+    )

@@ -21,8 +21,8 @@ from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.completion import complete_group, complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.places import parse_place
-from drumlin.client import admin, group_admin, offsets
-from drumlin.client.group_admin import Committed
+from drumlin.client import admin, offsets
+from drumlin.client.group_admin import Committed, GroupDescription
 from drumlin.client.log_bounds import LogBounds, existing_partitions, log_bounds
 from drumlin.client.offsets import TopicPartition
 from drumlin.wire.errors import KafkaError
@@ -112,9 +112,9 @@ def reset(
         raise typer.BadParameter("say where to: give either --to or --from-file")
     target = None if to is None else parse_target(to)
     with connect(bootstrap) as cluster:
-        described = cluster.run(group_admin.describe_group(cluster.connections, group))
+        described = group_offsets.describe(cluster, group)
         group_offsets.check_at_rest(described, "reset")
-        known = cluster.run(group_admin.fetch_committed(cluster.connections, group))
+        known = group_offsets.positions_of(cluster, described)
         places = _chosen(cluster, group, topics or (), known)
         if from_file is not None:
             wanted = _from_file(from_file, group, places if topics else None)
@@ -124,7 +124,7 @@ def reset(
             rows = _plan_target(cluster, group, places, target, known, metadata)
         if not rows:
             raise output.Failure(f"group {group!r} has committed nothing: name topics to reset")
-        _carry_out(cluster, group, rows, dry_run=dry_run, yes=yes, as_json=as_json)
+        _carry_out(cluster, described, rows, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 # -- which partitions ----------------------------------------------------------------------------
@@ -267,13 +267,14 @@ def _row(
 
 def _carry_out(
     cluster: Cluster,
-    group: str,
+    described: GroupDescription,
     rows: list[dict[str, Any]],
     *,
     dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
+    group = described.group
     asks = not dry_run and not yes and sys.stdin.isatty()
     if dry_run or asks:
         _show(group, rows, as_json and dry_run, is_done=False)
@@ -285,11 +286,11 @@ def _carry_out(
         for row in rows
     }
     try:
-        group_offsets.commit_positions(cluster, group, positions)
+        group_offsets.move(cluster, described, positions)
     except KafkaError as error:
         if not group_offsets.is_refusal_for_members(error):
             raise
-        now = cluster.run(group_admin.describe_group(cluster.connections, group))
+        now = group_offsets.describe(cluster, group)
         raise output.Failure(
             group_offsets.live_members(group, now.state, len(now.members), "reset")
         ) from None

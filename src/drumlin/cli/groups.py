@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from drumlin.cli import group_mirror, group_reset, group_transfer, output
+from drumlin.cli import group_mirror, group_offsets, group_reset, group_transfer, output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.completion import complete_group
-from drumlin.cli.group_offsets import committed
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import for_each
-from drumlin.client import group_admin
+from drumlin.client import group_admin, share_group_admin
 from drumlin.client.log_bounds import log_bounds
+from drumlin.client.share_group_admin import SHARE
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 app = typer.Typer(
@@ -89,8 +89,8 @@ def describe(
 
 
 def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
-    found = cluster.run(group_admin.describe_group(cluster.connections, group))
-    known = cluster.run(group_admin.fetch_committed(cluster.connections, group))
+    found = group_offsets.describe(cluster, group)
+    known = group_offsets.positions_of(cluster, found)
     owners = {place: member for member in found.members for place in member.partitions}
     if found.state == "Dead" and not known:
         raise KafkaError(ErrorCode.group_id_not_found, f"group {group!r}")
@@ -161,10 +161,17 @@ def delete_offsets(
     """Forget what a group has committed for a topic."""
     confirm(f"Forget the offsets of {group} for {topic}?", yes)
     with connect(bootstrap) as cluster:
-        known = sorted(part for name, part in committed(cluster, group) if name == topic)
-        wanted = partition or known
+        described = group_offsets.describe(cluster, group)
+        known = group_offsets.positions_of(cluster, described)
+        wanted = partition or sorted(part for name, part in known if name == topic)
         if not wanted:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
-        cluster.run(group_admin.delete_offsets(cluster.connections, group, topic, wanted))
+        if described.type != SHARE:
+            asking = group_admin.delete_offsets(cluster.connections, group, topic, wanted)
+        elif partition:
+            raise output.Failure(f"{group!r} is a share group: it forgets whole topics only")
+        else:
+            asking = share_group_admin.delete_start_offsets(cluster.connections, group, topic)
+        cluster.run(asking)
     rows = [{"group": group, "topic": topic, "partition": part} for part in wanted]
     output.show_changes(rows, [f"{topic}-{part}: forgotten" for part in wanted], as_json)
