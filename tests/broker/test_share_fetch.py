@@ -78,6 +78,15 @@ class Member:
         return _given(answer)
 
     def fetch_raw(self, max_wait: int = 0, max_records: int = 500, **fields: Any) -> Any:
+        self.send_fetch(max_wait, max_records, **fields)
+        return self.receive_fetch()
+
+    def receive_fetch(self) -> Any:
+        answer = self.client.receive("share_fetch", 2)
+        self.epoch += answer.error_code == ErrorCode.none
+        return answer
+
+    def send_fetch(self, max_wait: int = 0, max_records: int = 500, **fields: Any) -> None:
         partition = {"partition_index": 0, "acknowledgement_batches": []}
         asked = {
             "group_id": self.group.name,
@@ -91,9 +100,7 @@ class Member:
             "topics": [{"topic_id": self.group.topic_id, "partitions": [partition]}],
             "forgotten_topics_data": [],
         }
-        answer = self.client.ask("share_fetch", 2, **asked | fields)
-        self.epoch += answer.error_code == ErrorCode.none
-        return answer
+        self.client.send("share_fetch", 2, **asked | fields)
 
     def say(self, first: int, last: int, *types: int, leave: bool = False) -> ErrorCode:
         said = {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
@@ -402,6 +409,16 @@ def test_what_was_accepted_never_comes_again_and_nothing_is_lost(tmp_path: Path)
         counts = {at: n for first, last, n in given for at in range(first, last + 1)}
         assert sorted(counts) == [*range(5, 20), *range(32, 40)]
         assert (counts[5], counts[32], counts[34]) == (1, 2, 1)
+        _stop_while_waiting(server, other)
         server.check_output()
     finally:
         server.close()
+
+
+def _stop_while_waiting(server: DrumlinServer, member: Member) -> None:
+    """Who waits when the broker stops is answered, with nothing."""
+    another = member.group.member("m3")
+    member.send_fetch(_LONG_MS)
+    assert another.fetch() == []  # what was sent before it has been read by now
+    server.stop()
+    assert _given(member.receive_fetch()) == []
