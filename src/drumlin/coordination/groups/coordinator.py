@@ -165,7 +165,8 @@ class GroupCoordinator(GroupExecution):
     ) -> Awaitable[JoinAnswer]:
         outcome = classic_members.join(group, request)
         answer = self._bring_about(shard, group.group_id, outcome)
-        if outcome.records and shard.groups.get(group.group_id) is group:
+        has_joined = outcome.answer.error is ErrorCode.none
+        if has_joined and shard.groups.get(group.group_id) is group:
             classic_members.joined(group, request, outcome.answer.member_id)
             self._set_alarm()
         return answer
