@@ -491,12 +491,19 @@ def test_a_rebalance_waits_for_who_works(
     worker.close()
 
 
+@pytest.mark.parametrize(
+    "options", [{"assignors": ["cooperative-sticky"]}, {"protocol": "consumer"}], ids=["old", "new"]
+)
 def test_nothing_is_lost_when_the_broker_is_killed(
-    tmp_path_factory: pytest.TempPathFactory, run: Any
+    tmp_path_factory: pytest.TempPathFactory, run: Any, options: dict[str, Any]
 ) -> None:
     import drumlin
 
-    settings = {"group.initial.rebalance.delay.ms": "0"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
+    }
     server = DrumlinServer(tmp_path_factory.mktemp("killed"), settings)
     try:
         server.start()
@@ -504,15 +511,14 @@ def test_nothing_is_lost_when_the_broker_is_killed(
             client.create_topic("t", 4)
             feeder = Feeder(client, "t")
             feeder.feed()
-            options = {"commit_interval_ms": 50, "assignors": ["cooperative-sticky"]}
+            options = {"commit_interval_ms": 50, **options}
             readers = [run(lambda: Ours(client, "t", "g", **options)) for _ in range(2)]
             wait_until(lambda: shared(readers), "both to have partitions")
             all_seen(readers, feeder)
-            for _ in range(2):
-                server.kill()
-                server.start()
-                feeder.feed()
-                all_seen(readers, feeder)
+            server.kill()
+            server.start()
+            feeder.feed()
+            all_seen(readers, feeder)
             assert shared(readers)
             for each in readers:
                 each.stop()
