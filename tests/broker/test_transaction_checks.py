@@ -1,0 +1,101 @@
+"""What clients are told of the coordinator's answers; a coordinator that says what it is told to.
+
+The real one gives most of these answers only for moments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from drumlin.broker.produce_verification import TransactionalPart, ask, begin
+from drumlin.records.batch import parse_header
+from drumlin.replication.partition import Partition
+from drumlin.storage.producer_state import ProducerState
+from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.batches import batch
+
+KEY = ("t", 0)
+
+
+class Coordinator:
+    """Gives the answers one after the other, and the last one for ever."""
+
+    def __init__(self, *answers: ErrorCode) -> None:
+        self.answers = list(answers)
+        self.asked: list[bool] = []
+
+    async def add_partitions(self, *_: Any, verify_only: bool) -> dict[tuple[str, int], ErrorCode]:
+        self.asked.append(verify_only)
+        return {KEY: self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]}
+
+
+def answered(coordinator: Coordinator, version: int, patience_ms: int = 1000) -> ErrorCode:
+    """What a producer is told of its first batch; NONE if it may enter the log."""
+    config = SimpleNamespace(
+        transaction_partition_verification_enable=True,
+        add_partitions_to_txn_retry_backoff_max_ms=patience_ms,
+        add_partitions_to_txn_retry_backoff_ms=1,
+    )
+    broker: Any = SimpleNamespace(
+        config=config, transactions=coordinator, clock=SimpleNamespace(wall_ms=lambda: 0)
+    )
+    log = SimpleNamespace(producer_state=ProducerState(), size_bytes=0, topic="t", partition=0)
+    fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "extra_attributes": 16}
+    part = TransactionalPart(KEY, Partition(log, 0), parse_header(batch(b"x", **fields)))  # type: ignore[arg-type]
+
+    async def run() -> ErrorCode:
+        verified = begin(broker, version, [part])
+        assert verified.asked
+        await ask(broker, version, "id", [part], verified)
+        try:
+            assert verified.check(KEY) is not None
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.none
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ErrorCode.none, ErrorCode.none),
+        (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch),
+        (ErrorCode.invalid_txn_state, ErrorCode.invalid_txn_state),
+        (ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_producer_id_mapping),
+        (ErrorCode.coordinator_load_in_progress, ErrorCode.not_enough_replicas),
+        (ErrorCode.coordinator_not_available, ErrorCode.not_enough_replicas),
+        (ErrorCode.not_coordinator, ErrorCode.not_enough_replicas),
+    ],
+)
+def test_what_all_versions_are_told(version: int, answer: ErrorCode, told: ErrorCode) -> None:
+    coordinator = Coordinator(answer)
+    assert answered(coordinator, version) is told
+    assert coordinator.asked == [version < 12]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [(10, ErrorCode.invalid_txn_state), (11, ErrorCode.transaction_abortable)],
+)
+def test_clients_that_do_not_know_abortable(version: int, told: ErrorCode) -> None:
+    assert answered(Coordinator(ErrorCode.transaction_abortable), version) is told
+
+
+def test_classic_producers_come_again_while_a_transaction_ends() -> None:
+    coordinator = Coordinator(ErrorCode.concurrent_transactions)
+    assert answered(coordinator, 11) is ErrorCode.not_enough_replicas
+    assert len(coordinator.asked) == 1
+
+
+def test_producers_of_v2_are_held_back_while_a_transaction_ends() -> None:
+    ending = ErrorCode.concurrent_transactions
+    coordinator = Coordinator(ending, ending, ErrorCode.none)
+    assert answered(coordinator, 12, patience_ms=60_000) is ErrorCode.none
+    assert coordinator.asked == [False] * 3
+    assert answered(Coordinator(ending), 12, patience_ms=0) is ending
