@@ -26,6 +26,7 @@ _TIMEOUT_MS = 60_000
 _INIT_PRODUCER_ID, _PRODUCE, _END_TXN, _FIND_COORDINATOR = 5, 12, 5, 4
 _COORDINATOR_OF_TRANSACTIONS = 1
 _AGAIN = ("coordinator_load_in_progress", "not_coordinator", "concurrent_transactions")
+_NOT_LED_YET = ("not_leader_or_follower", "unknown_topic_or_partition")
 _numbers = itertools.count()
 
 
@@ -149,7 +150,7 @@ class _Client:
                 ],
             )
             partition = answer.responses[0].partition_responses[0]
-            if partition.error_code.name not in (*_AGAIN, "not_leader_or_follower"):
+            if partition.error_code.name not in (*_AGAIN, *_NOT_LED_YET):
                 break
         require_no_error(partition)
         self._end()
