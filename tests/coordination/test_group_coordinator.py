@@ -412,3 +412,22 @@ def _what_remains(log: MemoryLog) -> dict[OffsetKey | GroupKey | None, bytes]:
         else:
             remains[key] = record.value
     return remains
+
+
+def test_names_that_fit_into_no_record() -> None:
+    """They are refused, and whoever comes next finds the group as it was."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        long = "x" * 40_000
+        for group_id, topic in (("g", long), (long, "t")):
+            position = Position(topic, None, 0, 1, -1, "")
+            with pytest.raises(KafkaError) as refusal:
+                await coordinator.commit(Commit(group_id, "", None, -1, None, [position]))
+            assert refusal.value.code is ErrorCode.invalid_request
+        position = Position("t", None, 0, 1, -1, "")
+        await coordinator.commit(Commit("g", "", None, -1, None, [position]))
+        ((_, [(_, committed)]),) = await coordinator.fetch_offsets("g", None)
+        assert committed is not None
+        assert committed.offset == 1
+
+    with_coordinator(run)

@@ -11,10 +11,14 @@ import struct
 from typing import Final
 from uuid import UUID
 
+from drumlin.wire.errors import ErrorCode, KafkaError
+
 _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+#: Of a string where its length is a 16-bit number.
+STRING_BYTES_MAX: Final = 2**15 - 1
 
 
 class UnreadableRecord(ValueError):
@@ -142,8 +146,17 @@ class FieldWriter:
         self.data.append(value)
 
     def string(self, value: str | None) -> None:
+        """
+        Raises:
+            KafkaError: INVALID_REQUEST, as it is longer than records can tell: the protocol's
+                flexible versions let clients send such names.
+        """
         encoded = None if value is None else value.encode()
         length = -1 if encoded is None else len(encoded)
+        if length > STRING_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.invalid_request, f"a name of {length} bytes; {STRING_BYTES_MAX} fit"
+            )
         if self._flexible:
             self.uvarint(length + 1)
         else:
