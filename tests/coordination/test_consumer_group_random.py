@@ -90,7 +90,8 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.log, self.clock, self.topics = MemoryLog(1), ManualClock(), KnownTopics()
-        self.settings = Settings(group_initial_rebalance_delay_ms=0)
+        delay_ms = self.chance.choice([0, 3_000])
+        self.settings = Settings(group_initial_rebalance_delay_ms=delay_ms)
         self.coordinator = self.new_coordinator()
         self.clients = [Client(f"m{number}", self.chance) for number in range(5)]
         for client in self.clients:
