@@ -25,7 +25,6 @@ from drumlin.coordination.groups.classic.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.classic.records import GroupMetadata
-from drumlin.coordination.groups.classic.states import GroupState
 from drumlin.coordination.groups.consumer import classic_members, heartbeats
 from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -278,7 +277,7 @@ class GroupCoordinator(GroupExecution):
             self._consumer_group(shard, group_id)
         records: list[GroupRecord] = []
         if isinstance(group, Group):
-            if group.state is GroupState.EMPTY:
+            if not group.membership.members:
                 records = group.tombstones()
             else:
                 policy = self._config.group_consumer_migration_policy
