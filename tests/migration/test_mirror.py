@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -200,24 +200,25 @@ def test_both_servers_are_killed_and_come_back(
         mirror.start()
         both.await_both({0: 1})
 
-        zookeeper.kill()
+        def await_another(event: str, act: Callable[[], None]) -> None:
+            before = len(mirror.events(event))
+            act()
+            wait_until(lambda: len(mirror.events(event)) > before, f"another {event!r}")
+
+        await_another("waiting", zookeeper.kill)
         both.in_broker(p0=4)
-        wait_until(lambda: mirror.events("waiting"), "the mirror to miss ZooKeeper")
-        zookeeper.start()
+        await_another("going on", zookeeper.start)
         both.await_both({0: 4})
         both.in_zookeeper(1, 2)
         both.await_both({0: 4, 1: 2})
 
-        server.kill()
+        await_another("waiting", server.kill)
         both.in_zookeeper(0, 3)
-        wait_until(lambda: len(mirror.events("waiting")) == 2, "the mirror to miss the broker")
-        server.start()
+        await_another("going on", server.start)
         both.await_both({0: 3, 1: 2})
-        assert len(mirror.events("going on")) == 2
         assert mirror.events("conflict") == []
 
         # A last pass that cannot be made is no clean end.
-        zookeeper.kill()
-        wait_until(lambda: len(mirror.events("waiting")) == 3, "the mirror to miss ZooKeeper")
+        await_another("waiting", zookeeper.kill)
         assert mirror.terminate() == 1
         assert "Traceback" not in mirror.said()
