@@ -9,6 +9,7 @@ from differential.peer import Peer
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.wire.errors import ErrorCode
 from rig.batches import batch
+from rig.messages import render
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
@@ -30,42 +31,44 @@ class Member:
         self, *acknowledged: tuple[int, int, Sequence[int]], epoch: int | None = None, **fields: Any
     ) -> list[tuple[int, int]]:
         """Fetch, and acknowledge (first, last, types) in partition 0; the offsets acquired."""
-        epoch = self._take_epoch(epoch)
-        topics = [
+        asked = self._fetch_request(acknowledged, self._take_epoch(epoch))
+        answer = self._peer.ask("share_fetch", self._peer.version, **asked | fields)
+        return _acquired(answer)
+
+    def fetch_at_last(self) -> None:
+        """Fetch until something comes, and compare that: when Kafka wakes who waits varies."""
+        version = self._peer.version
+
+        def given() -> Any:
+            asked = self._fetch_request((), self._take_epoch(None)) | {"max_wait": 200}
+            answer = self._peer.ask_quietly("share_fetch", version, **asked)
+            return answer if _acquired(answer) else None
+
+        answer = wait_until(given, f"records for {self.name} on {self._peer.name}", 20.0)
+        self._peer.record("share_fetch", version, render(answer))
+
+    def _fetch_request(
+        self, acknowledged: Sequence[tuple[int, int, Sequence[int]]], epoch: int
+    ) -> dict[str, Any]:
+        partitions = [
             {
-                "topic_id": self._topic_id,
-                "partitions": [
-                    {
-                        "partition_index": index,
-                        "acknowledgement_batches": batches(acknowledged) if index == 0 else [],
-                    }
-                    for index in self._partitions
-                ],
+                "partition_index": index,
+                "acknowledgement_batches": batches(acknowledged) if index == 0 else [],
             }
+            for index in self._partitions
         ]
-        limits = {
+        return {
+            "group_id": self._group,
+            "member_id": self.name,
+            "share_session_epoch": epoch,
             "max_wait": _WAIT_MS,
             "min_bytes": 1,
             "max_bytes": 1 << 20,
             "max_records": 500,
             "batch_size": 500,
-            "topics": topics,
+            "topics": [{"topic_id": self._topic_id, "partitions": partitions}],
             "forgotten_topics_data": [],
         }
-        answer = self._peer.ask(
-            "share_fetch",
-            self._version("share_fetch"),
-            group_id=self._group,
-            member_id=self.name,
-            share_session_epoch=epoch,
-            **limits | fields,
-        )
-        return [
-            (each.first_offset, each.last_offset)
-            for topic in getattr(answer, "responses", ())
-            for partition in topic.partitions
-            for each in partition.acquired_records
-        ]
 
     def acknowledge(
         self,
@@ -84,7 +87,7 @@ class Member:
         ]
         return self._peer.ask(
             "share_acknowledge",
-            self._version("share_acknowledge"),
+            self._peer.version,
             **{
                 "group_id": self._group,
                 "member_id": self.name,
@@ -94,14 +97,20 @@ class Member:
             | fields,
         )
 
-    def _version(self, api: str) -> int:
-        return self._peer.version
-
     def _take_epoch(self, epoch: int | None) -> int:
         if epoch is not None:
             return epoch
         self.epoch += 1
         return self.epoch - 1
+
+
+def _acquired(answer: Any) -> list[tuple[int, int]]:
+    return [
+        (each.first_offset, each.last_offset)
+        for topic in getattr(answer, "responses", ())
+        for partition in topic.partitions
+        for each in partition.acquired_records
+    ]
 
 
 def batches(acknowledged: Sequence[tuple[int, int, Sequence[int]]]) -> list[dict[str, Any]]:
