@@ -91,14 +91,16 @@ class KafkaPython:
 
         known = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
         self.consumer = kafka.KafkaConsumer(
-            topic,
             bootstrap_servers=address,
             group_id=group,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=200,
-            metadata_max_age_ms=500,  # it may join before it knows the topic
+            metadata_max_age_ms=500,
             partition_assignment_strategy=[each for each in known if each.name == assignor],
         )
+        # As a leader it would assign nothing of a topic that it does not know yet.
+        wait_until(lambda: self.consumer.partitions_for_topic(topic), "the topic to be known")
+        self.consumer.subscribe([topic])
 
     def poll(self) -> list[tuple[int, int]]:
         found = self.consumer.poll(timeout_ms=50)
