@@ -19,6 +19,9 @@ from drumlin.records.record import Record, decode_records
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+#: The default of max.message.bytes.
+MESSAGE_BYTES_MAX = 1_048_588
+
 
 class MemoryLog:
     """Partitions as lists of batches; appending can be made to wait, or to fail."""
@@ -38,9 +41,12 @@ class MemoryLog:
         partition: int,
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
     ) -> asyncio.Future[None] | None:
         if self.error is not None:
             raise KafkaError(self.error)
+        if len(batch) + reserve_bytes > MESSAGE_BYTES_MAX:
+            raise KafkaError(ErrorCode.message_too_large)
         self.batches.setdefault(partition, []).append(bytes(batch))
         if self.confirmations is None:
             return None

@@ -45,6 +45,7 @@ class StateLog(MemoryLog):
         partition: int,
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
     ) -> Confirmation | None:
         assign_offsets(batch, 0, self.end_offset(partition), 0)
         confirmation = super().append(partition, batch)

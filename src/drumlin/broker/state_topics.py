@@ -21,10 +21,14 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
     def append(
-        partition: int, batch: bytearray, verification: Verification | None = NOT_REQUIRED
+        partition: int,
+        batch: bytearray,
+        verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
     ) -> None:
-        now_ms = broker.clock.wall_ms()
-        broker.partitions.get(name, partition).append_internal(batch, now_ms, verification)
+        broker.partitions.get(name, partition).append_internal(
+            batch, broker.clock.wall_ms(), verification, reserve_bytes
+        )
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return batches_of(broker.partitions.get(name, partition).log)

@@ -23,6 +23,7 @@ class Append(Protocol):
         partition: int,
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
     ) -> Confirmation | None: ...
 
 
@@ -31,10 +32,12 @@ class StateTopic:
     """One of the broker's internal topics.
 
     name: the topic's.
-    append(partition, batch, verification): appends a batch to that partition before it returns,
-        and raises `KafkaError` if it cannot. Returns None if all in-sync replicas have it by
-        then, else a future that is done when they do. `verification` is for batches that are
-        part of a client's transaction: what its coordinator was asked with.
+    append(partition, batch, verification, reserve_bytes): appends a batch to that partition
+        before it returns, and raises `KafkaError` if it cannot. Returns None if all in-sync
+        replicas have it by then, else a future that is done when they do.
+        `verification` is for batches that are part of a client's transaction: what its
+        coordinator was asked with. A batch is refused, too, if one that is larger by
+        `reserve_bytes` would not be taken.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
     partition_count(): None before the topic exists.

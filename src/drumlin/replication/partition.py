@@ -169,15 +169,18 @@ class Partition:
         batch: bytearray,
         now_ms: int,
         verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
     ) -> AppendResult:
         """Append what a coordinator of this broker has built, as if with acks=all.
+
+        `reserve_bytes`: by so much a later batch may be larger, which must fit, too.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; whatever the log refuses.
         """
         self._check_enough_replicas()
         limit = self.log.config.max_message_bytes
-        if len(batch) > limit:
+        if len(batch) + reserve_bytes > limit:
             raise KafkaError(
                 ErrorCode.message_too_large,
                 f"a batch of {len(batch)} bytes for {self.log.name}; max.message.bytes is {limit}",

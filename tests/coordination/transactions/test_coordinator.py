@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from coordination.memory_log import MemoryLog
+from coordination.memory_log import MESSAGE_BYTES_MAX, MemoryLog
 from coordination.transactions.settings import TransactionSettings
 from drumlin.clock import ManualClock
 from drumlin.coordination.producer_ids import ProducerIds
@@ -16,6 +17,7 @@ from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.coordination.transactions.records import ID_BYTES_MAX
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
@@ -316,5 +318,44 @@ def test_a_transaction_that_becomes_too_large_for_a_record() -> None:
         cluster.log.error = None
         assert coordinator.describe("x").partitions == {T0}
         assert await coordinator.end("x", producer, is_commit=True, client_version=2) == (0, 1)
+
+    run(test)
+
+
+def test_long_ids_expire_in_several_batches() -> None:
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        names = ["".join(each) for each in itertools.product("048x", repeat=3)][:40]
+        ids = [each.ljust(ID_BYTES_MAX, "x") for each in names]
+        assert partition_for(ids[0], COUNT) == partition_for(ids[-1], COUNT)
+        for each in ids:
+            await coordinator.init_producer(each, TIMEOUT_MS, None)
+        assert isinstance(coordinator._clock, ManualClock)
+        coordinator._clock.advance_ms(TransactionSettings.transactional_id_expiration_ms)
+        await coordinator.expire()
+        assert coordinator.select(TransactionFilter()) == []
+
+    run(test)
+
+
+def test_a_transaction_that_is_too_large_to_be_ended_cannot_become_so_large() -> None:
+    async def test(around: Cluster, coordinator: TransactionCoordinator) -> None:
+        who = await coordinator.init_producer("x", TIMEOUT_MS, None)
+
+        async def add(*partitions: TopicPartition) -> bool:
+            added = await coordinator.add_partitions("x", *who, partitions, client_version=0)
+            assert set(added.values()) <= {ErrorCode.none, ErrorCode.unknown_server_error}
+            return ErrorCode.unknown_server_error not in added.values()
+
+        count = MESSAGE_BYTES_MAX // (240 + 8) - 2
+        assert await add(*((f"{each:0240d}", 0) for each in range(count)))
+        for length in (200, 100, 50, 25, 10, 5, 3):
+            number = 0
+            while await add((f"{number}".ljust(length, "x"), 0)):
+                number += 1
+        assert isinstance(coordinator._clock, ManualClock)
+        coordinator._clock.advance_ms(TIMEOUT_MS + 1)
+        await coordinator.abort_timed_out()
+        await until(lambda: coordinator.describe("x").state is TransactionState.COMPLETE_ABORT)
+        assert not around.markers[0].is_commit
 
     run(test)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -39,8 +39,9 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Ids that expire together, in one batch of tombstones.
+#: Ids that expire together, in one batch of tombstones, and how long they may be for that.
 _TOMBSTONES_PER_BATCH: Final = 1_000
+_BYTES_PER_BATCH: Final = 256 * 1024
 
 
 class TransactionConfig(Protocol):
@@ -336,8 +337,8 @@ class TransactionCoordinator:
             expired = shard.expired(
                 self._clock.wall_ms(), self._config.transactional_id_expiration_ms
             )
-            for start in range(0, len(expired), _TOMBSTONES_PER_BATCH):
-                await self._remove(shard, expired[start : start + _TOMBSTONES_PER_BATCH])
+            for together in _in_batches(expired):
+                await self._remove(shard, together)
             await asyncio.sleep(0)
 
     async def _remove(self, shard: TransactionShard, expired: list[Transaction]) -> None:
@@ -410,3 +411,18 @@ class TransactionCoordinator:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task failed", exc_info=error)
+
+
+def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
+    """As many at a time as go into one batch of tombstones."""
+    together: list[Transaction] = []
+    size = 0
+    for transaction in transactions:
+        key_bytes = len(transaction.transactional_id.encode())
+        if len(together) == _TOMBSTONES_PER_BATCH or size + key_bytes > _BYTES_PER_BATCH:
+            yield together
+            together, size = [], 0
+        together.append(transaction)
+        size += key_bytes
+    if together:
+        yield together

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from drumlin.clock import Clock
-from drumlin.coordination.log_errors import as_told
+from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.log import encode
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.shard import TransactionShard
+from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: How long the replicas may take to have a record.
 _CONFIRMATION_TIMEOUT_S: Final = 30.0
+#: By so much, or less, the record of a transaction's end is longer than the one before. What
+#: could be begun, but not be ended, would hold readers up for ever.
+_END_BYTES: Final = 64
 
 
 class StateWriter:
@@ -85,13 +88,16 @@ class StateWriter:
             raise KafkaError(ErrorCode.not_coordinator)
         try:
             batch = encode(states, self._clock.wall_ms())
-            confirmation = self._topic.append(shard.partition, batch)
-            if confirmation is None:
-                return
-            await asyncio.wait_for(asyncio.shield(confirmation), _CONFIRMATION_TIMEOUT_S)
-        except TimeoutError:
-            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
+            is_ongoing = any(
+                state is not None and state.state is TransactionState.ONGOING for _, state in states
+            )
+            confirmation = self._topic.append(
+                shard.partition, batch, reserve_bytes=_END_BYTES if is_ongoing else 0
+            )
         except KafkaError as error:
             raise as_told(error) from error
+        if confirmation is None:
+            return
+        await confirmed(confirmation, _CONFIRMATION_TIMEOUT_S)
         if not self._leads(shard):
             raise KafkaError(ErrorCode.not_coordinator)
