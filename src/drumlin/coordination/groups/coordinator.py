@@ -65,26 +65,16 @@ class GroupCoordinator(GroupExecution):
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve; before, everyone is told that no coordinator is available."""
-        self._is_active = True
+        super().start()
         self._set_alarm()
-        self._spawn(self._expire_offsets_for_ever())
+        self._background.repeat(
+            lambda: self._config.offsets_retention_check_interval_ms, self.expire_offsets
+        )
 
     async def close(self) -> None:
-        """Let go of all groups, and of everyone who waits."""
-        self._is_active = False
-        for partition in self._partitions.partitions():
-            self.resign(partition)
         if self._alarm is not None:
             self._alarm.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._partitions.close()
-
-    def become_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: its groups are loaded in the background."""
-        self._partitions.begin(partition, leader_epoch)
+        await super().close()
 
     def resign(self, partition: int) -> None:
         """Another broker leads the partition: its groups are none of ours any more."""
@@ -95,7 +85,7 @@ class GroupCoordinator(GroupExecution):
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """What is committed for a topic goes with it."""
-        self._spawn(self._delete_offsets_of(topic, topic_id))
+        self._background.spawn(self._delete_offsets_of(topic, topic_id))
 
     async def _delete_offsets_of(self, topic: str, topic_id: UUID) -> None:
         for partition in self._partitions.partitions():
@@ -103,23 +93,8 @@ class GroupCoordinator(GroupExecution):
             if shard is not None and (records := shard.topic_deleted(topic, topic_id)):
                 self._write_or_log(shard, records, f"offsets of the deleted topic {topic}")
 
-    # -- finding -----------------------------------------------------------------------------
-
-    async def find_partition(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` whose leader coordinates the group.
-
-        Creates the topic if there is none yet.
-        """
-        if self._topic.partition_count() is None:
-            await self._topic.create()
-            partition = self._partition_for(group_id)
-            # It is empty: to wait is cheaper for clients than to come again.
-            await self._partitions.when_ready(partition)
-        return self._partition_for(group_id)
-
     def _shard_of(self, group_id: str) -> GroupShard:
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
         return self._partitions.shard(self._partition_for(group_id))
 
     def _shard_with_members(self, group_id: str) -> GroupShard:
@@ -243,8 +218,7 @@ class GroupCoordinator(GroupExecution):
         Raises:
             KafkaError: what the member is to be told.
         """
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
         known = heartbeats.supported_assignors(self._config.group_consumer_assignors)
         heartbeats.check_request(group_id, request, known)
         shard = self._shard_of(group_id)
@@ -379,8 +353,7 @@ class GroupCoordinator(GroupExecution):
         Raises:
             KafkaError: not yet, or not here.
         """
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
         self._partitions.shard(partition)
 
     def end_transaction(
@@ -409,8 +382,7 @@ class GroupCoordinator(GroupExecution):
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
         """
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
         return [group for shard in self._partitions.shards() for group in shard.groups.values()]
 
     def group(self, group_id: str) -> AnyGroup:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from drumlin.clock import Clock
@@ -27,8 +27,8 @@ from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_ba
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
-from drumlin.coordination.log_errors import as_told
-from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.log_errors import as_told, confirmed
+from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -60,7 +60,7 @@ class CoordinatorConfig(GroupRules, Protocol):
     def offsets_topic_num_partitions(self) -> int: ...
 
 
-class GroupExecution:
+class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     """The partitions of `__consumer_offsets` that are led here, and what is done with them."""
 
     def __init__(
@@ -72,24 +72,21 @@ class GroupExecution:
         group_setting: GroupSetting,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
+        super().__init__(
+            topic,
+            lambda: config.offsets_topic_num_partitions,
+            self._new_shard,
+            load,
+            GroupShard.take_over,
+        )
         self._config = config
         self._clock = clock
-        self._topic = topic
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._surroundings = Surroundings(
             config, group_setting, clock, self._deadlines, new_id, topics
         )
-        self._partitions = StatePartitions(
-            topic.name, self._new_shard, self._read, GroupShard.take_over, self._set_alarm
-        )
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_active = False
-
-    def _partition_for(self, group_id: str) -> int:
-        count = self._topic.partition_count() or self._config.offsets_topic_num_partitions
-        return partition_for(group_id, count)
 
     # -- effects and time ----------------------------------------------------------------------
 
@@ -120,7 +117,7 @@ class GroupExecution:
         if confirmation is None:
             self._carry_out(shard, group, write.answers)
         elif write.answers:
-            self._spawn(self._answer_late(shard, group, write.answers, confirmation))
+            self._background.spawn(self._answer_late(shard, group, write.answers, confirmation))
 
     def _go_on(
         self,
@@ -143,7 +140,7 @@ class GroupExecution:
         group = shard.groups.get(group_id)
         if outcome.regexes and isinstance(group, ConsumerGroup):
             group.is_resolving = True
-            self._spawn(self._resolve(shard, group, outcome.regexes))
+            self._background.spawn(self._resolve(shard, group, outcome.regexes))
         self._set_alarm()
         return answer
 
@@ -189,7 +186,7 @@ class GroupExecution:
         if confirmation is None:
             self._stored(shard, group, store, None)
         else:
-            self._spawn(self._store_when_confirmed(shard, group, store, confirmation))
+            self._background.spawn(self._store_when_confirmed(shard, group, store, confirmation))
 
     async def _store_when_confirmed(
         self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
@@ -209,6 +206,9 @@ class GroupExecution:
         self._carry_out(shard, group, group.stored(store, error))
         if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
+
+    def _on_loaded(self) -> None:
+        self._set_alarm()
 
     def _set_alarm(self) -> None:
         """See to it that `wake` is called when the next deadline comes."""
@@ -234,11 +234,6 @@ class GroupExecution:
                     self._carry_out(shard, group, group.expire(deadline))
         finally:  # whatever is wrong with one group, the others are woken
             self._set_alarm()
-
-    async def _expire_offsets_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-            await self.expire_offsets()
 
     async def expire_offsets(self) -> None:
         """Delete offsets whose retention is over, and groups that hold nothing any more."""
@@ -302,31 +297,12 @@ class GroupExecution:
         return answer
 
     async def _confirmed(self, confirmation: Confirmation) -> None:
-        timeout = self._config.offsets_commit_timeout_ms / 1000
-        try:
-            await asyncio.wait_for(asyncio.shield(confirmation), timeout)
-        except TimeoutError:
-            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
-        except KafkaError as error:
-            raise as_told(error) from error
+        await confirmed(confirmation, self._config.offsets_commit_timeout_ms / 1000)
 
     # -- small things --------------------------------------------------------------------------
 
-    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedPartition:
-        return load(self._topic.read_batches(partition), is_cancelled)
-
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(partition, self._surroundings)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a background task failed", exc_info=error)
 
 
 def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.log_errors import as_told
+from drumlin.coordination.log_errors import as_told, confirmed
+from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shares.log import encode_batches, load
 from drumlin.coordination.shares.records import ShareRecord
 from drumlin.coordination.shares.shard import LoadedStates, ShareShard
 from drumlin.coordination.shares.state import SharePartitionKey, ShareState
-from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -63,7 +63,7 @@ class StateLogEnds(Protocol):
         """
 
 
-class ShareCoordinator:
+class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     """The states of all share partitions that this broker coordinates.
 
     Handed in:
@@ -87,17 +87,18 @@ class ShareCoordinator:
         ends: StateLogEnds,
         has_partition: Callable[[UUID, int], bool],
     ) -> None:
+        super().__init__(
+            topic,
+            lambda: config.share_coordinator_state_topic_num_partitions,
+            ShareShard,
+            load,
+            ShareShard.take_over,
+        )
         self._config = config
         self._clock = clock
-        self._topic = topic
         self._ends = ends
         self._has_partition = has_partition
-        self._partitions: StatePartitions[ShareShard, LoadedStates] = StatePartitions(
-            topic.name, ShareShard, self._read, ShareShard.take_over, lambda: None
-        )
-        self._tasks: set[asyncio.Task[None]] = set()
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
-        self._is_active = False
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
         """Call `tell` for each state that begins anew, or is deleted, from now on."""
@@ -106,32 +107,19 @@ class ShareCoordinator:
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve; before, everyone is told that no coordinator is available."""
-        self._is_active = True
-        self._spawn(self._prune_for_ever())
-        self._spawn(self._snapshot_for_ever())
-
-    async def close(self) -> None:
-        """Let go of all states."""
-        self._is_active = False
-        for partition in self._partitions.partitions():
-            self.resign(partition)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._partitions.close()
-
-    def become_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: its states are loaded in the background."""
-        self._partitions.begin(partition, leader_epoch)
-
-    def resign(self, partition: int) -> None:
-        """Another broker leads the partition: its states are none of ours any more."""
-        self._partitions.end(partition)
+        super().start()
+        config = self._config
+        self._background.repeat(
+            lambda: config.share_coordinator_state_topic_prune_interval_ms, self.prune
+        )
+        self._background.repeat(
+            lambda: config.share_coordinator_cold_partition_snapshot_interval_ms,
+            self.snapshot_cold_states,
+        )
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The states in a topic go with it."""
-        self._spawn(self._delete_states_in(topic, topic_id))
+        self._background.spawn(self._delete_states_in(topic, topic_id))
 
     async def _delete_states_in(self, topic: str, topic_id: UUID) -> None:
         for partition in self._partitions.partitions():
@@ -140,23 +128,6 @@ class ShareCoordinator:
                 self._write_or_log(shard, records, f"states in the deleted topic {topic}")
 
     # -- finding -----------------------------------------------------------------------------
-
-    async def find_partition(self, coordinator_key: str) -> int:
-        """The partition of `__share_group_state` whose leader coordinates "group:topic id:index".
-
-        Creates the topic if there is none yet.
-        """
-        if self._topic.partition_count() is None:
-            await self._topic.create()
-            # It is empty: to wait is cheaper for clients than to come again.
-            await self._partitions.when_ready(self._partition_for(coordinator_key))
-        return self._partition_for(coordinator_key)
-
-    def _partition_for(self, coordinator_key: str) -> int:
-        count = self._topic.partition_count()
-        if count is None:
-            count = self._config.share_coordinator_state_topic_num_partitions
-        return partition_for(coordinator_key, count)
 
     async def _shard_of(self, key: SharePartitionKey) -> ShareShard:
         """Where a state belongs; the topic is created if there is none yet."""
@@ -176,8 +147,7 @@ class ShareCoordinator:
         if key.partition < 0:
             message = f"{key.partition} cannot be the number of a partition"
             raise KafkaError(ErrorCode.invalid_request, message)
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
 
     async def _shard(self, partition: int) -> ShareShard:
         # A partition is loaded in a moment; to wait spares everybody another attempt.
@@ -282,11 +252,6 @@ class ShareCoordinator:
 
     # -- the log -------------------------------------------------------------------------------
 
-    async def _prune_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.share_coordinator_state_topic_prune_interval_ms / 1000)
-            await self.prune()
-
     async def prune(self) -> None:
         """Delete what later snapshots have made redundant from the logs' starts."""
         for partition in self._partitions.partitions():
@@ -300,13 +265,6 @@ class ShareCoordinator:
                     shard.pruned_to = offset
             except KafkaError as error:
                 _log.warning("partition %d: redundant records stay: %s", partition, error)
-
-    async def _snapshot_for_ever(self) -> None:
-        config = self._config
-        while True:
-            interval_ms = config.share_coordinator_cold_partition_snapshot_interval_ms
-            await asyncio.sleep(interval_ms / 1000)
-            await self.snapshot_cold_states()
 
     async def snapshot_cold_states(self) -> None:
         """Write states that have not changed for long again, so that the log before can go."""
@@ -339,25 +297,5 @@ class ShareCoordinator:
             _log.warning("partition %d: no records for %s: %s", shard.partition, what, error)
 
     async def _confirmed(self, confirmation: Confirmation | None) -> None:
-        if confirmation is None:
-            return
-        timeout = self._config.share_coordinator_write_timeout_ms / 1000
-        try:
-            await asyncio.wait_for(asyncio.shield(confirmation), timeout)
-        except TimeoutError:
-            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
-        except KafkaError as error:
-            raise as_told(error) from error
-
-    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedStates:
-        return load(self._topic.read_batches(partition), is_cancelled)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a background task failed", exc_info=error)
+        if confirmation is not None:
+            await confirmed(confirmation, self._config.share_coordinator_write_timeout_ms / 1000)

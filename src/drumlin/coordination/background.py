@@ -1,0 +1,58 @@
+"""What a coordinator does without being asked: its tasks, from their beginning to their end.
+
+Nobody waits for such a task, so what fails in it is logged here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+_log = logging.getLogger(__name__)
+
+
+class Background:
+    """The tasks of one owner."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many go on."""
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin it, and let it go on until it is done or everything is ended."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def repeat(
+        self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Do `work` again and again; before each time, wait as long as `interval_ms` says then."""
+        self.spawn(_for_ever(interval_ms, work))
+
+    async def end(self) -> None:
+        """Cancel all of it, and wait until it has ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed", exc_info=error)
+
+
+async def _for_ever(
+    interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    while True:
+        await asyncio.sleep(interval_ms() / 1000)
+        try:
+            await work()
+        except Exception:  # noqa: BLE001  what fails once is tried again at its next turn
+            _log.exception("work in the background failed; it is tried again")

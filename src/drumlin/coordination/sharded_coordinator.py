@@ -1,0 +1,100 @@
+"""What all coordinators have in common: a topic, and a shard of state for each partition led here.
+
+Which partitions are led, and whether requests are served, is decided here. What is in a shard,
+and what is asked of it, is the business of the coordinator that builds on this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from drumlin.coordination.background import Background
+from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.state_topic import StateTopic
+from drumlin.records.batch import Buffer
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+Shard = TypeVar("Shard")
+Loaded = TypeVar("Loaded")
+
+
+class ShardedCoordinator(Generic[Shard, Loaded]):
+    """A coordinator's shards, and its life.
+
+    Handed in:
+        topic: in which the state is kept.
+        first_partition_count(): how many partitions the topic will have, before it exists.
+        new_shard(partition): an empty shard.
+        load(buffers, is_cancelled): what a partition says; see `StatePartitions`.
+        take_over(shard, loaded): fills the shard; see `StatePartitions`.
+    """
+
+    def __init__(
+        self,
+        topic: StateTopic,
+        first_partition_count: Callable[[], int],
+        new_shard: Callable[[int], Shard],
+        load: Callable[[Iterable[Buffer], IsCancelled], Loaded],
+        take_over: Callable[[Shard, Loaded], Iterator[None]],
+    ) -> None:
+        def read(partition: int, is_cancelled: IsCancelled) -> Loaded:
+            return load(topic.read_batches(partition), is_cancelled)
+
+        self._topic = topic
+        self._first_partition_count = first_partition_count
+        self._partitions = StatePartitions(topic.name, new_shard, read, take_over, self._on_loaded)
+        self._background = Background()
+        self._is_active = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; before, everyone is told that no coordinator is available."""
+        self._is_active = True
+
+    async def close(self) -> None:
+        """Let go of all state, and of everyone who waits."""
+        self._is_active = False
+        for partition in self._partitions.partitions():
+            self.resign(partition)
+        await self._background.end()
+        await self._partitions.close()
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: its state is loaded in the background."""
+        self._partitions.begin(partition, leader_epoch)
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition: its state is none of ours any more."""
+        self._partitions.end(partition)
+
+    def _on_loaded(self) -> None:
+        """A shard can be asked from now on, or has failed."""
+
+    # -- finding ---------------------------------------------------------------------------
+
+    async def find_partition(self, key: str) -> int:
+        """The partition of the topic whose leader coordinates what has this key.
+
+        Creates the topic if there is none yet.
+
+        Raises:
+            KafkaError: it cannot be created.
+        """
+        if self._topic.partition_count() is None:
+            await self._topic.create()
+            # It is empty: to wait is cheaper for clients than to come again.
+            await self._partitions.when_ready(self._partition_for(key))
+        return self._partition_for(key)
+
+    def _partition_for(self, key: str) -> int:
+        return partition_for(key, self._topic.partition_count() or self._first_partition_count())
+
+    def _check_active(self) -> None:
+        """
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE, before the start and after the end.
+        """
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)

@@ -1,0 +1,59 @@
+"""What coordinators do in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from drumlin.coordination.background import Background
+
+
+def test_work_that_fails_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        background = Background()
+        is_enough = asyncio.Event()
+        turns = 0
+
+        async def work() -> None:
+            nonlocal turns
+            turns += 1
+            if turns == 2:
+                is_enough.set()
+            raise OSError("a bad day")
+
+        background.repeat(lambda: 0, work)
+        await asyncio.wait_for(is_enough.wait(), 30)
+        await background.end()
+        assert len(background) == 0
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(test())
+    assert "a bad day" in caplog.text
+
+
+def test_the_end_waits_for_what_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> list[str]:
+        background = Background()
+        said = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                said.append("ended")
+
+        async def fail() -> None:
+            raise OSError("a bad day")
+
+        background.spawn(work())
+        background.spawn(fail())
+        await asyncio.sleep(0)
+        await background.end()
+        return said
+
+    with caplog.at_level(logging.ERROR):
+        assert asyncio.run(test()) == ["ended"]
+    assert "a bad day" in caplog.text
