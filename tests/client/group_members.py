@@ -103,7 +103,8 @@ class KafkaPython:
         self.consumer.subscribe([topic])
 
     def poll(self) -> list[tuple[int, int]]:
-        found = self.consumer.poll(timeout_ms=50)
+        # Its commit before a rebalance has no more time than this.
+        found = self.consumer.poll(timeout_ms=500)
         return [(each.partition, each.offset) for some in found.values() for each in some]
 
     def assignment(self) -> set[int]:
