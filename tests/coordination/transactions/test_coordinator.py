@@ -237,12 +237,12 @@ def test_leadership_that_goes_while_markers_are_written() -> None:
         producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
         await coordinator.add_partitions("x", *producer, [T0])
         cluster.failure = KafkaError(ErrorCode.not_leader_or_follower)
-        timers = len(coordinator._tasks)
+        timers = len(coordinator._background)
         await coordinator.end("x", producer, is_commit=False, client_version=0)
         await asyncio.sleep(0)
         batches = {index: list(each) for index, each in cluster.log.batches.items()}
         coordinator.resign(partition_for("x", COUNT))
-        await until(lambda: len(coordinator._tasks) == timers)
+        await until(lambda: len(coordinator._background) == timers)
         assert (cluster.markers, cluster.log.batches) == ([], batches)
 
     run(test)

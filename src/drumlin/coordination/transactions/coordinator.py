@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
-from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.completion import Completion
 from drumlin.coordination.transactions.listing import TransactionFilter
@@ -59,7 +59,7 @@ class TransactionConfig(Protocol):
     def transactional_id_expiration_ms(self) -> int: ...
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartition]):
     """All transactional ids that this broker coordinates.
 
     Handed in:
@@ -80,89 +80,48 @@ class TransactionCoordinator:
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
     ) -> None:
+        super().__init__(
+            topic,
+            lambda: config.transaction_state_log_num_partitions,
+            TransactionShard,
+            load,
+            TransactionShard.take_over,
+        )
         self._config = config
         self._clock = clock
-        self._topic = topic
         self._producer_ids = producer_ids
-        self._partitions: StatePartitions[TransactionShard, LoadedPartition] = StatePartitions(
-            topic.name,
-            TransactionShard,
-            self._read,
-            TransactionShard.take_over,
-            self._resume,
-        )
         self._writer = StateWriter(topic, clock, self._leads)
         self._completion = Completion(
-            self._writer, clock, write_markers, has_partition, self._leader_epoch, self._spawn
+            self._writer,
+            clock,
+            write_markers,
+            has_partition,
+            self._leader_epoch,
+            self._background.spawn,
         )
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_active = False
 
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve; before, everyone is told that no coordinator is available."""
-        self._is_active = True
+        super().start()
         config = self._config
-        self._spawn(
-            self._for_ever(
-                lambda: config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-                self.abort_timed_out,
-            )
+        self._background.repeat(
+            lambda: config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self.abort_timed_out,
         )
-        self._spawn(
-            self._for_ever(
-                lambda: config.transaction_remove_expired_transaction_cleanup_interval_ms,
-                self.expire,
-            )
+        self._background.repeat(
+            lambda: config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            self.expire,
         )
         self._resume()
-
-    async def close(self) -> None:
-        """Let go of all transactions; what is prepared is completed by whoever comes next."""
-        self._is_active = False
-        for partition in self._partitions.partitions():
-            self.resign(partition)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._partitions.close()
-
-    def become_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: its transactional ids are loaded in the background."""
-        self._partitions.begin(partition, leader_epoch)
-
-    def resign(self, partition: int) -> None:
-        """Another broker leads the partition: its transactional ids are none of ours any more."""
-        self._partitions.end(partition)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """Its partitions need no marker any more: `Completion` finds out by itself."""
 
     # -- finding ---------------------------------------------------------------------------
 
-    async def find_partition(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` whose leader coordinates the id.
-
-        Creates the topic if there is none yet.
-
-        Raises:
-            KafkaError: it cannot be created.
-        """
-        if self._topic.partition_count() is None:
-            await self._topic.create()
-            partition = self._partition_for(transactional_id)
-            # It is empty: to wait is cheaper for clients than to come again.
-            await self._partitions.when_ready(partition)
-        return self._partition_for(transactional_id)
-
-    def _partition_for(self, transactional_id: str) -> int:
-        count = self._topic.partition_count() or self._config.transaction_state_log_num_partitions
-        return partition_for(transactional_id, count)
-
     def _shard_of(self, transactional_id: str) -> TransactionShard:
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
         if not transactional_id or len(transactional_id.encode()) > ID_BYTES_MAX:
             raise KafkaError(ErrorCode.invalid_request)
         return self._partitions.shard(self._partition_for(transactional_id))
@@ -292,8 +251,7 @@ class TransactionCoordinator:
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
         """
-        if not self._is_active:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_active()
         now_ms = self._clock.wall_ms()
         return [
             transaction
@@ -374,6 +332,9 @@ class TransactionCoordinator:
                 continue  # it is loading, or cannot be loaded
         return shards
 
+    def _on_loaded(self) -> None:
+        self._resume()
+
     def _resume(self) -> None:
         """Complete what was loaded as prepared."""
         if self._is_active:
@@ -388,29 +349,6 @@ class TransactionCoordinator:
         if not self._leads(shard):
             raise KafkaError(ErrorCode.not_coordinator)
         return self._partitions.leader_epoch(shard.partition)
-
-    def _read(self, partition: int, is_cancelled: IsCancelled) -> LoadedPartition:
-        return load(self._topic.read_batches(partition), is_cancelled)
-
-    async def _for_ever(
-        self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        while True:
-            await asyncio.sleep(interval_ms() / 1000)
-            try:
-                await work()
-            except Exception:  # noqa: BLE001  what fails once is looked at again
-                _log.exception("transactions could not be looked through")
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a background task failed", exc_info=error)
 
 
 def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
