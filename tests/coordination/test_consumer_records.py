@@ -32,13 +32,13 @@ from drumlin.coordination.groups.consumer.records import (
     ResolvedRegex,
     SubscriptionKey,
     Target,
-    TargetEpoch,
     TargetEpochKey,
     TargetKey,
     decode_progress,
     decode_subscription,
 )
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
+from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.record_fields import UnreadableRecord
 
 TOPIC = UUID("9ad32ddf-2873-4f98-a9d2-244f8778b6f0")

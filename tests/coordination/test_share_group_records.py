@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from drumlin.coordination.groups.record_type import RecordKey
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
+from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.share.records import (
     RECORD_TYPES,
     ShareCurrent,
@@ -22,7 +23,6 @@ from drumlin.coordination.groups.share.records import (
     ShareMemberMetadata,
     SharePartitions,
     SharePartitionsKey,
-    ShareTarget,
     ShareTargetKey,
     ShareTargetMemberKey,
     TopicPartitions,
@@ -50,9 +50,9 @@ RECORDS: list[tuple[str, str, RecordKey, Any]] = [
         "000c000167",
         "0000000000040100080000018bcfe56800",
         ShareTargetKey("g"),
-        ShareTarget(4, 1_700_000_000_000),
+        TargetEpoch(4, 1_700_000_000_000),
     ),
-    ("000c000167", "00000000000400", ShareTargetKey("g"), ShareTarget(4)),
+    ("000c000167", "00000000000400", ShareTargetKey("g"), TargetEpoch(4)),
     (
         "000d00016700016d",
         f"000002{_ID}0300000000000000020000",

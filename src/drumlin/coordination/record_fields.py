@@ -8,6 +8,7 @@ tagged fields. Readers skip tags that they do not know, so that newer brokers' r
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
@@ -93,6 +94,12 @@ class FieldReader:
     def array_length(self) -> int:
         return self._checked_length(self.uvarint() - 1 if self.flexible else self.int32())
 
+    def strings(self) -> list[str]:
+        return [self.string() for _ in range(self.array_length())]
+
+    def int32s(self) -> list[int]:
+        return [self.int32() for _ in range(self.array_length())]
+
     def _checked_length(self, length: int) -> int:
         if not 0 <= length <= len(self._data) - self._position:
             raise UnreadableRecord(f"an array of {length} elements")
@@ -162,6 +169,15 @@ class FieldWriter:
         else:
             self.data += _INT16.pack(length)
         self.data += encoded or b""
+
+    def strings(self, values: Collection[str]) -> None:
+        self.array_length(len(values))
+        for value in values:
+            self.string(value)
+
+    def int32s(self, values: Collection[int]) -> None:
+        self.array_length(len(values))
+        self.data += struct.pack(f">{len(values)}i", *values)
 
     def bytes_field(self, value: bytes) -> None:
         self.int32(len(value))

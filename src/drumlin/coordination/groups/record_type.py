@@ -44,6 +44,54 @@ class RecordType:
     ends_group: bool = False
 
 
+def type_of_group(
+    key_type: int,
+    kind: GroupKind,
+    key_class: type[Any],
+    encode_value: Callable[[Any], bytes],
+    decode_value: Callable[[bytes], Any],
+    *,
+    ends_group: bool = False,
+) -> RecordType:
+    """A type whose keys name a group, and nothing else."""
+    return RecordType(
+        key_type,
+        kind,
+        key_class,
+        lambda reader: key_class(reader.string()),
+        lambda writer, key: writer.string(key.group_id),
+        encode_value,
+        decode_value,
+        ends_group,
+    )
+
+
+def type_of_part(
+    key_type: int,
+    kind: GroupKind,
+    key_class: type[Any],
+    encode_value: Callable[[Any], bytes],
+    decode_value: Callable[[bytes], Any],
+    *,
+    name: str = "member_id",
+) -> RecordType:
+    """A type whose keys name a group and a part of it, mostly a member: the key's `name`."""
+
+    def write_key(writer: FieldWriter, key: Any) -> None:
+        writer.string(key.group_id)
+        writer.string(getattr(key, name))
+
+    return RecordType(
+        key_type,
+        kind,
+        key_class,
+        lambda reader: key_class(reader.string(), reader.string()),
+        write_key,
+        encode_value,
+        decode_value,
+    )
+
+
 def read_version(
     reader: FieldReader, what: str, last_version: int, first_flexible_version: int = 0
 ) -> int:

@@ -38,13 +38,13 @@ from drumlin.coordination.groups.consumer.records import (
     ProgressKey,
     SubscriptionKey,
     Target,
-    TargetEpoch,
     TargetEpochKey,
     TargetKey,
 )
 from drumlin.coordination.groups.effects import Effect
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.surroundings import Topics
 from drumlin.wire.errors import ErrorCode, KafkaError
 

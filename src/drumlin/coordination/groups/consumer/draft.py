@@ -27,12 +27,12 @@ from drumlin.coordination.groups.consumer.records import (
     ResolvedRegex,
     SubscriptionKey,
     Target,
-    TargetEpoch,
     TargetEpochKey,
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

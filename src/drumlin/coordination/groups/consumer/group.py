@@ -30,13 +30,13 @@ from drumlin.coordination.groups.consumer.records import (
     ResolvedRegex,
     SubscriptionKey,
     Target,
-    TargetEpoch,
     TargetEpochKey,
     TargetKey,
 )
 from drumlin.coordination.groups.effects import Effect
 from drumlin.coordination.groups.kind import Committer, GroupKind, PositionCheck
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.surroundings import Surroundings, Topic
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -22,6 +22,7 @@ from drumlin.coordination.groups.consumer.metadata_hash import hash_of
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import Committer, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.share import partitions as share_partitions
 from drumlin.coordination.groups.share.assignor import assign
 from drumlin.coordination.groups.share.messages import (
@@ -45,7 +46,6 @@ from drumlin.coordination.groups.share.records import (
     ShareMemberMetadata,
     SharePartitions,
     SharePartitionsKey,
-    ShareTarget,
     ShareTargetKey,
     ShareTargetMemberKey,
     TopicPartitions,
@@ -74,7 +74,7 @@ class ShareGroup:
     def __init__(self, group_id: str, surroundings: Surroundings) -> None:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
-        self.target = ShareTarget(FIRST_EPOCH)
+        self.target = TargetEpoch(FIRST_EPOCH)
         self.partitions = SharePartitions()
         self._surroundings = surroundings
         self._metadata_hash = 0
@@ -150,7 +150,7 @@ class ShareGroup:
         target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
         if epoch > target.epoch and (at_once or self._may_assign_again()):
             targets = self._assign(subscriptions)
-            target = ShareTarget(epoch, self._surroundings.clock.wall_ms())
+            target = TargetEpoch(epoch, self._surroundings.clock.wall_ms())
             records += self._target_records(targets, target)
             assignment = targets[request.member_id]
         current = self._reconciled(before, metadata, target.epoch, assignment, is_resubscribed)
@@ -293,7 +293,7 @@ class ShareGroup:
         return assign(wanted, self._assignable(every_name), self._targets)
 
     def _target_records(
-        self, targets: Mapping[str, Assignment], target: ShareTarget
+        self, targets: Mapping[str, Assignment], target: TargetEpoch
     ) -> list[GroupRecord]:
         records: list[GroupRecord] = [
             (ShareTargetMemberKey(self.group_id, member_id), assignment)
@@ -360,7 +360,7 @@ class ShareGroup:
                 if value is not None:
                     self.epoch, self._metadata_hash = value.epoch, value.metadata_hash
             case ShareTargetKey():
-                self.target = ShareTarget(FIRST_EPOCH) if value is None else value
+                self.target = TargetEpoch(FIRST_EPOCH) if value is None else value
             case SharePartitionsKey():
                 self._replay_partitions(SharePartitions() if value is None else value)
             case ShareMemberKey(member_id=member_id):
