@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.conftest import Ask
+from broker.in_process import running
 from broker.raw_transactions import CONTROL, TRANSACTIONAL, RawProducer
+from drumlin.broker.broker import Broker
+from drumlin.broker.topics import create_automatically
 from drumlin.records.record import decode_records
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
-from rig.raw import Closed
+from rig.raw import Closed, RawClient
 from rig.waiting import wait_until
 
 Create = Callable[..., str]
@@ -230,6 +235,34 @@ def test_hostile_batches(
     assert one.send(topic, 0, **change)["error_code"] == code
     assert fetch(ask, topic, READ_UNCOMMITTED)["high_watermark"] == 0
     assert one.send(topic, 0)["error_code"] == "none"
+
+
+def test_questions_about_nobody_are_not_kept(tmp_path: Path) -> None:
+    async def asked(broker: Broker, transactional_id: str) -> int:
+        def send() -> None:
+            with RawClient(broker.listeners[0].port, "raw", 20) as client:
+                one = RawProducer(client, transactional_id, V2)
+                one.producer_id, one.epoch = 1_000_000, 0
+                assert one.send("t", 0)["error_code"] != "none"
+
+        await asyncio.to_thread(send)
+        return len(broker.partitions.get("t", 0).log.producer_state._verifications)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await create_automatically(broker, "t")
+            await broker.transactions.find_partition("id")
+            assert [await asked(broker, each) for each in ("", "x" * 32_768, "id")] == [0, 0, 0]
+
+    asyncio.run(main())
+
+
+def test_internal_topics_are_not_for_producers(producer: Any, create: Create) -> None:
+    one, topic = producer(3), create()
+    for name in ("__transaction_state", "__consumer_offsets", "__share_group_state"):
+        with pytest.raises(AssertionError, match="topic_authorization_failed"):
+            one.add(name, 0)
+    one.add(topic, 0)
 
 
 def test_one_request_has_one_producer(create: Create, producer: Any) -> None:

@@ -238,3 +238,11 @@ def test_what_nobody_can_answer_is_not_kept(log: PartitionLog) -> None:
     assert again is not asked
     log.producer_state.withdraw_verification(7, asked)  # it is another one now
     send(log, 5, again)
+
+
+def test_whoever_names_another_producer_takes_nothing_from_it(log: PartitionLog) -> None:
+    asked = ask(log)
+    assert ask(log) is asked  # with a transactional id that is not its own
+    assert asked is not None
+    log.producer_state.withdraw_verification(7, asked)
+    send(log, 0, asked)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
@@ -15,6 +15,12 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
+
+
+#: Answers that mean that there is no such transactional id, or none of this producer.
+NO_SUCH_PRODUCER: Final = frozenset(
+    {ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_request}
+)
 
 
 async def ask_coordinator(

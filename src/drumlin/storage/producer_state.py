@@ -167,9 +167,14 @@ class ProducerState:
         return verification
 
     def withdraw_verification(self, producer_id: int, verification: Verification) -> None:
-        """The coordinator knows of no such producer: nothing of it will ever come in."""
+        """The coordinator knows of no such producer: nothing of it will ever come in.
+
+        Another may have asked for the same producer, and with better reason.
+        """
         if self._verifications.get(producer_id) is verification:
-            del self._verifications[producer_id]
+            verification.askers -= 1
+            if not verification.askers:
+                del self._verifications[producer_id]
 
     # -- checks: nothing changes -------------------------------------------------------
 

@@ -17,7 +17,13 @@ _ANY_SEQUENCE: Final = 2**31 - 1
 class Verification:
     """One producer's. Compared by identity: who holds it has asked before anything ended."""
 
-    __slots__ = ("began_ms", "lowest_sequence", "producer_epoch", "supports_epoch_bump")
+    __slots__ = (
+        "askers",
+        "began_ms",
+        "lowest_sequence",
+        "producer_epoch",
+        "supports_epoch_bump",
+    )
 
     def __init__(
         self, producer_epoch: int, sequence: int, supports_epoch_bump: bool, began_ms: int
@@ -27,9 +33,12 @@ class Verification:
         self.supports_epoch_bump = supports_epoch_bump
         """Transactions v2: every transaction has its own epoch, and begins with sequence 0."""
         self.began_ms = began_ms
+        self.askers = 1
+        """How many batches were asked about, without those of which nobody knew the producer."""
 
     def ask_again(self, producer_epoch: int, sequence: int) -> None:
         """Another batch is asked about: the first one to be appended is the lowest of them."""
+        self.askers += 1
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence

@@ -5,6 +5,7 @@
   partitions have joined (KIP-890).
 - If one partition does not exist, none of its transaction is added: the others get
   OPERATION_NOT_ATTEMPTED.
+- Internal topics are not for producers: offsets join by AddOffsetsToTxn.
 - Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
 """
 
@@ -14,10 +15,13 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 _FENCED_FROM: Final = 2
+#: From this version on it is brokers that ask, to whom no topic is forbidden.
+_BROKERS_FROM: Final = 4
 _CLASSIC: Final = 0
 _EPOCH_BUMP: Final = 2
 
@@ -77,6 +81,14 @@ async def _add(
 ) -> Codes:
     broker = context.broker
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
+    internal = {each for each in wanted if each[0] in INTERNAL_TOPICS}
+    if internal and context.version < _BROKERS_FROM:
+        return {
+            each: ErrorCode.topic_authorization_failed
+            if each in internal
+            else ErrorCode.operation_not_attempted
+            for each in wanted
+        }
     has_partition = broker.metadata.image.has_partition_of
     missing = {each for each in wanted if not has_partition(*each)}
     if missing:
