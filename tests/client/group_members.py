@@ -13,7 +13,7 @@ import kafka
 import pyarrow as pa
 
 from drumlin.client.client import Client
-from drumlin.client.consumer.consumer import Consumer
+from drumlin.client.consumer import Consumer
 from rig.apache_kafka import java, kafka_classpath
 from rig.waiting import wait_until
 

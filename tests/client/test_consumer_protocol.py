@@ -16,7 +16,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.client.consumer.consumer import Consumer, topic_of
+from drumlin.client.consumer import Consumer, topic_of
 from drumlin.client.errors import ClientError, CommitFailed, MembershipEnded
 from rig.waiting import wait_until
 

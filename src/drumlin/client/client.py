@@ -18,7 +18,7 @@ import pyarrow as pa
 from drumlin.client import admin, log_sizes, offsets, reader
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
-from drumlin.client.consumer.consumer import Consumer
+from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
