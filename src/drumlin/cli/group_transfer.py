@@ -57,6 +57,9 @@ ZooKeeper = Annotated[
         help="A ZooKeeper with /consumers/GROUP/offsets.",
     ),
 ]
+OtherCluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Also where the destination has a greater offset.")
 ]
@@ -78,9 +81,7 @@ def export(
         typer.Option("--file", "-f", help="Write a .csv or .json file; default: standard output."),
     ] = None,
     zookeeper: ZooKeeper = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
-    ] = None,
+    cluster: OtherCluster = None,
     topics: Topics = None,
     overwrite: Overwrite = False,
     clamp: Clamp = False,
@@ -109,9 +110,7 @@ def import_(
         Path | None, typer.Option("--file", "-f", help="A .csv or .json file of an export.")
     ] = None,
     zookeeper: ZooKeeper = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
-    ] = None,
+    cluster: OtherCluster = None,
     topics: Topics = None,
     overwrite: Overwrite = False,
     clamp: Clamp = False,

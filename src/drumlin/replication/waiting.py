@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 
 class Waiter:
@@ -36,6 +37,16 @@ class Waiter:
             self._on_done()
 
 
+class Room(Protocol):
+    """Where somebody can wait."""
+
+    def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
+        """`for_stable`: it waits for what lies below the last stable offset."""
+
+    def leave(self, waiter: Waiter) -> None:
+        """Also if it has been told, or was never here."""
+
+
 class WaitingRoom:
     """The waiters of one partition: for records, or for such as no transaction keeps back."""
 
@@ -49,7 +60,6 @@ class WaitingRoom:
         return len(self._waiters) + len(self._for_stable)
 
     def enter(self, waiter: Waiter, *, for_stable: bool = False) -> None:
-        """`for_stable`: it waits for what lies below the last stable offset."""
         (self._for_stable if for_stable else self._waiters).add(waiter)
 
     def leave(self, waiter: Waiter) -> None:
@@ -75,7 +85,7 @@ class WaitingRoom:
 
 
 async def wait_in(
-    rooms: Iterable[WaitingRoom], needed: int, timeout_s: float, *, for_stable: bool = False
+    rooms: Iterable[Room], needed: int, timeout_s: float, *, for_stable: bool = False
 ) -> None:
     """Until `needed` more bytes can be read, something else happened, or the time is over."""
     loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.consumer.draft import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member
@@ -19,15 +20,12 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _PROTOCOL: Final = "consumer"
-_NOT_ASKED: Final = -(2**31)
-#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
-_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    operations = authorized_operations(request)
     groups = tuple(_describe(context, each, operations, shape) for each in request.group_ids)
     return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=groups)
 
@@ -40,18 +38,7 @@ def _describe(context: RequestContext, group_id: str, operations: int, shape: Sh
             raise KafkaError(ErrorCode.invalid_group_id)
         group = context.broker.groups.consumer_group(group_id)
     except KafkaError as error:
-        return shape(
-            "DescribedGroup",
-            error_code=error.code,
-            error_message=error.message,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=(),
-            authorized_operations=_NOT_ASKED,
-        )
+        return refused_group(shape, group_id, error)
     return shape(
         "DescribedGroup",
         error_code=ErrorCode.none,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED
 from drumlin.broker.context import RequestContext
+from drumlin.broker.group_descriptions import authorized_operations
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member
 from drumlin.coordination.groups.classic.states import GroupState
@@ -17,14 +19,10 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
-_NOT_ASKED: Final = -(2**31)
-#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
-_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    asked = getattr(request, "include_authorized_operations", False)
-    operations = _ALL_OPERATIONS if asked else _NOT_ASKED
+    operations = authorized_operations(request)
     groups = tuple(_describe(context, group_id, operations, shape) for group_id in request.groups)
     return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=groups)
 
@@ -65,7 +63,7 @@ def _described(shape: Shape, group_id: str, state: str, **fields: Any) -> Any:
         "protocol_type": "",
         "protocol_data": "",
         "members": (),
-        "authorized_operations": _NOT_ASKED,
+        "authorized_operations": OPERATIONS_NOT_ASKED,
     }
     return shape("DescribedGroup", group_id=group_id, group_state=state, **{**blank, **fields})
 

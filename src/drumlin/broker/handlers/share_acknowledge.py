@@ -8,15 +8,15 @@ Version notes: 2 renewal of locks (KIP-1222), and how long they hold.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
+from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.requests import member_of
 from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import Shape
 
 _RENEW_FROM: Final = 2
 
@@ -41,7 +41,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if epoch == FINAL_EPOCH:
         shares.close_session(member)
-    topics: dict[Any, list[Any]] = {}
+    partitions = []
     for shared, (code, message) in answers.items():
         answer = shape(
             "PartitionData",
@@ -50,15 +50,5 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             error_message=message,
             current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
         )
-        topics.setdefault(shared.topic_id, []).append(answer)
-    return shape(
-        "ShareAcknowledgeResponse",
-        throttle_time=ZERO,
-        error_code=ErrorCode.none,
-        acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
-        responses=tuple(
-            shape("ShareAcknowledgeTopicResponse", topic_id=topic_id, partitions=tuple(partitions))
-            for topic_id, partitions in topics.items()
-        ),
-        node_endpoints=(),
-    )
+        partitions.append((shared, answer))
+    return share_answer(shape, "ShareAcknowledgeResponse", lock_duration_s, partitions)

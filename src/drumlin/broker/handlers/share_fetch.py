@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -22,12 +21,13 @@ from drumlin.broker.shares.acknowledging import (
     acknowledgements,
     begin_to_acknowledge,
 )
+from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.requests import member_of
 from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SharedPartition
 from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import Shape
 
 _RENEW_FROM: Final = 2
 
@@ -122,24 +122,14 @@ async def _respond(
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if request.share_session_epoch == FINAL_EPOCH:
         shares.close_session(member)
-    topics: dict[Any, list[Any]] = {}
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer says what is fetched from now on
-    for shared in dict.fromkeys(named):
-        answer = _partition(context, shape, shared, fetch, acknowledged)
-        topics.setdefault(shared.topic_id, []).append(answer)
-    return shape(
-        "ShareFetchResponse",
-        throttle_time=ZERO,
-        error_code=ErrorCode.none,
-        acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
-        responses=tuple(
-            shape("ShareFetchableTopicResponse", topic_id=topic_id, partitions=tuple(partitions))
-            for topic_id, partitions in topics.items()
-        ),
-        node_endpoints=(),
-    )
+    partitions = [
+        (shared, _partition(context, shape, shared, fetch, acknowledged))
+        for shared in dict.fromkeys(named)
+    ]
+    return share_answer(shape, "ShareFetchResponse", lock_duration_s, partitions)
 
 
 def _partition(

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _ASSIGNOR: Final = "simple"
-_NOT_ASKED: Final = -(2**31)
-#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
-_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    operations = authorized_operations(request)
     groups = tuple(_describe(context, shape, each, operations) for each in request.group_ids)
     return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=groups)
 
@@ -25,18 +23,7 @@ def _describe(context: RequestContext, shape: Shape, group_id: str, operations: 
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
-        return shape(
-            "DescribedGroup",
-            error_code=error.code,
-            error_message=error.message,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=(),
-            authorized_operations=_NOT_ASKED,
-        )
+        return refused_group(shape, group_id, error)
     return shape(
         "DescribedGroup",
         error_code=ErrorCode.none,

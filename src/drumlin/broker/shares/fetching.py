@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.reading import READ_COMMITTED, ReadBatches, read_batches
-from drumlin.broker.shares.room import wait_in_turn
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.fetched import Acquired, Limits
+from drumlin.replication.waiting import wait_in
 from drumlin.storage.file_slice import FileSlice
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -213,7 +213,7 @@ class ShareFetch:
     # -- waiting -----------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        await wait_in_turn(
+        await wait_in(
             [live.room for live in self._live.values()],
             1,
             self._time_left,

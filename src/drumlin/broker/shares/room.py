@@ -6,10 +6,6 @@ looks first. So the members of a group take turns, where a set would favour one 
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from collections.abc import Iterable
-
 from drumlin.replication.waiting import Waiter, WaitingRoom
 
 
@@ -59,27 +55,3 @@ class ShareRoom:
         """Something else may have changed what there is to get."""
         for waiter in self._waiters:
             waiter.disturb()
-
-
-async def wait_in_turn(
-    rooms: Iterable[ShareRoom], needed: int, timeout_s: float, *, for_stable: bool
-) -> None:
-    """Until so many more bytes can be read in all, a room is disturbed, or the time is over."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    waiter = Waiter(needed, functools.partial(_settle, future))
-    rooms = list(rooms)
-    for room in rooms:
-        room.enter(waiter, for_stable=for_stable)
-    timer = loop.call_later(timeout_s, waiter.disturb)
-    try:
-        await future
-    finally:
-        timer.cancel()
-        for room in rooms:
-            room.leave(waiter)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
