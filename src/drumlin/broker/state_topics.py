@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.topics import create_automatically
-from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.records.batch import iterate_headers
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 
@@ -25,10 +25,11 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
-    ) -> None:
-        broker.partitions.get(name, partition).append_internal(
-            batch, broker.clock.wall_ms(), verification, reserve_bytes
-        )
+    ) -> Confirmation | None:
+        led = broker.partitions.get(name, partition)
+        led.append_internal(batch, broker.clock.wall_ms(), verification, reserve_bytes)
+        # What was decided must not be told, nor come into other logs, before it lasts.
+        return broker.flushes.flush(led) if led.log.is_flush_due else None
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return batches_of(broker.partitions.get(name, partition).log)
