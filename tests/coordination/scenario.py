@@ -49,8 +49,6 @@ from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.kind import Committer
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-DASHES = "----"
-
 
 def subscription(topics: str) -> bytes:
     """A consumer's metadata that names the topics, comma-separated; version 0."""

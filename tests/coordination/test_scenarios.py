@@ -1,42 +1,18 @@
-"""Scenario files: `scenarios/*.txt`, in the format that `scenario.py` describes.
-
-REWRITE_SCENARIOS=1 writes what the group does now into the files; review the difference.
-"""
+"""Scenarios of classic groups: `scenarios/*.txt`, in the format that `scenario.py` describes."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from coordination.scenario import DASHES, Scenario
+from coordination.scenario import Scenario
+from coordination.scenario_files import replay_lines, replayed, scenarios_in
 
-FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", scenarios_in(Path(__file__).parent / "scenarios"), ids=lambda path: path.stem
+)
 def test_scenario(path: Path) -> None:
-    expected = path.read_text()
-    actual = replay(expected)
-    if os.environ.get("REWRITE_SCENARIOS"):
-        path.write_text(actual)
+    actual, expected = replayed(path, lambda text: replay_lines(text, Scenario().run))
     assert actual == expected
-
-
-def replay(text: str) -> str:
-    """The same scenario with the outcomes of this run."""
-    scenario = Scenario()
-    lines: list[str] = []
-    is_outcome = False
-    for line in text.splitlines():
-        if not line:
-            is_outcome = False
-            lines.append(line)
-        elif line == DASHES:
-            is_outcome = True
-        elif line.startswith("#"):
-            lines.append(line)
-        elif not is_outcome:
-            lines += [line, DASHES, *scenario.run(line)]
-    return "\n".join(lines).rstrip("\n") + "\n"

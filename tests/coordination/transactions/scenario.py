@@ -37,7 +37,6 @@ from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store import ProducerIdBlock
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-DASHES = "----"
 _TURNS = 30
 _PATIENCE_S = 10.0
 _OPTIONS = {"classic"}
