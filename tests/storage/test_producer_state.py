@@ -249,6 +249,20 @@ def test_an_emptied_marker_has_ended_its_transaction(tmp_path: Path, logs: LogDi
     logs.abandon()
 
 
+def test_producers_outlive_their_deleted_records(tmp_path: Path, logs: LogDirectories) -> None:
+    log = create(logs)
+    send(log, 0, 2, is_transactional=True)
+    append(log)
+    log.delete_records_before(log.log_end_offset)
+    logs.close()
+    logs, log = reopened(logs, tmp_path)
+    assert log.log_start_offset == 3
+    assert log.producer_state.first_undecided_offset == 0
+    assert refusal(log, 7, is_transactional=True) is ErrorCode.out_of_order_sequence_number
+    assert send(log, 0, 2, is_transactional=True).is_duplicate
+    logs.abandon()
+
+
 def test_truncation_takes_sequences_back(logs: LogDirectories) -> None:
     log = create(logs, LogConfig(segment_bytes=400))
     for number in range(8):

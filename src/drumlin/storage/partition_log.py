@@ -346,13 +346,13 @@ class PartitionLog:
     def close(self) -> None:
         """Make all durable and close the files: a clean stop.
 
-        Producers and timestamps at the end of a small segment are found again by reading it; an
-        idle partition need not spend disk blocks on them.
+        Producers and timestamps at the end of a small segment are found again by reading it,
+        unless its records were deleted; an idle partition need not spend disk blocks on them.
         """
         self.log_directory.check_writable()
         with self._failing_as("close"):
             active = self.segments.active
-            if active.size > _CHEAP_TO_REPLAY_BYTES:
+            if active.size > _CHEAP_TO_REPLAY_BYTES or self.log_start_offset > active.base_offset:
                 active.seal()
                 active.sync()
                 self._note_snapshot(self.log_end_offset)
