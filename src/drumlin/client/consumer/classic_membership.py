@@ -31,6 +31,7 @@ from drumlin.client.consumer.membership import (
     Wait,
     passes,
 )
+from drumlin.client.consumer.polling import Polling
 from drumlin.client.consumer.subscription import NO_GENERATION, MemberSubscription
 from drumlin.wire.errors import ErrorCode
 
@@ -119,8 +120,7 @@ class ClassicMembership:
         self._rejoins_after_duty = False
         self._not_before = now
         self._next_beat = now
-        self._last_poll = now
-        self._is_polling = False
+        self._polling = Polling(options.max_poll_interval_s, now)
 
     # -- what to send --------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class ClassicMembership:
             return Wait(None)
         if now >= self._next_beat:
             return Beat(self._generation_id, self._member_id)
-        return Wait(min(self._next_beat, self._idle_at()))
+        return Wait(min(self._next_beat, self._polling.idle_at))
 
     def _join(self) -> Join:
         assert self._topics is not None
@@ -176,13 +176,8 @@ class ClassicMembership:
             joined.members if leads else None,
         )
 
-    def _idle_at(self) -> float:
-        if self._is_polling:
-            return float("inf")
-        return self._last_poll + self._options.max_poll_interval_s
-
     def _notice_idleness(self, now: float) -> None:
-        if now < self._idle_at() or self.phase not in (Phase.PREPARING, Phase.STABLE):
+        if now < self._polling.idle_at or self.phase not in (Phase.PREPARING, Phase.STABLE):
             return
         # A static member says nothing: it may come back as the one it was.
         tells = self._options.group_instance_id is None and self._member_id != _NOBODY
@@ -315,16 +310,14 @@ class ClassicMembership:
 
     def polled(self, now: float) -> None:
         """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""
-        self._is_polling = True
+        self._polling.begin(now)
         self._is_on_duty = False
-        self._last_poll = now
         if self.phase is Phase.AWAY:
             self.phase = Phase.UNJOINED
 
     def poll_ended(self, now: float) -> None:
         """... and has left it."""
-        self._is_polling = False
-        self._last_poll = now
+        self._polling.end(now)
 
     @property
     def duty(self) -> Duty | None:

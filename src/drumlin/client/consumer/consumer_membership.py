@@ -24,6 +24,7 @@ from drumlin.client.consumer.membership import (
     Wait,
     passes,
 )
+from drumlin.client.consumer.polling import Polling
 from drumlin.wire.errors import ErrorCode
 
 JOIN_EPOCH: Final = 0
@@ -80,14 +81,13 @@ class ConsumerMembership:
         self._is_full = True
         self._next_beat = now
         self._not_before = now
-        self._last_poll = now
-        self._is_polling = False
+        self._polling = Polling(options.max_poll_interval_s, now)
 
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
         """What to send next; it may be asked for again if nothing came of it."""
-        if self.phase is Phase.STABLE and now >= self._idle_at():
+        if self.phase is Phase.STABLE and now >= self._polling.idle_at:
             self.phase = Phase.LEAVING
         if self.phase is Phase.LEAVING:
             return Leave(self.member_id, "the consumer did not poll in time")
@@ -101,18 +101,13 @@ class ConsumerMembership:
         if self.phase is Phase.JOINING or changed or now >= self._next_beat:
             tells = changed or (self._is_full and not self._is_on_duty)
             return Beat(self.member_id, self._epoch, self._is_full, self._owned if tells else None)
-        return Wait(min(self._next_beat, self._idle_at()))
+        return Wait(min(self._next_beat, self._polling.idle_at))
 
     def _has_something_to_tell(self) -> bool:
         if self._is_on_duty or self._owned == self._told:
             return False
         # An assignment is acknowledged when it is taken over, also if that changed nothing.
         return self._told is not None or self.duty is None
-
-    def _idle_at(self) -> float:
-        if self._is_polling:
-            return float("inf")
-        return self._last_poll + self._options.max_poll_interval_s
 
     # -- what came of it -----------------------------------------------------------------
 
@@ -207,16 +202,14 @@ class ConsumerMembership:
 
     def polled(self, now: float) -> None:
         """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""
-        self._is_polling = True
+        self._polling.begin(now)
         self._is_on_duty = False
-        self._last_poll = now
         if self.phase is Phase.AWAY:
             self.phase = Phase.LOST
 
     def poll_ended(self, now: float) -> None:
         """... and has left it."""
-        self._is_polling = False
-        self._last_poll = now
+        self._polling.end(now)
 
     @property
     def duty(self) -> Duty | None:
