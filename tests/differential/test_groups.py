@@ -11,8 +11,8 @@ from differential.scripts import all_versions, differential, newest
 _JOIN = newest("join_group")
 SUBSCRIPTION = struct.pack(">hih", 0, 1, 1) + b"t" + struct.pack(">i", -1)
 _PLAIN: dict[str, Any] = {
-    "session_timeout": 30_000,
-    "rebalance_timeout": 30_000,
+    "session_timeout": 300_000,
+    "rebalance_timeout": 300_000,
     "protocol_type": "consumer",
     "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
     "group_instance_id": None,
