@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -170,7 +169,7 @@ class StatePartitions(Generic[Shard, Loaded]):
                     return
         except LoadCancelled:
             return
-        except (KafkaError, CorruptRecord, ValueError, OSError):
+        except Exception:  # noqa: BLE001  whatever it is: who waits for the shard would wait for ever
             _log.exception("partition %d of %s cannot be loaded", led.partition, self._topic)
             led.has_failed = True
         if led.is_resigned:

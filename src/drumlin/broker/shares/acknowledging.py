@@ -33,15 +33,17 @@ Answers = dict[SharedPartition, Answer]
 
 def acknowledgements(topics: Iterable[Any]) -> dict[SharedPartition, list[Acknowledgement]]:
     """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
-    return {
-        SharedPartition(topic.topic_id, partition.partition_index): [
-            Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
-            for each in partition.acknowledgement_batches
-        ]
-        for topic in topics
-        for partition in topic.partitions
-        if partition.acknowledgement_batches
-    }
+    said: dict[SharedPartition, list[Acknowledgement]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                # Named twice, it counts twice: what is dropped here would be delivered again.
+                shared = SharedPartition(topic.topic_id, partition.partition_index)
+                said.setdefault(shared, []).extend(
+                    Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
+                    for each in partition.acknowledgement_batches
+                )
+    return said
 
 
 def begin_to_acknowledge(

@@ -38,9 +38,12 @@ class ShareDelivery:
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
+        """Remembered for as long as the group has a session: there may be any number of names."""
         known = self._settings.get(group_id)
         if known is None:
-            known = self._settings[group_id] = GroupSettings(self._broker, group_id)
+            known = GroupSettings(self._broker, group_id)
+            if self.sessions.has_group(group_id):
+                self._settings[group_id] = known
         return known
 
     # -- share partitions --------------------------------------------------------------

@@ -268,6 +268,7 @@ class ConsumerGroup:
         if former is None or former.subscription is not member.subscription:
             if former is not None:
                 self._count(former.subscription, -1)
+                self._forget_instance(former)
             self._count(member.subscription, 1)
             if member.group_instance_id is not None:
                 self._static_ids[member.group_instance_id] = member.member_id
@@ -293,10 +294,14 @@ class ConsumerGroup:
         del self.members[member.member_id]
         self._count(member.subscription, -1)
         self._disown(member.progress)
+        self._forget_instance(member)
+        self._cancel_all(member.member_id)
+
+    def _forget_instance(self, member: Member) -> None:
+        """Unless another member has come in its place."""
         instance_id = member.group_instance_id
         if instance_id is not None and self._static_ids.get(instance_id) == member.member_id:
             del self._static_ids[instance_id]
-        self._cancel_all(member.member_id)
 
     def _count(self, subscription: Subscription, difference: int) -> None:
         for topic in subscription.topics:

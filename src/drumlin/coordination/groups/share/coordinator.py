@@ -204,7 +204,10 @@ class ShareGroups:
         shard = self._groups.shard_of(group_id)
         group = self._found_or_new(shard, group_id)
         group.check_delete()
-        found = [(name, self._topics.by_name(name), offsets) for name, offsets in wanted]
+        offsets_of: dict[str, dict[int, int]] = {}
+        for name, offsets in wanted:  # a topic may be named twice
+            offsets_of.setdefault(name, {}).update(offsets)
+        found = [(name, self._topics.by_name(name), each) for name, each in offsets_of.items()]
         starts = {
             topic.topic_id: {each: at for each, at in offsets.items() if _has(topic, each)}
             for _, topic, offsets in found

@@ -1,0 +1,51 @@
+"""What share requests leave behind in the broker, and what they say when they say it twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from broker.in_process import running
+from drumlin.broker.shares.acknowledging import acknowledgements
+from drumlin.broker.shares.sessions import Member, SharedPartition
+
+_TOPIC_ID = UUID(int=7)
+
+
+def _accepted(offset: int) -> Any:
+    return SimpleNamespace(first_offset=offset, last_offset=offset, acknowledge_types=[1])
+
+
+def _partition(*offsets: int) -> Any:
+    batches = [_accepted(each) for each in offsets]
+    return SimpleNamespace(partition_index=0, acknowledgement_batches=batches)
+
+
+def test_a_partition_that_is_named_twice_is_acknowledged_twice() -> None:
+    partitions = [_partition(0), _partition(), _partition(1, 2)]
+    topic = SimpleNamespace(topic_id=_TOPIC_ID, partitions=partitions)
+    said = acknowledgements(
+        [topic, SimpleNamespace(topic_id=_TOPIC_ID, partitions=[_partition(5)])]
+    )
+    ((shared, batches),) = said.items()
+    assert shared == SharedPartition(_TOPIC_ID, 0)
+    assert [each.first_offset for each in batches] == [0, 1, 2, 5]
+
+
+def test_only_groups_with_sessions_are_remembered(tmp_path: Path) -> None:
+    """A request may outlive its session, and a client may invent as many groups as it likes."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            shares, member = broker.shares, Member("g", "m")
+            assert shares.settings("g") is not shares.settings("g")
+            shares.sessions.open(member, (), 1, 10, acknowledges=False)
+            assert shares.settings("g") is shares.settings("g")
+            remembered = shares.settings("g")
+            shares.close_session(member)
+            assert shares.settings("g") is not remembered
+
+    asyncio.run(main())

@@ -1,0 +1,88 @@
+"""Requests that no proper client makes, and logs that nobody has written: nothing is left stuck."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
+from coordination.share_world import ShareWorld, run
+from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.regexes import compile_regex
+from drumlin.coordination.state_partitions import StatePartitions
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+
+async def _beat(
+    coordinator: GroupCoordinator, member_id: str, epoch: int, instance_id: str
+) -> HeartbeatAnswer:
+    request = HeartbeatRequest(
+        member_id,
+        epoch,
+        "client",
+        "/host",
+        group_instance_id=instance_id,
+        rebalance_timeout_ms=1000,
+        topics=frozenset({"t"}),
+        owned={} if epoch == 0 else None,
+    )
+    return await coordinator.consumer_heartbeat("g", request)
+
+
+def test_an_instance_is_free_when_its_member_calls_itself_another() -> None:
+    async def main() -> None:
+        log, topics = MemoryLog(), KnownTopics()
+        topics.put("t", 2)
+        coordinator = new_coordinator(log, topics=topics)
+        coordinator.start()
+        lead_all(coordinator, log)
+        for partition in range(log.partition_count or 0):
+            await coordinator._partitions.when_ready(partition)
+        for instance_id in ("one", "two"):
+            await _beat(coordinator, "a", 0, instance_id)
+        assert (await _beat(coordinator, "b", 0, "one")).member_id == "b"
+        await _beat(coordinator, "a", -1, "two")
+        await _beat(coordinator, "b", -1, "one")
+        assert (await _beat(coordinator, "c", 0, "two")).member_id == "c"
+        await coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_a_partition_hears_of_any_failure() -> None:
+    def read(partition: int, is_cancelled: object) -> None:
+        raise LookupError("nobody has thought of this")
+
+    async def main() -> None:
+        partitions: StatePartitions[object, None] = StatePartitions(
+            "topic", lambda _: object(), read, lambda _, __: iter(()), lambda: None
+        )
+        partitions.begin(0, 0)
+        assert await asyncio.wait_for(partitions.when_ready(0), 20) is None
+        with pytest.raises(KafkaError) as refused:
+            partitions.shard(0)
+        assert refused.value.code is ErrorCode.not_coordinator
+        await partitions.close()
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_is_named_twice_is_altered_once() -> None:
+    async def scenario(world: ShareWorld) -> None:
+        topic = world.topics.put("t", 2)
+        (outcome,) = await world.share.alter_offsets("g", [("t", {0: 4}), ("t", {1: 5, 9: 0})])
+        assert [each for each, error in outcome.partitions.items() if error is None] == [0, 1]
+        for partition, start_offset in ((0, 4), (1, 5)):
+            state = await world.states.summary("g", topic.topic_id, partition)
+            assert state.start_offset == start_offset
+
+    run(scenario)
+
+
+def test_patterns_that_take_long_to_compile_are_refused() -> None:
+    with pytest.raises(KafkaError) as refused:
+        compile_regex(r"(?i)" + r"\pL|" * 3000)
+    assert refused.value.code is ErrorCode.invalid_regular_expression
+    assert compile_regex("|".join(f"topic-{n}" for n in range(300))).fullmatch("topic-299")
