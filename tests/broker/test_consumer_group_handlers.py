@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -125,5 +126,32 @@ def test_a_log_that_takes_nothing() -> None:
         (group,) = await describe(client, 1, "g")
         assert group.error_code is ErrorCode.group_id_not_found
         assert (await join(client, 1)).error_code is _NONE
+
+    with_client(run)
+
+
+def test_what_a_member_owns_counts_however_it_names_it() -> None:
+    """A partition that it still has and that is overlooked would go to another member too."""
+
+    async def run(client: Client) -> None:
+        topic_id = (await join(client, 1)).assignment.topic_partitions[0].topic_id
+        shape = request_shape("consumer_group_heartbeat", 1)
+        other = await join(client, 1, "m-2")
+        own = [shape("TopicPartitions", topic_id=topic_id, partitions=(each,)) for each in (1, 0)]
+        told = None
+        while told is None or told.assignment is None:  # an assignment is made once a second
+            await asyncio.sleep(0.05)
+            told = await beat(client, 1, member_epoch=2)
+        (kept,) = told.assignment.topic_partitions
+        assert kept.partitions == (0,)
+        await beat(client, 1, member_epoch=2, topic_partitions=own)
+        other = await beat(client, 1, "m-2", member_epoch=other.member_epoch)
+        assert other.error_code is _NONE
+        assert other.assignment is None or not other.assignment.topic_partitions
+        await beat(client, 1, member_epoch=2, topic_partitions=own[1:])
+        while not (other.assignment and other.assignment.topic_partitions):
+            await asyncio.sleep(0.05)
+            other = await beat(client, 1, "m-2", member_epoch=other.member_epoch)
+        assert other.assignment.topic_partitions[0].partitions == (1,)
 
     with_client(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
@@ -86,3 +87,21 @@ def test_patterns_that_take_long_to_compile_are_refused() -> None:
         compile_regex(r"(?i)" + r"\pL|" * 3000)
     assert refused.value.code is ErrorCode.invalid_regular_expression
     assert compile_regex("|".join(f"topic-{n}" for n in range(300))).fullmatch("topic-299")
+
+
+def test_a_topic_that_goes_while_it_is_initialised_throws_nobody_out() -> None:
+    async def scenario(world: ShareWorld) -> None:
+        topic = world.topics.put("t", 1)
+        known = world.topics.put("known", 1)
+        begin = world.states.initialize
+
+        async def initialize(group_id: str, topic_id: UUID, *rest: int) -> None:
+            if topic_id == topic.topic_id:
+                world.topics.remove("t")
+            await begin(group_id, topic_id, *rest)
+
+        world.states.initialize = initialize  # type: ignore[method-assign, assignment]
+        answer = await world.beat("a", 0, "t", "known")
+        assert answer.assignment == {known.topic_id: (0,)}
+
+    run(scenario)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
@@ -57,11 +58,13 @@ def _read(context: RequestContext, request: Any) -> HeartbeatRequest:
 
 
 def _owned(topics: Any) -> Partitions:
-    return {
-        topic.topic_id: frozenset(topic.partitions)
-        for topic in topics
-        if topic.topic_id is not None and topic.partitions
-    }
+    owned: dict[UUID, frozenset[int]] = {}
+    for topic in topics:
+        if topic.topic_id is not None and topic.partitions:
+            # Named twice, it owns both: what is left out would be given to others.
+            known = owned.get(topic.topic_id, frozenset())
+            owned[topic.topic_id] = known.union(topic.partitions)
+    return owned
 
 
 async def _respond(shape: Shape, waiting: Awaitable[HeartbeatAnswer]) -> Any:

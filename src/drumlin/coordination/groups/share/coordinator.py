@@ -159,7 +159,8 @@ class ShareGroups:
         """Give partitions their share state, which has no start yet.
 
         Raises:
-            KafkaError: what went wrong with one of them; the others have it.
+            KafkaError: what went wrong with one of them; the others have it. That a topic is gone
+                by now is no error: members cannot go on after that.
         """
         starts = {
             topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
@@ -168,7 +169,7 @@ class ShareGroups:
         outcomes = await self._initialize_at(group_id, topics, starts, state_epoch)
         for outcome in outcomes.values():
             for error in outcome.values():
-                if error is not None:
+                if error is not None and error.code is not ErrorCode.unknown_topic_or_partition:
                     raise error
 
     async def _initialize_at(
