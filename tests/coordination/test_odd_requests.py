@@ -12,6 +12,9 @@ from coordination.share_world import ShareWorld, run
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.regexes import compile_regex
+from drumlin.coordination.share_partitions.settings import Settings
+from drumlin.coordination.share_partitions.share_partition import SharePartition
+from drumlin.coordination.shares.state import StateBatch
 from drumlin.coordination.state_partitions import StatePartitions
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -105,3 +108,10 @@ def test_a_topic_that_goes_while_it_is_initialised_throws_nobody_out() -> None:
         assert answer.assignment == {known.topic_id: (0,)}
 
     run(scenario)
+
+
+@pytest.mark.parametrize("kept", [1, 7, -1])
+def test_a_state_of_records_that_means_nothing_holds_nothing_up(kept: int) -> None:
+    """Whoever may write share state can write any number."""
+    loaded = SharePartition.load(Settings, 0, [StateBatch(0, 5, kept, 1), StateBatch(6, 6, 2, 1)])
+    assert (loaded.next_fetch_offset, loaded.end_offset) == (0, 7)

@@ -282,9 +282,13 @@ StateBatches = tuple[StateBatch, ...]
 
 
 def _loaded_state(kept: int) -> RecordState:
-    if kept == DeliveryState.ARCHIVING:
-        return RecordState.ARCHIVED
-    return RecordState(kept)
+    """What is not known to be done with is available: a lock is never kept, so it would not end."""
+    match kept:
+        case DeliveryState.ACKNOWLEDGED:
+            return RecordState.ACKNOWLEDGED
+        case DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
+            return RecordState.ARCHIVED
+    return RecordState.AVAILABLE
 
 
 def _answer(runs: Sequence[Run]) -> list[Acquired]:
