@@ -19,6 +19,8 @@ from rig.waiting import wait_until
 _OFFSET_COMMIT, _FIND_COORDINATOR = 8, 4
 _PARTITIONS = 10
 _TARGET = 2.0
+#: The coordinator loads, or Kafka's broker has not heard of the topic yet.
+_NOT_YET = ("coordinator_load_in_progress", "not_coordinator", "unknown_topic_or_partition")
 
 
 class Scenario(NamedTuple):
@@ -105,12 +107,10 @@ def _frame(topic: str, number: int, scenario: Scenario) -> bytes:
 
 
 def _once_committed(broker: Broker, frame: bytes) -> None:
-    """The coordinator may still be loading what the topic says."""
-
     def is_committed() -> bool:
         _, answer = first_answer(broker.port, frame)
         code = answer.topics[0].partitions[0].error_code
-        if code.name in ("coordinator_load_in_progress", "not_coordinator"):
+        if code.name in _NOT_YET:
             return False
         require_no_error(answer.topics[0].partitions[0])
         return True
