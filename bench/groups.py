@@ -21,8 +21,8 @@ from drumlin.wire.messages import encode_request, parse_response
 from rig.messages import build
 
 _MEMBERS = 1000
-#: Every member has one partition in the end.
-_PARTITIONS = 1000
+#: Of the topic that a group of one reads; in a large group every member has one partition.
+_PARTITIONS_OF_ONE = 10
 _INITIAL_DELAY_MS = 500
 _JOIN_GROUP, _SYNC_GROUP, _HEARTBEAT = 9, 5, 1
 _SESSION_MS = 45_000
@@ -42,6 +42,10 @@ class Scenario(NamedTuple):
     protocol: str
     groups: int
     members: int  # of each group
+
+    @property
+    def partitions(self) -> int:
+        return max(self.members, _PARTITIONS_OF_ONE)
 
 
 SCENARIOS = (
@@ -78,7 +82,7 @@ def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[],
 
     def measure() -> Metrics:
         run_number = next(_numbers)
-        with broker.topic(_PARTITIONS) as topic:
+        with broker.topic(scenario.partitions) as topic:
             groups = [f"bench-{run_number}-{number}" for number in range(scenario.groups)]
             find_coordinator(broker, groups[0])
             with Stopwatch(broker.pid) as watch:
@@ -103,7 +107,7 @@ async def _join_all(
         ]
         everybody = asyncio.Event()
         start_s = time.perf_counter()
-        share = _PARTITIONS // scenario.members
+        share = scenario.partitions // scenario.members
         waiting = _Count(len(wires), everybody)
         tasks = [
             asyncio.create_task(
