@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+
+from rig.java import SHORT_LIVED_JVM
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
 
@@ -28,6 +31,9 @@ def test_batch_and_stream(bootstrap: str, unique: Callable[[str], str]) -> None:
         producer.produce(source, key=b"k", value=b"%d" % number)
     assert producer.flush(20) == 0
     job = [sys.executable, str(_JOB), jars, bootstrap, source, target]
-    done = subprocess.run(job, capture_output=True, text=True, timeout=180, check=False)
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM}
+    done = subprocess.run(
+        job, capture_output=True, text=True, timeout=180, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {"read": 1000, "written": 1000}

@@ -1,10 +1,14 @@
-"""The cleaner when its process is killed, its device loses power, is full, or fails."""
+"""The cleaner when its process is killed, its device loses power, is full, or fails.
+
+`DRUMLIN_TEST_CRASH_SEEDS` is the number of random logs that are killed at every step, 1 by default.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
 import itertools
+import os
 import random
 import shutil
 import tempfile
@@ -24,6 +28,7 @@ from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, revive
 from storage.unordered_files import Killed, UnorderedFiles
 
+_SEEDS = int(os.environ.get("DRUMLIN_TEST_CRASH_SEEDS", "1"))
 #: Cleaned when somebody says so, and not by itself.
 _CONFIG = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0, segment_bytes=2000)
 _CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename")
@@ -123,7 +128,7 @@ def check_and_go_on(world: RandomLog, root: Path) -> None:
     again.logs.abandon()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(_SEEDS))
 def test_a_process_that_is_killed_at_any_step(folder: Path, seed: int) -> None:
     world = dirty_log(folder / "source", seed)
     (folder / "whole").mkdir()
@@ -138,7 +143,7 @@ def test_a_process_that_is_killed_at_any_step(folder: Path, seed: int) -> None:
         shutil.rmtree(work)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(_SEEDS))
 def test_a_machine_without_power_at_any_step(folder: Path, seed: int) -> None:
     """Any part of what was not synced is lost, in any order."""
     chance = random.Random(seed)

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
+from rig.java import SHORT_LIVED_JVM
 from spark.topics import Topic
 
 
@@ -19,6 +20,7 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JVM)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
