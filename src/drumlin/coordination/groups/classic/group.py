@@ -16,7 +16,6 @@ Rules that are easy to miss are marked with their KIP.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
 from typing import Any
 
 from drumlin.clock import Clock
@@ -153,17 +152,18 @@ class Group(GroupLifecycle):
         Raises:
             KafkaError: it may not.
         """
-        member_id, group_instance_id, generation_id, is_transactional, _ = astuple(committer)
+        member_id, generation_id = committer.member_id, committer.generation_id
+        group_instance_id = committer.group_instance_id
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if generation_id < 0 and self.state is GroupState.EMPTY:
             return  # a consumer that assigns partitions to itself, or an administrator
         if generation_id < 0 and not member_id and group_instance_id is None:
-            if is_transactional:
+            if committer.is_transactional:
                 return  # its first versions do not say who commits
             raise KafkaError(ErrorCode.unknown_member_id)
         member = self._check_member(member_id, group_instance_id, generation_id)
-        if is_transactional:
+        if committer.is_transactional:
             return
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.rebalance_in_progress)
