@@ -7,12 +7,16 @@ changed by then.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.dispatched import Dispatched
-from drumlin.records.batch import HEADER_SIZE, TRANSACTIONAL_MASK
+from drumlin.records.batch import (
+    ATTRIBUTES_LOW_BYTE,
+    HEADER_SIZE,
+    TRANSACTIONAL_MASK,
+    parse_producer,
+)
 from drumlin.records.validation import prepare_at_once
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate, correlation_id_of
@@ -21,9 +25,6 @@ if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.replication.partition import Partition
 
-_ATTRIBUTES_LOW_BYTE: Final = 22
-_PRODUCER: Final = struct.Struct(">qh")  # id and epoch
-_PRODUCER_POSITION: Final = 43
 _NEVER: Final = 2**63 - 1
 
 #: The answer to a request that is refused: correlation id and reason to a frame's parts.
@@ -83,9 +84,9 @@ class ProduceLane:
         if (
             broker.partitions.find(log.topic, log.partition) is not partition
             or log.config.flush_messages != _NEVER
-            or len(records) <= _ATTRIBUTES_LOW_BYTE
+            or len(records) <= ATTRIBUTES_LOW_BYTE
             or (
-                records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
+                records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
                 and not self._continues_transaction(records)
             )
         ):
@@ -118,6 +119,6 @@ class ProduceLane:
         """Whether a transactional batch belongs to a transaction that the log has open."""
         if not self._has_transactional_id or len(records) < HEADER_SIZE:
             return False
-        producer_id, producer_epoch = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+        producer_id, producer_epoch = parse_producer(records)
         state = self._partition.log.producer_state
         return state.has_open_transaction(producer_id, producer_epoch)

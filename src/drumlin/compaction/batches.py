@@ -10,6 +10,7 @@ from typing import Final
 from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.passes import FilteredBody
 from drumlin.records.batch import (
+    ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -33,7 +34,6 @@ from drumlin.storage.producer_state import TransactionMarker
 
 #: Nothing that a broker has accepted unfolds to more.
 _UNFOLDED_BYTES_MAX: Final = 1 << 30
-_ATTRIBUTES_LOW_BYTE: Final = 22
 _SPECIAL: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 
@@ -83,7 +83,7 @@ def special_size(view: memoryview, position: int) -> int:
     Saves a pass from being asked about each of many such batches in a row; whether they are
     sound is seen to later.
     """
-    if len(view) - position < HEADER_SIZE or not view[position + _ATTRIBUTES_LOW_BYTE] & _SPECIAL:
+    if len(view) - position < HEADER_SIZE or not view[position + ATTRIBUTES_LOW_BYTE] & _SPECIAL:
         return 0
     _, size = parse_offset_and_length(view, position)
     return size if HEADER_SIZE <= size <= len(view) - position else 0

@@ -14,6 +14,7 @@ from drumlin.records.batch import (
     CONTROL_MASK,
     HEADER_SIZE,
     MAGIC,
+    MAGIC_POSITION,
     TRANSACTIONAL_MASK,
     BatchHeader,
     Buffer,
@@ -25,7 +26,6 @@ from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX, decode_batch, records_body
 from drumlin.records.varint import INT64_MAX
 
-MAGIC_POSITION: Final = 16
 RECORD_SIZE_MIN: Final = 7  # of seven fields, each one byte
 _IN_TRANSACTION: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 _ABORT_MARKER: Final = (0).to_bytes(2, "big")

@@ -19,11 +19,12 @@ from drumlin.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
     TIMESTAMP_TYPE_MASK,
     Buffer,
     parse_offset_and_length,
 )
-from drumlin.records.bodies import MAGIC_POSITION, RECORD_SIZE_MIN, Selection
+from drumlin.records.bodies import RECORD_SIZE_MIN, Selection
 
 _HEADER: Final = np.dtype(
     [

@@ -26,6 +26,7 @@ from drumlin.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -65,7 +66,6 @@ __all__ = [
 _AT_ONCE_BYTES_MAX: Final = 16 * 1024
 _UNFOLDED_AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
-_MAGIC_POSITION: Final = 16
 _ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 
 _address_of: Final = ctypes.addressof
@@ -192,8 +192,8 @@ def _only_batch(buffer: Buffer, allows_zstd: bool) -> BatchHeader:
         raise _corrupt(str(error), message=str(error)) from None
     if size is None:
         raise _unfit("there is no whole record batch")
-    if buffer[_MAGIC_POSITION] != MAGIC:
-        raise _unfit(f"record batch of magic {buffer[_MAGIC_POSITION]}: only {MAGIC} is accepted")
+    if buffer[MAGIC_POSITION] != MAGIC:
+        raise _unfit(f"record batch of magic {buffer[MAGIC_POSITION]}: only {MAGIC} is accepted")
     try:
         if size != len(buffer) and _whole_batch_size(buffer, size) is not None:
             raise _unfit("there is more than one record batch")
@@ -219,9 +219,9 @@ def _whole_batch_size(buffer: Buffer, position: int) -> int | None:
         raise CorruptRecord(
             f"Record size {length} is less than the minimum record overhead ({_MIN_BATCH_LENGTH})"
         )
-    if remaining <= _MAGIC_POSITION:
+    if remaining <= MAGIC_POSITION:
         return None
-    magic = buffer[position + _MAGIC_POSITION]
+    magic = buffer[position + MAGIC_POSITION]
     if magic > MAGIC:
         signed = magic - 256 if magic > 127 else magic
         raise CorruptRecord(f"Invalid magic found in record: {signed}")
