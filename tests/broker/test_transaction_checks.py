@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from drumlin.broker.failed_verifications import FailedVerifications
 from drumlin.broker.produce_verification import TransactionalPart, ask, begin
+from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.records.batch import parse_header
 from drumlin.replication.partition import Partition
 from drumlin.storage.producer_state import ProducerState
@@ -33,26 +35,45 @@ class Coordinator:
         return {KEY: self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]}
 
 
-def answered(coordinator: Coordinator, version: int, patience_ms: int = 1000) -> ErrorCode:
-    """What a producer is told of its first batch; NONE if it may enter the log."""
+def broker_with(coordinator: Coordinator, patience_ms: int = 1000, *, has_ids: bool = True) -> Any:
+    """As much of a broker as is needed; `has_ids`: whether there is any transactional id."""
     config = SimpleNamespace(
         transaction_partition_verification_enable=True,
         add_partitions_to_txn_retry_backoff_max_ms=patience_ms,
         add_partitions_to_txn_retry_backoff_ms=1,
     )
-    broker: Any = SimpleNamespace(
-        config=config, transactions=coordinator, clock=SimpleNamespace(wall_ms=lambda: 0)
+    topics = {TRANSACTION_STATE: None} if has_ids else {}
+    return SimpleNamespace(
+        config=config,
+        transactions=coordinator,
+        clock=SimpleNamespace(wall_ms=lambda: 0),
+        metadata=SimpleNamespace(image=SimpleNamespace(topics=topics)),
+        failed_verifications=FailedVerifications(kept_max=2),
     )
-    log = SimpleNamespace(producer_state=ProducerState(), size_bytes=0, topic="t", partition=0)
-    fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "extra_attributes": 16}
-    part = TransactionalPart(KEY, Partition(log, 0), parse_header(batch(b"x", **fields)))  # type: ignore[arg-type]
+
+
+def answered(coordinator: Coordinator, version: int, patience_ms: int = 1000) -> ErrorCode:
+    """What a producer is told of its first batch; NONE if it may enter the log."""
+    return produced(broker_with(coordinator, patience_ms), ProducerState(), version)
+
+
+def produced(
+    broker: Any, state: ProducerState, version: int = 12, producer_id: int = 5, sequence: int = 0
+) -> ErrorCode:
+    """As `answered`, in a log of which this is the state."""
+    log: Any = SimpleNamespace(producer_state=state, size_bytes=0, topic="t", partition=0)
+    fields = {"producer_id": producer_id, "producer_epoch": 0, "extra_attributes": 16}
+    header = parse_header(batch(b"x", base_sequence=sequence, **fields))
+    part = TransactionalPart(KEY, Partition(log, 0), header)
 
     async def run() -> ErrorCode:
         verified = begin(broker, version, [part])
         assert verified.asked
         await ask(broker, version, "id", [part], verified)
         try:
-            assert verified.check(KEY) is not None
+            verification = verified.check(KEY)
+            assert verification is not None
+            state.check_client_batch(header, 0, verification)
         except KafkaError as error:
             return error.code
         return ErrorCode.none
@@ -99,3 +120,43 @@ def test_producers_of_v2_are_held_back_while_a_transaction_ends() -> None:
     assert answered(coordinator, 12, patience_ms=60_000) is ErrorCode.none
     assert coordinator.asked == [False] * 3
     assert answered(Coordinator(ending), 12, patience_ms=0) is ending
+
+
+# -- what stays of questions that were not answered well ---------------------------------------
+
+LOADING = ErrorCode.coordinator_load_in_progress
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
+
+
+def test_who_comes_again_overtakes_nothing_of_its_own() -> None:
+    state = ProducerState()
+    broker = broker_with(Coordinator(LOADING, ErrorCode.none))
+    assert produced(broker, state, sequence=0) is ErrorCode.not_enough_replicas
+    assert produced(broker, state, sequence=1) is OUT_OF_ORDER
+    assert produced(broker, state, sequence=0) is ErrorCode.none
+
+
+def test_a_producer_without_transactional_ids_leaves_nothing() -> None:
+    state = ProducerState()
+    broker = broker_with(Coordinator(ErrorCode.not_coordinator), has_ids=False)
+    assert produced(broker, state) is ErrorCode.not_enough_replicas
+    assert state.verification_count == 0
+
+
+@pytest.mark.parametrize("code", [LOADING, ErrorCode.not_coordinator, ErrorCode.invalid_txn_state])
+def test_unconfirmed_producers_leave_only_so_much(code: ErrorCode) -> None:
+    state = ProducerState()
+    broker = broker_with(Coordinator(code))
+    for producer_id in range(20):
+        produced(broker, state, producer_id=producer_id)
+    assert state.verification_count == len(broker.failed_verifications) == 2
+
+
+def test_who_keeps_coming_again_is_not_forgotten_for_others() -> None:
+    state = ProducerState()
+    broker = broker_with(Coordinator(*[LOADING] * 11, ErrorCode.none))
+    produced(broker, state, producer_id=5, sequence=0)
+    for producer_id in range(10, 15):
+        produced(broker, state, producer_id=producer_id)
+        produced(broker, state, producer_id=5, sequence=3)
+    assert produced(broker, state, producer_id=5, sequence=3) is OUT_OF_ORDER

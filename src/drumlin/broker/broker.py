@@ -19,6 +19,7 @@ from drumlin.broker.adoption import adopt_logs
 from drumlin.broker.cleaning import Cleaning
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
+from drumlin.broker.failed_verifications import FailedVerifications
 from drumlin.broker.fetch_sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
 from drumlin.broker.group_surroundings import ImageTopics, group_setting, tell_groups
@@ -86,6 +87,7 @@ class Broker:
         self._threads = ThreadPoolExecutor(_THREADS, "blocking")
         self.flushes = Flushes(self.blocking)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
+        self.failed_verifications = FailedVerifications()
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         self.groups = GroupCoordinator(
             config,

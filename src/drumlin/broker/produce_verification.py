@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.broker.transaction_checks import NO_SUCH_PRODUCER, ask_coordinator
+from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.log import Producer
 from drumlin.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_MASK, BatchHeader, parse_header
 from drumlin.replication.partition import Partition
@@ -143,9 +143,9 @@ async def ask(
         code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)
-        if code in NO_SUCH_PRODUCER:
             state = part.partition.log.producer_state
-            state.withdraw_verification(part.header.producer_id, verified.asked[part.key])
+            asked_with = verified.asked[part.key]
+            not_confirmed(broker, code, state, part.header.producer_id, asked_with)
 
 
 def _told(code: ErrorCode, version: int) -> KafkaError:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.metadata.names import TRANSACTION_STATE
+from drumlin.storage.producer_state import ProducerState
+from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 #: Answers that mean that there is no such transactional id, or none of this producer.
-NO_SUCH_PRODUCER: Final = frozenset(
+_NO_SUCH_PRODUCER: Final = frozenset(
     {ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_request}
 )
 
@@ -48,6 +51,24 @@ async def ask_coordinator(
         # The transaction before is about to end, which clients of v2 do not wait for.
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
     return {key: _translated(codes[key], knows_abortable) for key in partitions}
+
+
+def not_confirmed(
+    broker: Broker,
+    code: ErrorCode,
+    state: ProducerState,
+    producer_id: int,
+    verification: Verification,
+) -> None:
+    """The coordinator has answered with an error: see to it that the verification goes.
+
+    At once where nothing of that producer will ever come in; else later, as it may come again.
+    """
+    has_ids = TRANSACTION_STATE in broker.metadata.image.topics
+    if code in _NO_SUCH_PRODUCER or not has_ids:
+        state.withdraw_verification(producer_id, verification)
+    else:
+        broker.failed_verifications.keep(state, producer_id, verification)
 
 
 async def _ask_once(

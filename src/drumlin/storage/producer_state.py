@@ -116,6 +116,11 @@ class ProducerState:
     def __len__(self) -> int:
         return len(self._producers)
 
+    @property
+    def verification_count(self) -> int:
+        """How many producers somebody has asked about, and may come in yet."""
+        return len(self._verifications)
+
     def producers(self) -> list[ProducerEntry]:
         return list(self._producers.values())
 
@@ -167,7 +172,7 @@ class ProducerState:
         return verification
 
     def withdraw_verification(self, producer_id: int, verification: Verification) -> None:
-        """The coordinator knows of no such producer: nothing of it will ever come in.
+        """The coordinator did not confirm it, and nobody is to be held to it any more.
 
         Another may have asked for the same producer, and with better reason.
         """

@@ -34,7 +34,7 @@ class Verification:
         """Transactions v2: every transaction has its own epoch, and begins with sequence 0."""
         self.began_ms = began_ms
         self.askers = 1
-        """How many batches were asked about, without those of which nobody knew the producer."""
+        """How many batches were asked about, without those whose asking was withdrawn."""
 
     def ask_again(self, producer_epoch: int, sequence: int) -> None:
         """Another batch is asked about: the first one to be appended is the lowest of them."""

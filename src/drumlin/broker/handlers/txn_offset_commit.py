@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.transaction_checks import NO_SUCH_PRODUCER, ask_coordinator
+from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.metadata.names import GROUP_METADATA
@@ -123,10 +123,10 @@ async def _verify(context: RequestContext, request: Any) -> Verification | None:
         adds=adds,
         knows_abortable=context.version >= _ABORTABLE_FROM,
     )
-    if codes[partition] in NO_SUCH_PRODUCER:
-        state.withdraw_verification(producer.producer_id, verification)
-    if codes[partition] is not ErrorCode.none:
-        raise KafkaError(codes[partition])
+    code = codes[partition]
+    if code is not ErrorCode.none:
+        not_confirmed(broker, code, state, producer.producer_id, verification)
+        raise KafkaError(code)
     return verification if is_required else NOT_REQUIRED
 
 
