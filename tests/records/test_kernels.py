@@ -20,7 +20,7 @@ from drumlin.records.columns import (
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import Record, encode_batch
 from drumlin.records.survey import Survey, survey, survey_plain
-from drumlin.records.varint import write_varint
+from drumlin.records.varint import varint
 from records.conftest import without_kernels
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 
@@ -60,13 +60,12 @@ def test_survey_of_read_only_bytes() -> None:
 def test_integers_at_their_limits(value: int, field: int) -> None:
     # attributes, timestamp delta, offset delta, null key, null value, no headers
     fields = bytearray([0])
-    write_varint(fields, value if field == 2 else 0)
-    write_varint(fields, value if field == 3 else 0)
+    fields += varint(value if field == 2 else 0)
+    fields += varint(value if field == 3 else 0)
     fields += bytes([1, 1, 0])
     body = bytearray()
     for _ in range(2):
-        write_varint(body, len(fields))
-        body += fields
+        body += varint(len(fields)) + fields
     for base in (0, 1, -2):
         assert outcome(survey, body, 2, base) == outcome(survey_plain, body, 2, base)
 

@@ -51,7 +51,7 @@ from drumlin.records.kernels.compaction_layout import (
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX
 from drumlin.records.scan import IndexEntry
 from drumlin.records.survey import glance
-from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, write_varint
+from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint
 
 
 class _Record(NamedTuple):
@@ -373,8 +373,6 @@ def _copy(body: Buffer, record: _Record, horizon_ms: int | None) -> bytes | byte
         return bytes(body[record.start : record.end])
     _, attributes = read_varint(body, record.start, record.end)
     fields = bytearray(body[attributes : attributes + 1])
-    write_varint(fields, record.timestamp - horizon_ms)
+    fields += varint(record.timestamp - horizon_ms)
     fields += body[record.rest : record.end]
-    copied = bytearray()
-    write_varint(copied, len(fields))
-    return copied + fields
+    return varint(len(fields)) + fields

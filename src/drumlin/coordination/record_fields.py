@@ -158,8 +158,8 @@ class FieldWriter:
             KafkaError: INVALID_REQUEST, as it is longer than records can tell: the protocol's
                 flexible versions let clients send such names.
         """
-        encoded = None if value is None else value.encode()
-        length = -1 if encoded is None else len(encoded)
+        encoded = b"" if value is None else value.encode()
+        length = -1 if value is None else len(encoded)
         if length > STRING_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.invalid_request, f"a name of {length} bytes; {STRING_BYTES_MAX} fit"
@@ -168,7 +168,7 @@ class FieldWriter:
             self.uvarint(length + 1)
         else:
             self.data += _INT16.pack(length)
-        self.data += encoded or b""
+        self.data += encoded
 
     def strings(self, values: Collection[str]) -> None:
         self.array_length(len(values))
@@ -185,6 +185,8 @@ class FieldWriter:
 
     def tagged_fields(self, fields: dict[int, bytes]) -> None:
         self.uvarint(len(fields))
+        if not fields:
+            return
         for tag, value in sorted(fields.items()):
             self.uvarint(tag)
             self.uvarint(len(value))

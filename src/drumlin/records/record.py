@@ -36,7 +36,7 @@ from drumlin.records.batch import (
 )
 from drumlin.records.compression import CODECS, compress, decompress
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, write_varint
+from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint
 
 __all__ = [
     "CorruptRecord",
@@ -52,6 +52,9 @@ __all__ = [
 
 #: How far one batch may unfold when it is decompressed for reading.
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+
+_NO_ATTRIBUTES: Final = b"\x00"
+_NULL: Final = varint(-1)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -90,9 +93,7 @@ def encode_batch(
         raise ValueError("a batch needs a record")
     base_offset = records[0].offset if base_offset is None else base_offset
     base_timestamp = records[0].timestamp
-    body = bytearray()
-    for record in records:
-        body += encode_record(record, base_offset, base_timestamp)
+    body = b"".join(encode_record(record, base_offset, base_timestamp) for record in records)
     codec = CODECS[compression]
     data = body if codec == 0 else compress(codec, body, compression_level)
     attributes = codec
@@ -121,29 +122,25 @@ def encode_batch(
     return batch
 
 
-def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytearray:
+def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     """One record as it stands in a batch."""
-    fields = bytearray(b"\x00")  # attributes
-    write_varint(fields, record.timestamp - base_timestamp)
-    write_varint(fields, record.offset - base_offset)
-    _write_bytes(fields, record.key)
-    _write_bytes(fields, record.value)
-    write_varint(fields, len(record.headers))
+    parts = [
+        _NO_ATTRIBUTES,
+        varint(record.timestamp - base_timestamp),
+        varint(record.offset - base_offset),
+        *_with_length(record.key),
+        *_with_length(record.value),
+        varint(len(record.headers)),
+    ]
     for key, value in record.headers:
-        _write_bytes(fields, key.encode())
-        _write_bytes(fields, value)
-    encoded = bytearray()
-    write_varint(encoded, len(fields))
-    encoded += fields
-    return encoded
+        parts += _with_length(key.encode())
+        parts += _with_length(value)
+    fields = b"".join(parts)
+    return varint(len(fields)) + fields
 
 
-def _write_bytes(encoded: bytearray, value: bytes | None) -> None:
-    if value is None:
-        write_varint(encoded, -1)
-    else:
-        write_varint(encoded, len(value))
-        encoded += value
+def _with_length(value: bytes | None) -> tuple[bytes, bytes]:
+    return (_NULL, b"") if value is None else (varint(len(value)), value)
 
 
 def decode_records(buffer: Buffer) -> Iterator[Record]:
@@ -214,9 +211,9 @@ def renumber(body: Buffer, record_count: int) -> bytearray:
         _, delta_start = read_varlong(body, start + 1, end)
         _, delta_end = read_varint(body, delta_start, end)
         record = bytearray(body[start:delta_start])
-        write_varint(record, index)
+        record += varint(index)
         record += body[delta_end : start + size]
-        write_varint(renumbered, len(record))
+        renumbered += varint(len(record))
         renumbered += record
         position = start + size
     return renumbered

@@ -6,6 +6,7 @@ buffer, or that does not fit, is refused. The kernels have the same rules in `ke
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from drumlin.records.batch import Buffer
@@ -55,10 +56,13 @@ def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int,
     raise CorruptRecord("the data ends within a varint")
 
 
-def write_varint(buffer: bytearray, value: int) -> None:
-    """Append an integer of up to 64 bits."""
+@lru_cache(maxsize=4096)
+def varint(value: int) -> bytes:
+    """An integer of up to 64 bits; most are small lengths, which come again and again."""
+    encoded = bytearray()
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag > 0x7F:
-        buffer.append((zigzag & 0x7F) | 0x80)
+        encoded.append((zigzag & 0x7F) | 0x80)
         zigzag >>= 7
-    buffer.append(zigzag)
+    encoded.append(zigzag)
+    return bytes(encoded)

@@ -10,13 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.shard import Commit, Position
+from drumlin.coordination.written import Written
 from drumlin.metadata.image import TopicState
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -60,27 +61,25 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         version=context.version,
     )
     try:
-        codes = context.broker.groups.commit(commit)
+        written = context.broker.groups.commit(commit)
     except KafkaError as error:
         return _response(shape, refused, _failed(accepted, shape.version, error))
-    return Waiting(_respond(shape, refused, accepted, codes))
+    if written.is_confirmed:
+        return _response(shape, refused, _results(accepted, written.answer))
+    return Waiting(_respond(shape, refused, accepted, written))
 
 
 async def _respond(
     shape: Shape,
     refused: dict[TopicKey, Results],
     accepted: Accepted,
-    answer: Awaitable[list[ErrorCode]],
+    written: Written[list[ErrorCode]],
 ) -> Any:
     try:
-        codes = iter(await answer)
+        results = _results(accepted, await written)
     except KafkaError as error:
-        return _response(shape, refused, _failed(accepted, shape.version, error))
-    committed = [
-        (key, [(position.partition, next(codes)) for position in positions])
-        for key, positions in accepted
-    ]
-    return _response(shape, refused, committed)
+        results = _failed(accepted, shape.version, error)
+    return _response(shape, refused, results)
 
 
 def _find_topic(
@@ -111,6 +110,14 @@ def _retention_ms(request: Any) -> int | None:
     retention = getattr(request, "retention_time", None)
     retention_ms = _DEFAULT_RETENTION_MS if retention is None else retention // _MILLISECOND
     return None if retention_ms == _DEFAULT_RETENTION_MS else retention_ms
+
+
+def _results(accepted: Accepted, codes: Iterable[ErrorCode]) -> list[tuple[TopicKey, Results]]:
+    code = iter(codes)
+    return [
+        (key, [(position.partition, next(code)) for position in positions])
+        for key, positions in accepted
+    ]
 
 
 def _failed(accepted: Accepted, version: int, error: KafkaError) -> list[tuple[TopicKey, Results]]:

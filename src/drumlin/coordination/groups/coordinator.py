@@ -38,6 +38,7 @@ from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import CommittedOffset
 from drumlin.coordination.groups.shard import Commit, GroupShard
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.written import Written
 from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -190,7 +191,7 @@ class GroupCoordinator(GroupExecution):
             raise KafkaError(ErrorCode.unknown_member_id)
         group.heartbeat(member_id, group_instance_id, generation_id)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Awaitable[list[ErrorCode]]:
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Written[list[ErrorCode]]:
         """LeaveGroup: a code for each member.
 
         Raises:
@@ -206,13 +207,13 @@ class GroupCoordinator(GroupExecution):
         else:
             codes, effects = group.leave(leaving)
             self._carry_out(shard, group, effects)
-        return self._answer_when_confirmed(None, codes)
+        return Written(codes)
 
     # -- the consumer protocol -----------------------------------------------------------------
 
     def consumer_heartbeat(
         self, group_id: str, request: HeartbeatRequest
-    ) -> Awaitable[HeartbeatAnswer]:
+    ) -> Written[HeartbeatAnswer]:
         """ConsumerGroupHeartbeat. The answer comes when what follows from it is in the log.
 
         Raises:
@@ -286,7 +287,7 @@ class GroupCoordinator(GroupExecution):
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def commit(self, commit: Commit) -> Awaitable[list[ErrorCode]]:
+    def commit(self, commit: Commit) -> Written[list[ErrorCode]]:
         """OffsetCommit: a code for each position. The answer comes when all is in the log.
 
         Raises:
@@ -327,7 +328,7 @@ class GroupCoordinator(GroupExecution):
 
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
-    ) -> Awaitable[list[ErrorCode]]:
+    ) -> Written[list[ErrorCode]]:
         """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
 
         `verification`: what its coordinator was asked with, about the group's partition.
@@ -364,7 +365,7 @@ class GroupCoordinator(GroupExecution):
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
-    ) -> Awaitable[list[ErrorCode]]:
+    ) -> Written[list[ErrorCode]]:
         """OffsetDelete: a code for each partition.
 
         Raises:
@@ -405,7 +406,7 @@ class GroupCoordinator(GroupExecution):
         message = f"{group_id} is no classic group"
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
-    def delete(self, group_id: str) -> Awaitable[ErrorCode]:
+    def delete(self, group_id: str) -> Written[ErrorCode]:
         """DeleteGroups, one of them.
 
         Raises:
@@ -428,7 +429,7 @@ class GroupCoordinator(GroupExecution):
         """
         return self._shard_with_members(group_id)
 
-    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Awaitable[None]:
+    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Written[None]:
         """Write records and take them over now; done when they are confirmed.
 
         Raises:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -30,10 +30,12 @@ from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings,
 from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: Groups looked at for expired offsets before others get their turn on the loop.
 _GROUPS_PER_STEP: Final = 200
@@ -129,7 +131,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         if then is not None and group is not None:
             self._carry_out(shard, group, then(group))
 
-    def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Awaitable[Any]:
+    def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Written[Any]:
         """Write now what a consumer group's request leads to; the awaitable gives the answer.
 
         Raises:
@@ -283,18 +285,13 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self,
         shard: GroupShard,
         records: Sequence[GroupRecord],
-        answer: Any,
+        answer: T,
         producer: Producer | None = None,
         verification: Verification | None = NOT_REQUIRED,
-    ) -> Awaitable[Any]:
-        """Write now; the awaitable gives `answer` once the records are confirmed."""
+    ) -> Written[T]:
+        """Write now; `answer` may be given once the records are confirmed."""
         confirmation = self._write(shard, records, producer, verification) if records else None
-        return self._answer_when_confirmed(confirmation, answer)
-
-    async def _answer_when_confirmed(self, confirmation: Confirmation | None, answer: Any) -> Any:
-        if confirmation is not None:
-            await self._confirmed(confirmation)
-        return answer
+        return Written(answer, None if confirmation is None else self._confirmed(confirmation))
 
     async def _confirmed(self, confirmation: Confirmation) -> None:
         await confirmed(confirmation, self._config.offsets_commit_timeout_ms / 1000)

@@ -8,8 +8,7 @@ value is a tombstone. What else is in the topic is told in `record_types.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.record_type import RecordType, read_version
@@ -28,8 +27,7 @@ NO_LEADER_EPOCH: Final = -1
 _NONE: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(NamedTuple):
     """Whose offset, and where."""
 
     group_id: str
@@ -37,8 +35,7 @@ class OffsetKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """One committed position of a group."""
 
     offset: int
