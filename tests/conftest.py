@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rig.apache_kafka import ApacheKafka, Unavailable
 from rig.drumlin_server import DrumlinServer
+
+# Programs that tests start are without hypothesis, as they are for users. See the module there.
+_FOR_PROGRAMS = str(Path(__file__).parent / "rig" / "for_programs")
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [_FOR_PROGRAMS, os.environ.get("PYTHONPATH")])
+)
 
 
 @pytest.fixture(scope="session")
