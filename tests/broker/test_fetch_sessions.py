@@ -149,3 +149,68 @@ def test_a_larger_one_takes_the_place_of_a_smaller_old_one(
     assert sessions.open(other, 2, {}, (), False).session_id == other
     with pytest.raises(KafkaError):
         sessions.open(small, 2, {}, (), False)
+
+
+# -- partitions of all sessions together ---------------------------------------------------------
+
+
+@pytest.fixture
+def narrow(clock: ManualClock) -> FetchSessions:
+    """Room for ten partitions."""
+    return FetchSessions(100, clock, max_partitions=10)
+
+
+def is_known(sessions: FetchSessions, context: FetchContext, epoch: int = 1) -> bool:
+    try:
+        sessions.open(context.session_id, epoch, {}, (), False)
+    except KafkaError as error:
+        assert error.code is ErrorCode.fetch_session_id_not_found
+        return False
+    return True
+
+
+def test_whoever_adds_partitions_for_ever_loses_the_session(narrow: FetchSessions) -> None:
+    small, greedy = start(narrow, 0, 1), start(narrow, 0)
+    for epoch in range(1, 8):
+        narrow.open(greedy.session_id, epoch, wanted(epoch), (), False)
+    with pytest.raises(KafkaError) as error:
+        narrow.open(greedy.session_id, 8, wanted(8), (), False)
+    assert error.value.code is ErrorCode.fetch_session_id_not_found
+    assert not is_known(narrow, greedy, 8)
+    assert is_known(narrow, small)
+    assert start(narrow, *range(8)).session_id != NO_SESSION  # there is room again
+
+
+def test_a_fetch_too_large_for_a_session_is_answered_without_one(narrow: FetchSessions) -> None:
+    other = start(narrow, 0)
+    assert start(narrow, *range(11)).session_id == NO_SESSION
+    assert is_known(narrow, other)
+
+
+def test_the_largest_session_gives_way_to_a_smaller_one(narrow: FetchSessions) -> None:
+    large, small = start(narrow, *range(7)), start(narrow, 0, 1)
+    asking = start(narrow, 0, 1, 2)
+    assert asking.session_id != NO_SESSION
+    assert [is_known(narrow, each) for each in (large, small, asking)] == [False, True, True]
+
+
+def test_nobody_gives_way_to_a_larger_one(narrow: FetchSessions) -> None:
+    others = [start(narrow, *range(3)) for _ in range(3)]
+    assert start(narrow, *range(4)).session_id == NO_SESSION
+    assert all(is_known(narrow, each) for each in others)
+
+
+def test_stale_sessions_give_way_to_larger_ones(narrow: FetchSessions, clock: ManualClock) -> None:
+    stale = start(narrow, *range(3))
+    clock.advance_ms(121_000)
+    fresh = start(narrow, *range(3))
+    assert start(narrow, *range(7)).session_id != NO_SESSION
+    assert [is_known(narrow, each) for each in (stale, fresh)] == [False, True]
+
+
+def test_partitions_that_are_forgotten_leave_room(narrow: FetchSessions) -> None:
+    context = start(narrow, *range(10))
+    narrow.open(context.session_id, 1, {}, [key(each) for each in range(1, 10)], False)
+    assert start(narrow, *range(9)).session_id != NO_SESSION
+    narrow.open(context.session_id, FINAL_EPOCH, {}, (), False)
+    assert start(narrow, 0).session_id != NO_SESSION

@@ -24,6 +24,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EVICTION_S: Final = 120.0
 _INT32_MAX: Final = 2**31 - 1
+#: Of all sessions together; one takes some 400 bytes. Apache Kafka counts them, without a limit.
+_PARTITIONS_MAX: Final = 200_000
 
 
 class FetchKey(NamedTuple):
@@ -119,10 +121,14 @@ class FetchContext:
 class FetchSessions:
     """The cache of sessions of one broker."""
 
-    def __init__(self, max_sessions: int, clock: Clock) -> None:
+    def __init__(
+        self, max_sessions: int, clock: Clock, max_partitions: int = _PARTITIONS_MAX
+    ) -> None:
         self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
         self._clock = clock
         self._sessions: dict[int, _Session] = {}  # least recently used first
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -143,7 +149,7 @@ class FetchSessions:
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+                self._remove(session_id)
             if epoch == FINAL_EPOCH:
                 return FetchContext(wanted)
             return FetchContext(wanted, self._create(wanted, uses_topic_ids))
@@ -159,6 +165,11 @@ class FetchSessions:
     def _go_on(
         self, session: _Session, wanted: dict[FetchKey, Wanted], forgotten: Iterable[FetchKey]
     ) -> FetchContext:
+        """
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, as it has outgrown the cache.
+        """
+        self._remove(session.id)
         partitions = session.partitions
         for key, what in wanted.items():
             remembered = partitions.get(key)
@@ -169,11 +180,13 @@ class FetchSessions:
         for key in forgotten:
             partitions.pop(key, None)
         if not partitions:
-            self._sessions.pop(session.id, None)
             return FetchContext({})
+        now = self._clock.monotonic()
+        if not self._make_room_for_partitions(len(partitions), now):
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
         session.epoch = 1 if session.epoch == _INT32_MAX else session.epoch + 1
-        session.used_at = self._clock.monotonic()
-        self._sessions[session.id] = self._sessions.pop(session.id)
+        session.used_at = now
+        self._add(session)
         everything = {key: remembered.wanted for key, remembered in partitions.items()}
         return FetchContext(everything, session, is_incremental=True)
 
@@ -186,21 +199,51 @@ class FetchSessions:
             session_id = random.randint(1, _INT32_MAX)
         partitions = {key: _Remembered(what) for key, what in wanted.items()}
         session = _Session(session_id, uses_topic_ids, 1, now, now, partitions)
-        self._sessions[session_id] = session
+        self._add(session)
         return session
+
+    def _add(self, session: _Session) -> None:
+        self._sessions[session.id] = session
+        self._partition_count += len(session.partitions)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
 
     def _make_room(self, size: int, now: float) -> bool:
         """Evict a stale session, or an old one that is smaller than the new one would be."""
         if self._max_sessions <= 0:
             return False
         if len(self._sessions) < self._max_sessions:
-            return True
+            return self._make_room_for_partitions(size, now)
         oldest = next(iter(self._sessions.values()))
-        if now - oldest.used_at > _EVICTION_S:
-            del self._sessions[oldest.id]
-            return True
-        smallest = min(self._sessions.values(), key=lambda each: len(each.partitions))
-        if len(smallest.partitions) < size and now - smallest.created_at > _EVICTION_S:
-            del self._sessions[smallest.id]
-            return True
+        if _is_stale(oldest, now):
+            self._remove(oldest.id)
+            return self._make_room_for_partitions(size, now)
+        smallest = min(self._sessions.values(), key=_size)
+        if _size(smallest) < size and now - smallest.created_at > _EVICTION_S:
+            self._remove(smallest.id)
+            return self._make_room_for_partitions(size, now)
         return False
+
+    def _make_room_for_partitions(self, size: int, now: float) -> bool:
+        """Evict stale sessions, then such as take up more room than the one that asks for it."""
+        if size > self._max_partitions:
+            return False
+        while self._partition_count + size > self._max_partitions:
+            evicted = next(iter(self._sessions.values()))
+            if not _is_stale(evicted, now):
+                evicted = max(self._sessions.values(), key=_size)
+                if _size(evicted) <= size:
+                    return False
+            self._remove(evicted.id)
+        return True
+
+
+def _size(session: _Session) -> int:
+    return len(session.partitions)
+
+
+def _is_stale(session: _Session, now: float) -> bool:
+    return now - session.used_at > _EVICTION_S

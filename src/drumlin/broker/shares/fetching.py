@@ -69,10 +69,11 @@ class ShareFetch:
         self._live: dict[SharedPartition, LivePartition] = {}
         self._read: dict[SharedPartition, ReadBatches] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
+        # At once, as the session that it is for may end before anything is awaited.
+        self._open_all()
 
     async def run(self) -> None:
         """Until there is something to give, or the time is over."""
-        self._open_all()
         await self._load_all()
         rounds = 0
         while not await self._attempt() and not self._is_over:

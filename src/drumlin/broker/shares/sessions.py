@@ -2,8 +2,9 @@
 
 A session belongs to one member of one group, and ends with the connection that began it. Its
 epoch counts the member's requests, fetches and acknowledgements alike, so that none is taken
-twice or out of order. There is room for a number of sessions, and whoever comes too late is
-refused: unlike fetch sessions none is thrown out, as its records are locked.
+twice or out of order. There is room for a number of sessions, and for a number of partitions in all
+of them together. Whoever comes too late is refused: unlike fetch sessions none is thrown out, as
+its records are locked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _INT32_MAX: Final = 2**31 - 1
+#: Of all sessions together; one takes some 200 bytes. Apache Kafka counts them, without a limit.
+_PARTITIONS_MAX: Final = 200_000
 
 
 class Member(NamedTuple):
@@ -53,8 +56,10 @@ class ShareSession:
 class ShareSessions:
     """All share sessions of a broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_partitions: int = _PARTITIONS_MAX) -> None:
+        self._max_partitions = max_partitions
         self._sessions: dict[Member, ShareSession] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -72,16 +77,19 @@ class ShareSessions:
 
         Raises:
             KafkaError: INVALID_REQUEST, as there is nothing to acknowledge in a new session;
-                SHARE_SESSION_LIMIT_REACHED.
+                SHARE_SESSION_LIMIT_REACHED; then the old one stays, for its connection to end.
         """
         if acknowledges:
             raise KafkaError(
                 ErrorCode.invalid_request, "the first fetch of a session acknowledges nothing"
             )
-        self._sessions.pop(member, None)
-        if len(self._sessions) >= max_sessions:
+        old = self._sessions.get(member)
+        if old is None and len(self._sessions) >= max_sessions:
             raise KafkaError(ErrorCode.share_session_limit_reached)
         session = ShareSession(member, connection, partitions=dict.fromkeys(partitions))
+        self._check_room(len(session.partitions) - (0 if old is None else len(old.partitions)))
+        self.close(member)
+        self._partition_count += len(session.partitions)
         self._sessions[member] = session
         return session
 
@@ -95,18 +103,29 @@ class ShareSessions:
         """The session in its next epoch.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
+                SHARE_SESSION_LIMIT_REACHED; then it is as before.
         """
         session = self.get(member)
         if session.epoch != epoch:
             raise KafkaError(
                 ErrorCode.invalid_share_session_epoch, f"{epoch} where {session.epoch} is due"
             )
-        session.partitions.update(dict.fromkeys(added))
+        new = dict.fromkeys(each for each in added if each not in session.partitions)
+        self._check_room(len(new))
+        session.partitions.update(new)
+        self._partition_count += len(new)
         for each in forgotten:
-            session.partitions.pop(each, None)
+            if each in session.partitions:
+                del session.partitions[each]
+                self._partition_count -= 1
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         return session
+
+    def _check_room(self, size: int) -> None:
+        if size > 0 and self._partition_count + size > self._max_partitions:
+            message = f"all sessions together may have {self._max_partitions} partitions"
+            raise KafkaError(ErrorCode.share_session_limit_reached, message)
 
     def get(self, member: Member) -> ShareSession:
         """
@@ -119,7 +138,9 @@ class ShareSessions:
         return session
 
     def close(self, member: Member) -> None:
-        self._sessions.pop(member, None)
+        session = self._sessions.pop(member, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
 
     def has_group(self, group_id: str) -> bool:
         """Whether any member of the group has a session."""

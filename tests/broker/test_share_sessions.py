@@ -1,0 +1,68 @@
+"""Share sessions: room for so many partitions in all of them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSessions
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_MANY = 100
+
+
+def _partitions(*indexes: int) -> list[SharedPartition]:
+    """Of a topic that may or may not be there."""
+    return [SharedPartition(UUID(int=7), each) for each in indexes]
+
+
+def _open(sessions: ShareSessions, name: str, *indexes: int) -> Member:
+    member = Member("g", name)
+    sessions.open(member, _partitions(*indexes), 1, _MANY, acknowledges=False)
+    return member
+
+
+def _is_refused(sessions: ShareSessions, member: Member, epoch: int, *indexes: int) -> bool:
+    try:
+        sessions.go_on(member, epoch, _partitions(*indexes))
+    except KafkaError as error:
+        assert error.code is ErrorCode.share_session_limit_reached
+        return True
+    return False
+
+
+@pytest.fixture
+def sessions() -> ShareSessions:
+    return ShareSessions(max_partitions=10)
+
+
+def test_nobody_adds_partitions_for_ever(sessions: ShareSessions) -> None:
+    member = _open(sessions, "m", 0)
+    for epoch in range(1, 10):
+        assert not _is_refused(sessions, member, epoch, epoch)
+    assert _is_refused(sessions, member, 10, 10)
+    assert len(sessions.get(member).partitions) == 10
+    # It is as before, so it goes on in the same epoch, with what it has.
+    assert not _is_refused(sessions, member, 10, 3, 3)
+    sessions.go_on(member, 11, (), _partitions(0, 0, 99))
+    assert not _is_refused(sessions, member, 12, 10)
+
+
+def test_a_new_session_needs_room_too(sessions: ShareSessions) -> None:
+    large, other = _open(sessions, "large", *range(9)), _open(sessions, "other", 0)
+    with pytest.raises(KafkaError) as raised:
+        _open(sessions, "late", 0)
+    assert raised.value.code is ErrorCode.share_session_limit_reached
+    assert len(sessions) == 2
+    sessions.close(other)
+    _open(sessions, "late", 0)
+    _open(sessions, "large", *range(9))  # in place of the one that there is
+    with pytest.raises(KafkaError):
+        _open(sessions, "large", *range(10))
+    assert len(sessions.get(large).partitions) == 9
+
+
+def test_members_that_want_nothing_yet_always_find_room(sessions: ShareSessions) -> None:
+    _open(sessions, "m", *range(10))
+    assert not _is_refused(sessions, _open(sessions, "other"), 1)
