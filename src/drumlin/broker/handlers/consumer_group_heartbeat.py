@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -17,6 +16,7 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.written import Written
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -31,10 +31,12 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
             raise KafkaError(ErrorCode.unsupported_version)
         heartbeat = _read(context, request)
-        answer = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
+        written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _refusal(shape, error)
-    return Waiting(_respond(shape, answer))
+    if written.is_confirmed:
+        return _response(shape, written.answer)
+    return Waiting(_respond(shape, written))
 
 
 def _read(context: RequestContext, request: Any) -> HeartbeatRequest:
@@ -67,11 +69,14 @@ def _owned(topics: Any) -> Partitions:
     return owned
 
 
-async def _respond(shape: Shape, waiting: Awaitable[HeartbeatAnswer]) -> Any:
+async def _respond(shape: Shape, written: Written[HeartbeatAnswer]) -> Any:
     try:
-        answer = await waiting
+        return _response(shape, await written)
     except KafkaError as error:
         return _refusal(shape, error)
+
+
+def _response(shape: Shape, answer: HeartbeatAnswer) -> Any:
     return shape(
         "ConsumerGroupHeartbeatResponse",
         throttle_time=ZERO,

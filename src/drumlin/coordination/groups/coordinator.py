@@ -220,8 +220,7 @@ class GroupCoordinator(GroupExecution):
             KafkaError: what the member is to be told.
         """
         self._check_active()
-        known = heartbeats.supported_assignors(self._config.group_consumer_assignors)
-        heartbeats.check_request(group_id, request, known)
+        heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
         if request.is_leaving:
             outcome = leave_group(self._consumer_group(shard, group_id), request)

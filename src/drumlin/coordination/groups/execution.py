@@ -150,7 +150,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
     ) -> None:
         names = list(self._surroundings.topics.names())
-        group.knows_new_topics = True
+        group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
         try:
             found = await asyncio.to_thread(
                 lambda: {regex: matching_topics(regex, names) for regex in regexes}

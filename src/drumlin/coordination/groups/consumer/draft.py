@@ -114,26 +114,19 @@ class Draft:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
+        """Those that are new, or all of them if it is time."""
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
-        subscribers = Counter(group.regex_subscribers)
-        if former:
-            subscribers[former] -= 1
+        wanted = set(group.regex_subscribers)
+        if former and former != regex and group.regex_subscribers[former] == 1:
+            wanted.discard(former)
         if regex:
-            subscribers[regex] += 1
-        wanted = frozenset(each for each, count in subscribers.items() if count)
-        if wanted and (not wanted <= group.regexes.keys() or self._are_regexes_old()):
-            self.regexes = wanted
-
-    def _are_regexes_old(self) -> bool:
-        group = self.group
-        oldest_ms = min((each.timestamp_ms for each in group.regexes.values()), default=0)
-        age_ms = group.surroundings.clock.wall_ms() - oldest_ms
-        if age_ms <= _REFRESH_INTERVAL_MIN_MS:
-            return False
-        interval_ms = group.surroundings.rules.group_consumer_regex_refresh_interval_ms
-        return not group.knows_new_topics or age_ms > interval_ms
+            wanted.add(regex)
+        if _are_regexes_old(group):
+            self.regexes = frozenset(wanted)
+        else:
+            self.regexes = frozenset(wanted - group.regexes.keys())
 
     # -- the group's epoch ---------------------------------------------------------------------
 
@@ -144,11 +137,11 @@ class Draft:
         group = self.group
         if not has_changed and group.knows_metadata:
             return
-        subscribers = Counter(group.subscribers)
+        names = set(group.subscribers)
         if former is not None:
-            subscribers.subtract(former.subscription.topics)
-        subscribers.update(subscription.topics)
-        names = {name for name, count in subscribers.items() if count > 0}
+            gone = former.subscription.topics - subscription.topics
+            names.difference_update(each for each in gone if group.subscribers[each] == 1)
+        names |= subscription.topics
         for regex, resolved in group.regexes.items():
             if not self._is_dropped(regex, former, subscription):
                 names |= resolved.topics
@@ -176,7 +169,7 @@ class Draft:
         """Epoch and part of the target assignment for the member; a new one if it is due."""
         group = self.group
         former_id = _former_id(group, member)
-        if group.target_epoch.epoch >= self.epoch or not self._may_assign():
+        if not is_assignment_due(group, self.epoch):
             return group.target_epoch.epoch, group.targets.get(former_id, {})
         members = {
             each.member_id: each.subscription
@@ -194,13 +187,6 @@ class Draft:
         now_ms = group.surroundings.clock.wall_ms()
         self.write(TargetEpochKey(group.group_id), TargetEpoch(self.epoch, now_ms))
         return self.epoch, target[member.member_id]
-
-    def _may_assign(self) -> bool:
-        """Members that come at about the same time share one assignment."""
-        timestamp_ms = self.group.target_epoch.timestamp_ms
-        interval_ms = self.group.setting("assignment.interval.ms")
-        now_ms = self.group.surroundings.clock.wall_ms()
-        return timestamp_ms == 0 or now_ms >= timestamp_ms + interval_ms
 
     def _compute(
         self, members: Mapping[str, Subscription], current: Mapping[str, Partitions]
@@ -258,6 +244,34 @@ class Draft:
         return progress
 
 
+def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
+    """Whether the target assignment is behind the epoch, and may be computed now.
+
+    Members that come at about the same time share one assignment.
+    """
+    target_epoch, timestamp_ms = group.target_epoch.epoch, group.target_epoch.timestamp_ms
+    if target_epoch >= epoch:
+        return False
+    interval_ms = group.setting("assignment.interval.ms")
+    now_ms = group.surroundings.clock.wall_ms()
+    return timestamp_ms == 0 or now_ms >= timestamp_ms + interval_ms
+
+
+def are_regexes_due(group: ConsumerGroup) -> bool:
+    """Whether regular expressions are to be resolved, whatever a member says."""
+    if group.is_resolving or not group.regex_subscribers:
+        return False
+    return not group.regex_subscribers.keys() <= group.regexes.keys() or _are_regexes_old(group)
+
+
+def _are_regexes_old(group: ConsumerGroup) -> bool:
+    age_ms = group.surroundings.clock.wall_ms() - group.regexes_resolved_ms
+    if age_ms <= _REFRESH_INTERVAL_MIN_MS:
+        return False
+    interval_ms = group.surroundings.rules.group_consumer_regex_refresh_interval_ms
+    return not group.knows_new_topics or age_ms > interval_ms
+
+
 def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
     """What most members ask for, or else the first that is configured."""
     known = {name: count for name, count in votes.items() if name in ASSIGNORS}
@@ -268,19 +282,23 @@ def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
 
 
 def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:
-    """Regular expressions have been resolved: the records that say so, and a new epoch if need be.
+    """Regular expressions have been resolved: what is new of them, and a new epoch if need be.
 
     `found` is the topics of each; those that nobody uses any more are passed over.
     """
     draft = Draft(group)
     now_ms = group.surroundings.clock.wall_ms()
+    if group.regex_subscribers.keys() <= found.keys():
+        group.regexes_resolved_ms = now_ms  # nothing that the log would have to know
     after = dict(group.regexes)
     has_changed = False
     for regex, topics in found.items():
         if not group.regex_subscribers[regex]:
             continue
         former = group.regexes.get(regex)
-        has_changed |= topics != (frozenset() if former is None else former.topics)
+        if former is not None and former.topics == topics:
+            continue
+        has_changed |= former is not None or bool(topics)
         after[regex] = ResolvedRegex(topics, 0, now_ms)
         draft.write(RegexKey(group.group_id, regex), after[regex])
     names = set(group.subscribers).union(*(each.topics for each in after.values()))

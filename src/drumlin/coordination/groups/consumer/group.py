@@ -69,6 +69,8 @@ class ConsumerGroup:
         self.knows_metadata = False
         self.knows_new_topics = False
         self.is_resolving = False
+        self.regexes_resolved_ms = 0
+        """When all of the regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
         self._owner_epochs: dict[UUID, dict[int, int]] = {}
 
@@ -214,6 +216,9 @@ class ConsumerGroup:
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         for key, value in records:
             self.replay(key, value)
+        self.regexes_resolved_ms = min(
+            (each.timestamp_ms for each in self.regexes.values()), default=0
+        )
         self.knows_metadata = self.knows_new_topics = False  # it may be long ago
 
     def replay(self, key: RecordKey, value: Any | None) -> None:

@@ -8,8 +8,10 @@ from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
 from drumlin.coordination.groups.consumer.draft import (
     Draft,
     RegexChange,
+    are_regexes_due,
     check_room,
     check_static,
+    is_assignment_due,
 )
 from drumlin.coordination.groups.consumer.member import (
     JOINING,
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 
-def check_request(group_id: str, request: HeartbeatRequest, assignors: tuple[str, ...]) -> None:
-    """What can be said without looking at the group.
+def check_request(group_id: str, request: HeartbeatRequest, configured: tuple[str, ...]) -> None:
+    """What can be said without looking at the group; `configured` names assignors.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
@@ -52,10 +54,16 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: tuple[str
         raise _invalid("only a static member can leave for a while: InstanceId is missing")
     elif request.epoch < LEAVING_FOR_A_WHILE:
         raise _invalid(f"MemberEpoch {request.epoch} means nothing")
-    if request.assignor is not None and request.assignor not in assignors:
+    if request.assignor is not None:
+        _check_assignor(request.assignor, configured)
+
+
+def _check_assignor(assignor: str, configured: tuple[str, ...]) -> None:
+    supported = [name for name in configured if name in ASSIGNORS]
+    if assignor not in supported:
         raise KafkaError(
             ErrorCode.unsupported_assignor,
-            f"there is no assignor {request.assignor}, but {', '.join(assignors)}",
+            f"there is no assignor {assignor}, but {', '.join(supported)}",
         )
 
 
@@ -74,6 +82,11 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     Raises:
         KafkaError: what it is to be told instead.
     """
+    quiet = _with_nothing_new(group, request)
+    if quiet is not None:
+        group.extend_session(quiet)
+        told = _told(quiet.progress) if _wants_all(request) else None
+        return Outcome((), _answer(group, quiet.member_id, quiet.progress, told))
     check_room(group, request.member_id)
     draft = Draft(group)
     member_id = request.member_id or group.surroundings.new_id()
@@ -95,13 +108,49 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     )
     if member_id in group.members:
         group.extend_session(updated)
-    answer = HeartbeatAnswer(
-        member_id,
-        progress.epoch,
-        group.setting("heartbeat.interval.ms"),
-        _news(member.progress, progress) if not _wants_all(request) else _told(progress),
+    told = _told(progress) if _wants_all(request) else _news(member.progress, progress)
+    return Outcome(draft.records, _answer(group, member_id, progress, told), draft.regexes)
+
+
+def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:
+    """The member, if it says nothing new and there is nothing to be done: that is what most say."""
+    member = group.members.get(request.member_id)
+    if (
+        member is not None
+        and member.progress.has_reached(group.target_epoch.epoch)
+        and request.epoch == member.progress.epoch
+        and group.knows_metadata
+        and _is_as_before(member.subscription, request)
+        and (
+            request.group_instance_id is None
+            or group.static_member(request.group_instance_id) is member
+        )
+        and not are_regexes_due(group)
+        and not is_assignment_due(group, group.epoch)
+    ):
+        return member
+    return None
+
+
+def _is_as_before(had: Subscription, request: HeartbeatRequest) -> bool:
+    return (
+        had.classic is None
+        and (request.topics is None or request.topics == had.topics)
+        and (request.regex is None or request.regex == had.regex)
+        and request.client_id == had.client_id
+        and request.client_host == had.client_host
+        and request.group_instance_id in (None, had.group_instance_id)
+        and request.rack_id in (None, had.rack_id)
+        and request.rebalance_timeout_ms in (None, had.rebalance_timeout_ms)
+        and request.assignor in (None, had.assignor)
     )
-    return Outcome(draft.records, answer, draft.regexes)
+
+
+def _answer(
+    group: ConsumerGroup, member_id: str, progress: Progress, told: Partitions | None
+) -> HeartbeatAnswer:
+    interval_ms = group.setting("heartbeat.interval.ms")
+    return HeartbeatAnswer(member_id, progress.epoch, interval_ms, told)
 
 
 def _wants_all(request: HeartbeatRequest) -> bool:
@@ -118,6 +167,8 @@ def _told(progress: Progress) -> Partitions:
 
 def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
     had = member.subscription
+    if _is_as_before(had, request):
+        return had
     return Subscription(
         request.group_instance_id or had.group_instance_id,
         had.rack_id if request.rack_id is None else request.rack_id,
@@ -183,8 +234,3 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
             ErrorCode.fenced_member_epoch,
             f"member {member.member_id} is in epoch {epoch}, not {told}; it must join again",
         )
-
-
-def supported_assignors(configured: tuple[str, ...]) -> tuple[str, ...]:
-    """Of what the configuration names, what there is."""
-    return tuple(name for name in configured if name in ASSIGNORS)

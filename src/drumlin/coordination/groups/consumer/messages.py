@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from drumlin.coordination.groups.consumer.member import (
     JOINING,
@@ -12,8 +12,7 @@ from drumlin.coordination.groups.consumer.member import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(NamedTuple):
     """None: nothing has changed since the last heartbeat."""
 
     member_id: str
@@ -45,8 +44,7 @@ class HeartbeatRequest:
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(NamedTuple):
     member_id: str
     epoch: int
     heartbeat_interval_ms: int = 0
