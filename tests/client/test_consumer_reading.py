@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Producer
 
 from drumlin.client.client import Client
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer import Consumer, topic_of
-from drumlin.client.consumer.positions import OffsetAndMetadata
 from drumlin.client.errors import ClientError, NoCommittedOffset, OffsetOutOfRange
 from rig.drumlin_server import DrumlinServer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drumlin.client import group_admin
-from drumlin.client.group_admin import Committed
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from rig.process import BrokerProcess
@@ -72,7 +72,9 @@ class BrokerGroup:
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         async def ask() -> None:
-            positions = {(topic, part): Committed(offset) for part, offset in offsets.items()}
+            positions = {
+                (topic, part): OffsetAndMetadata(offset) for part, offset in offsets.items()
+            }
             assert await group_admin.commit(self._connected(), group, positions) == {}
 
         self._runner.run(ask())

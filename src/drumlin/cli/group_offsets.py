@@ -11,7 +11,8 @@ from typing import Final
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster
 from drumlin.client import group_admin, share_group_admin
-from drumlin.client.group_admin import Committed, GroupDescription
+from drumlin.client.committed_offsets import OffsetAndMetadata
+from drumlin.client.group_admin import GroupDescription
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.share_group_admin import SHARE
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -32,7 +33,7 @@ def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
         KafkaError: a partition was refused.
     """
     commit_positions(
-        cluster, group, {place: Committed(offset) for place, offset in positions.items()}
+        cluster, group, {place: OffsetAndMetadata(offset) for place, offset in positions.items()}
     )
 
 
@@ -44,7 +45,9 @@ def describe(cluster: Cluster, group: str) -> GroupDescription:
     return found
 
 
-def positions_of(cluster: Cluster, group: GroupDescription) -> dict[TopicPartition, Committed]:
+def positions_of(
+    cluster: Cluster, group: GroupDescription
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """What the group has committed; of a share group, where its partitions start."""
     if group.type == SHARE:
         asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
@@ -56,7 +59,7 @@ def positions_of(cluster: Cluster, group: GroupDescription) -> dict[TopicPartiti
 
 
 def move(
-    cluster: Cluster, group: GroupDescription, positions: Mapping[TopicPartition, Committed]
+    cluster: Cluster, group: GroupDescription, positions: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     """Have the group go on from these positions.
 
@@ -71,7 +74,7 @@ def move(
 
 
 def commit_positions(
-    cluster: Cluster, group: str, positions: Mapping[TopicPartition, Committed]
+    cluster: Cluster, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     """Commit positions with their metadata.
 

@@ -22,7 +22,8 @@ from drumlin.cli.completion import complete_group, complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.places import parse_place
 from drumlin.client import admin, offsets
-from drumlin.client.group_admin import Committed, GroupDescription
+from drumlin.client.committed_offsets import OffsetAndMetadata
+from drumlin.client.group_admin import GroupDescription
 from drumlin.client.log_bounds import LogBounds, existing_partitions, log_bounds
 from drumlin.client.offsets import TopicPartition
 from drumlin.wire.errors import KafkaError
@@ -179,7 +180,7 @@ def _plan_target(
     group: str,
     places: Collection[TopicPartition],
     target: Target,
-    known: Mapping[TopicPartition, Committed],
+    known: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: str,
 ) -> list[dict[str, Any]]:
     bounds = cluster.run(log_bounds(cluster.connections, places))
@@ -201,7 +202,7 @@ def _offset(
     place: TopicPartition,
     target: Target,
     log: LogBounds,
-    old: Committed | None,
+    old: OffsetAndMetadata | None,
     found: int,
 ) -> tuple[int, str | None]:
     """The offset meant, which may lie outside the log, and a remark about it."""
@@ -225,7 +226,7 @@ def _offset(
 def _plan_offsets(
     cluster: Cluster,
     wanted: Mapping[TopicPartition, tuple[int, str]],
-    known: Mapping[TopicPartition, Committed],
+    known: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: str,
 ) -> list[dict[str, Any]]:
     bounds = cluster.run(log_bounds(cluster.connections, wanted))
@@ -239,7 +240,7 @@ def _plan_offsets(
 
 def _row(
     place: TopicPartition,
-    old: Committed | None,
+    old: OffsetAndMetadata | None,
     offset: int,
     log: LogBounds,
     remark: str | None,
@@ -282,7 +283,9 @@ def _carry_out(
         return
     confirm(f"Reset {len(rows)} offsets of {group}?", yes)
     positions = {
-        (row["topic"], row["partition"]): Committed(row["new_offset"], metadata=row["metadata"])
+        (row["topic"], row["partition"]): OffsetAndMetadata(
+            row["new_offset"], metadata=row["metadata"]
+        )
         for row in rows
     }
     try:

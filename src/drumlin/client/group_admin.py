@@ -6,11 +6,20 @@ outside only while a group has no members. Errors that may pass are tried again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
+from drumlin.client.committed_offsets import (
+    NAMES_UP_TO,
+    GroupMetadata,
+    OffsetAndMetadata,
+    commit_request,
+    fetch_request,
+    fetched_offsets,
+    refused_commits,
+)
+from drumlin.client.coordinators import LOST_COORDINATOR, find_coordinator
 from drumlin.client.group_members import Member, classic_members, consumer_members
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
@@ -20,18 +29,8 @@ from drumlin.wire.messages import Shape
 
 T = TypeVar("T")
 
-_GROUP_KEY: Final = 0
-_NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
-_NO_GENERATION: Final = -1
 #: A partition's errors that may pass, and have nothing to do with the partition.
-_OF_COORDINATOR: Final = frozenset(
-    {
-        ErrorCode.not_coordinator,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.request_timed_out,
-    }
-)
+_OF_COORDINATOR: Final = LOST_COORDINATOR | {ErrorCode.coordinator_load_in_progress}
 
 
 class GroupListing(NamedTuple):
@@ -42,14 +41,6 @@ class GroupListing(NamedTuple):
     type: str | None
     protocol: str
     coordinator: int
-
-
-class Committed(NamedTuple):
-    """One committed position: where reading goes on."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +70,11 @@ async def ask_coordinator(
     """Ask the coordinator of a group. `read` takes the answer, or raises the error in it."""
 
     async def attempt() -> T:
-        node_id = await _find_coordinator(connections, group)
+        node_id = await find_coordinator(connections, group)
         connection = await connections.broker(node_id)
         return read(await connection.request(api_name, build, version_max=version_max))
 
     return await connections.retrying(attempt)
-
-
-async def _find_coordinator(connections: BrokerConnections, group: str) -> int:
-    def build(shape: Shape) -> object:
-        return shape(
-            "FindCoordinatorRequest", key=group, key_type=_GROUP_KEY, coordinator_keys=(group,)
-        )
-
-    connection = await connections.any()
-    response = await connection.request("find_coordinator", build)
-    found = response.coordinators[0] if hasattr(response, "coordinators") else response
-    _check(found.error_code, f"coordinator of group {group!r}")
-    return int(found.node_id)
 
 
 # -- groups ------------------------------------------------------------------------------------
@@ -181,36 +159,22 @@ async def delete_group(connections: BrokerConnections, group: str) -> None:
 
 async def fetch_committed(
     connections: BrokerConnections, group: str
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Every offset that the group has committed."""
 
-    def build(shape: Shape) -> object:
-        if shape.has("OffsetFetchRequestGroup"):
-            wanted = shape("OffsetFetchRequestGroup", group_id=group, topics=None)
-            return shape("OffsetFetchRequest", groups=(wanted,))
-        return shape("OffsetFetchRequest", group_id=group, topics=None)
+    def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+        return fetched_offsets(response, group, _check)
 
-    def read(response: Any) -> dict[TopicPartition, Committed]:
-        answer = response.groups[0] if hasattr(response, "groups") else response
-        _check(answer.error_code, f"offsets of group {group!r}")
-        return {
-            (topic.name, part.partition_index): Committed(
-                part.committed_offset,
-                getattr(part, "committed_leader_epoch", -1),
-                part.metadata or "",
-            )
-            for topic in answer.topics
-            for part in topic.partitions
-            if part.committed_offset >= 0
-        }
-
+    build = fetch_request(GroupMetadata(group))
     return await ask_coordinator(
-        connections, group, "offset_fetch", build, read, version_max=_NAMES_UP_TO
+        connections, group, "offset_fetch", build, read, version_max=NAMES_UP_TO
     )
 
 
 async def commit(
-    connections: BrokerConnections, group: str, positions: Mapping[TopicPartition, Committed]
+    connections: BrokerConnections,
+    group: str,
+    positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, ErrorCode]:
     """Commit from outside; gives the partitions that were refused, and why.
 
@@ -219,26 +183,14 @@ async def commit(
     if not positions:
         return {}
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "OffsetCommitRequest",
-            group_id=group,
-            generation_id_or_member_epoch=_NO_GENERATION,
-            member_id="",
-            topics=tuple(_commit_topics(shape, positions)),
-        )
-
     def read(response: Any) -> dict[TopicPartition, ErrorCode]:
-        refused: dict[TopicPartition, ErrorCode] = {}
-        for topic in response.topics:
-            for part in topic.partitions:
-                if part.error_code is not ErrorCode.none:
-                    refused[topic.name, part.partition_index] = ErrorCode(part.error_code)
+        refused = dict(refused_commits(response))
         check_coordinator(group, refused)
         return refused
 
+    build = commit_request(GroupMetadata(group), positions)
     return await ask_coordinator(
-        connections, group, "offset_commit", build, read, version_max=_NAMES_UP_TO
+        connections, group, "offset_commit", build, read, version_max=NAMES_UP_TO
     )
 
 
@@ -250,22 +202,6 @@ def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -
     for code in refused.values():
         if code in _OF_COORDINATOR:
             raise KafkaError(code, f"offsets of group {group!r}")
-
-
-def _commit_topics(shape: Shape, positions: Mapping[TopicPartition, Committed]) -> Iterable[object]:
-    by_topic: dict[str, list[object]] = defaultdict(list)
-    for (topic, partition), position in positions.items():
-        by_topic[topic].append(
-            shape(
-                "OffsetCommitRequestPartition",
-                partition_index=partition,
-                committed_offset=position.offset,
-                committed_leader_epoch=position.leader_epoch,
-                committed_metadata=position.metadata,
-            )
-        )
-    for topic, parts in by_topic.items():
-        yield shape("OffsetCommitRequestTopic", name=topic, partitions=tuple(parts))
 
 
 async def delete_offsets(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.offsets import TopicPartition, by_topic
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.messages import Shape
 
@@ -37,14 +37,10 @@ async def partition_sizes(
 async def _ask(
     connections: BrokerConnections, leader: int, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        by_topic[topic].append(partition)
-
     def build(shape: Shape) -> object:
         wanted = [
             shape("DescribableLogDirTopic", topic=topic, partitions=tuple(each))
-            for topic, each in by_topic.items()
+            for topic, each in by_topic(partitions).items()
         ]
         return shape("DescribeLogDirsRequest", topics=tuple(wanted))
 

@@ -27,6 +27,14 @@ _VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
 _NOT_A_REPLICA: Final = -1
 
 
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic, all in order."""
+    grouped: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(places):
+        grouped[topic].append(partition)
+    return grouped
+
+
 class OffsetAndTimestamp(NamedTuple):
     """An offset as the broker found it; -1 where no record is that young."""
 
@@ -110,10 +118,6 @@ async def _ask(
     timestamps: Mapping[TopicPartition, int],
     isolation: Isolation,
 ) -> Any:
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in timestamps:
-        by_topic[topic].append(partition)
-
     def build(shape: Shape) -> object:
         return shape(
             "ListOffsetsRequest",
@@ -132,7 +136,7 @@ async def _ask(
                         for each in partitions
                     ),
                 )
-                for topic, partitions in by_topic.items()
+                for topic, partitions in by_topic(timestamps).items()
             ),
         )
 

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.group_admin import (
-    Committed,
     GroupDescription,
     ask_coordinator,
     check_coordinator,
@@ -44,19 +44,19 @@ async def describe_share_group(connections: BrokerConnections, group: str) -> Gr
 
 async def fetch_start_offsets(
     connections: BrokerConnections, group: str
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """The start offsets of all partitions that have one."""
 
     def build(shape: Shape) -> object:
         wanted = shape("DescribeShareGroupOffsetsRequestGroup", group_id=group, topics=None)
         return shape("DescribeShareGroupOffsetsRequest", groups=(wanted,))
 
-    def read(response: Any) -> dict[TopicPartition, Committed]:
+    def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         found = response.groups[0]
         _check(found, f"offsets of group {group!r}")
         return {
-            (topic.topic_name, part.partition_index): Committed(
-                part.start_offset, part.leader_epoch
+            (topic.topic_name, part.partition_index): OffsetAndMetadata(
+                part.start_offset, leader_epoch=part.leader_epoch
             )
             for topic in found.topics
             for part in topic.partitions
@@ -67,7 +67,9 @@ async def fetch_start_offsets(
 
 
 async def alter_start_offsets(
-    connections: BrokerConnections, group: str, positions: Mapping[TopicPartition, Committed]
+    connections: BrokerConnections,
+    group: str,
+    positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, ErrorCode]:
     """Move start offsets; gives the partitions that were refused, and why.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drumlin.client.group_admin import Committed
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
 from drumlin.migration.errors import StoreError
 from drumlin.migration.offsets_file import OffsetRow, read_file, write_file
@@ -37,9 +37,9 @@ class FileStore:
     def groups(self) -> list[str]:
         return sorted({row.group for row in self.rows if row.group is not None})
 
-    def read(self, group: str) -> dict[TopicPartition, Committed]:
+    def read(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
-            (row.topic, row.partition): Committed(row.offset, metadata=row.metadata)
+            (row.topic, row.partition): OffsetAndMetadata(row.offset, metadata=row.metadata)
             for row in self.rows
             if row.group == group
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from drumlin.client import group_admin
-from drumlin.client.group_admin import Committed
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
 from drumlin.migration.commit_times import FindCommits
 from drumlin.migration.mirror_state import MirrorState
@@ -74,7 +74,7 @@ class _Group:
 
     name: str
     zookeeper: Mapping[TopicPartition, ZooKeeperOffset]
-    broker: Mapping[TopicPartition, Committed]
+    broker: Mapping[TopicPartition, OffsetAndMetadata]
     to_broker: dict[TopicPartition, int] = field(default_factory=dict)
     to_zookeeper: dict[TopicPartition, int] = field(default_factory=dict)
     held: dict[TopicPartition, str] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class Mirror:
     def _write_to_broker(self, group: _Group, status: Status) -> None:
         if not group.to_broker:
             return
-        positions = {place: Committed(offset) for place, offset in group.to_broker.items()}
+        positions = {place: OffsetAndMetadata(offset) for place, offset in group.to_broker.items()}
         refused = self._cluster.run(
             group_admin.commit(self._cluster.connections, group.name, positions)
         )

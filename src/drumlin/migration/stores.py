@@ -10,13 +10,13 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.client import group_admin
-from drumlin.client.group_admin import Committed
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 
 T = TypeVar("T")
 
-Positions = Mapping[TopicPartition, Committed]
+Positions = Mapping[TopicPartition, OffsetAndMetadata]
 #: What was not written, and why, in words.
 Refusals = dict[TopicPartition, str]
 
@@ -32,7 +32,7 @@ class OffsetStore(Protocol):
 
     def groups(self) -> list[str]: ...
 
-    def read(self, group: str) -> dict[TopicPartition, Committed]: ...
+    def read(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
     def write(self, group: str, positions: Positions) -> Refusals: ...
 
@@ -63,7 +63,7 @@ class BrokerStore:
         kinds = {each.group: (each.type or "").lower() for each in listed}
         return [group for group, kind in kinds.items() if kind in _WITH_OFFSETS]
 
-    def read(self, group: str) -> dict[TopicPartition, Committed]:
+    def read(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return self._cluster.run(group_admin.fetch_committed(self._connections, group))
 
     def write(self, group: str, positions: Positions) -> Refusals:

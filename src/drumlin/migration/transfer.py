@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from drumlin.client.group_admin import Committed
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.log_bounds import LogBounds
 from drumlin.client.offsets import TopicPartition
 from drumlin.migration.errors import StoreError
@@ -44,7 +44,7 @@ class Step:
 
     group: str
     place: TopicPartition
-    position: Committed  # as it is, or would be, written
+    position: OffsetAndMetadata  # as it is, or would be, written
     existing: int | None
     bounds: LogBounds | None
     action: Action
@@ -78,8 +78,8 @@ def _matches(name: str, pattern: str) -> bool:
 
 def plan(
     group: str,
-    wanted: Mapping[TopicPartition, Committed],
-    existing: Mapping[TopicPartition, Committed],
+    wanted: Mapping[TopicPartition, OffsetAndMetadata],
+    existing: Mapping[TopicPartition, OffsetAndMetadata],
     bounds: Mapping[TopicPartition, LogBounds],
     rules: Rules,
 ) -> list[Step]:
@@ -95,7 +95,7 @@ def plan(
 def _step(
     group: str,
     place: TopicPartition,
-    position: Committed,
+    position: OffsetAndMetadata,
     existing: int | None,
     log: LogBounds | None,
     rules: Rules,
@@ -113,7 +113,7 @@ def _step(
         if is_beyond and not rules.clamp:
             return step("refuse", f"{where}, {log.end_offset}")
         remark = f"{position.offset} is {where}"
-        position = Committed(nearest)
+        position = OffsetAndMetadata(nearest)
     if existing == position.offset:
         return step("same", remark)
     if existing is not None and existing > position.offset and not rules.overwrite:

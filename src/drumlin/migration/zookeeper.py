@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.client.group_admin import Committed
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
 from drumlin.migration.errors import StoreError, StoreUnavailable
 from drumlin.migration.stores import Positions, Refusals
@@ -126,9 +126,9 @@ class ZooKeeperStore:
     def groups(self) -> list[str]:
         return sorted(self.children(_ROOT))
 
-    def read(self, group: str) -> dict[TopicPartition, Committed]:
+    def read(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         found = self.read_nodes(group, self.partitions(group))
-        return {place: Committed(each.offset) for place, each in found.items()}
+        return {place: OffsetAndMetadata(each.offset) for place, each in found.items()}
 
     def write(self, group: str, positions: Positions) -> Refusals:
         wanted = {place: (each.offset, ANY_VERSION) for place, each in positions.items()}

@@ -11,22 +11,17 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from drumlin.client.committed_offsets import NO_EPOCH, GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.commits import Committer
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.driver import Driver, GroupProtocolDriver
 from drumlin.client.consumer.fetch_buffer import FetchBuffer, Piece
 from drumlin.client.consumer.fetcher import Fetcher
 from drumlin.client.consumer.joining import make_protocol
-from drumlin.client.consumer.membership import Credentials, Duty, DutyKind
+from drumlin.client.consumer.membership import Duty, DutyKind
 from drumlin.client.consumer.offset_requests import fetch_offsets
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
-from drumlin.client.consumer.positions import (
-    NO_EPOCH,
-    NO_OFFSET,
-    OffsetAndMetadata,
-    Positions,
-    Stage,
-)
+from drumlin.client.consumer.positions import NO_OFFSET, Positions, Stage
 from drumlin.client.consumer.starting import Reset, Starter
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.consumer.topics import partition_counts, wanted_topics
@@ -40,7 +35,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 
 _MISSING_TOPIC_S: Final = 1.0  # how soon to look again for a topic that is not there yet
-_NO_GENERATION: Final = -1
 
 
 class Readable(NamedTuple):
@@ -48,15 +42,6 @@ class Readable(NamedTuple):
 
     piece: Piece
     position: int
-
-
-class GroupMetadata(NamedTuple):
-    """Who this consumer is in its group: what a transaction needs to commit its offsets."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 class Background:
@@ -273,11 +258,11 @@ class Background:
         self._group_committer().start_known(found)
         return found
 
-    def _reader(self) -> Credentials:
+    def _reader(self) -> GroupMetadata:
         # Members of classic groups read offsets without saying who they are.
         credentials = self._credentials()
         if credentials is None or self._options.protocol == "classic":
-            return Credentials(self._group_id or "", _NO_GENERATION, "", None)
+            return GroupMetadata(self._group_id or "")
         return credentials
 
     async def position(self, place: TopicPartition, deadline: Deadline) -> int:
@@ -327,18 +312,17 @@ class Background:
         """Who this is; generation -1 while it is no member."""
         if self._group_id is None:
             raise ClientError("this consumer has no group")
-        credentials = self._credentials()
-        return GroupMetadata(*(credentials or (self._group_id, _NO_GENERATION, "", None)))
+        return self._credentials() or GroupMetadata(self._group_id)
 
     def _group_committer(self) -> Committer:
         if self._committer is None:
             raise ClientError("this consumer has no group to commit for")
         return self._committer
 
-    def _credentials(self) -> Credentials | None:
+    def _credentials(self) -> GroupMetadata | None:
         if self._protocol is None:
-            return Credentials(self._group_id or "", _NO_GENERATION, "", None)
-        credentials: Credentials | None = self._protocol.membership.credentials
+            return GroupMetadata(self._group_id or "")
+        credentials: GroupMetadata | None = self._protocol.membership.credentials
         return credentials
 
     def _disowned(self, code: ErrorCode) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from drumlin.client.committed_offsets import NO_GENERATION, GroupMetadata
 from drumlin.client.consumer.assignors import is_cooperative
 from drumlin.client.consumer.assignors.sticky import (
     Claim,
@@ -23,7 +24,6 @@ from drumlin.client.consumer.assignors.sticky import (
 from drumlin.client.consumer.membership import (
     NO_PARTITIONS,
     RETRY_S,
-    Credentials,
     Duty,
     DutyKind,
     Leave,
@@ -32,7 +32,7 @@ from drumlin.client.consumer.membership import (
     passes,
 )
 from drumlin.client.consumer.polling import Polling
-from drumlin.client.consumer.subscription import NO_GENERATION, MemberSubscription
+from drumlin.client.consumer.subscription import MemberSubscription
 from drumlin.wire.errors import ErrorCode
 
 _NOBODY: Final = ""
@@ -297,11 +297,11 @@ class ClassicMembership:
         return self._owned
 
     @property
-    def credentials(self) -> Credentials | None:
+    def credentials(self) -> GroupMetadata | None:
         """None while this is no member."""
         if self._generation_id == NO_GENERATION:
             return None
-        return Credentials(
+        return GroupMetadata(
             self._options.group_id,
             self._generation_id,
             self._member_id,

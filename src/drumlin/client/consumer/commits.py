@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
-from drumlin.client.consumer.membership import Credentials
 from drumlin.client.consumer.offset_requests import commit_offsets
-from drumlin.client.consumer.positions import OffsetAndMetadata, Positions
+from drumlin.client.consumer.positions import Positions
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import ClientError, CommitFailed
 from drumlin.client.offsets import TopicPartition
@@ -44,7 +44,7 @@ class Committer:
         self,
         link: CoordinatorLink,
         positions: Positions,
-        credentials: Callable[[], Credentials | None],
+        credentials: Callable[[], GroupMetadata | None],
         disowned: Callable[[ErrorCode], None],
         interval_ms: int | None,
         timeout_ms: int,
@@ -90,7 +90,7 @@ class Committer:
                 await asyncio.sleep(min(pause_s, deadline.remaining_s))
             self._committed.update(offsets)
 
-    def _judge(self, error: KafkaError | PeerError, credentials: Credentials) -> None:
+    def _judge(self, error: KafkaError | PeerError, credentials: GroupMetadata) -> None:
         """Return if the commit may be tried again; raise otherwise."""
         if isinstance(error, KafkaError):
             if error.code is ErrorCode.stale_member_epoch:

@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, NoReturn, Self, TypeVar
 
 import pyarrow as pa
 
-from drumlin.client.consumer.background import Background, GroupMetadata, Readable
+from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.consumer.background import Background, Readable
 from drumlin.client.consumer.decoding import Decoded, decode
 from drumlin.client.consumer.fetch_buffer import Piece
 from drumlin.client.consumer.membership import Duty, DutyKind
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
-from drumlin.client.consumer.positions import OffsetAndMetadata
 from drumlin.client.consumer.starting import Reset
 from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from drumlin.client.committed_offsets import GroupMetadata
 from drumlin.client.consumer.membership import (
     NO_PARTITIONS,
     RETRY_S,
-    Credentials,
     Duty,
     DutyKind,
     Leave,
@@ -193,12 +193,12 @@ class ConsumerMembership:
         return self._owned
 
     @property
-    def credentials(self) -> Credentials | None:
+    def credentials(self) -> GroupMetadata | None:
         """None while this is no member."""
         if self.phase is not Phase.STABLE:
             return None
         instance = self._options.group_instance_id
-        return Credentials(self._options.group_id, self._epoch, self.member_id, instance)
+        return GroupMetadata(self._options.group_id, self._epoch, self.member_id, instance)
 
     def polled(self, now: float) -> None:
         """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""

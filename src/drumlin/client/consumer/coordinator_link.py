@@ -7,24 +7,14 @@ what makes a membership goes over connections of its own, and commits do not wai
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
+from drumlin.client.coordinators import LOST_COORDINATOR, find_coordinator
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection, RequestBuilder
 from drumlin.peer.errors import PeerError
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
-
-_GROUP: Final = 0
-#: The coordinator is another one, or this one is not ready.
-LOST_COORDINATOR: Final = frozenset(
-    {
-        ErrorCode.not_coordinator,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.request_timed_out,
-    }
-)
 
 
 class CoordinatorLink:
@@ -87,29 +77,10 @@ class CoordinatorLink:
     async def _coordinator(self, connections: BrokerConnections) -> BrokerConnection:
         async with self._finding:
             if self._node_id is None:
-                self._node_id = await self._find()
+                self._node_id = await find_coordinator(self._connections, self.group_id)
             node_id = self._node_id
         try:
             return await connections.broker(node_id)
         except KafkaError:
             self.forget()
             raise
-
-    async def _find(self) -> int:
-        def build(shape: Shape) -> object:
-            return shape(
-                "FindCoordinatorRequest",
-                key=self.group_id,
-                key_type=_GROUP,
-                coordinator_keys=(self.group_id,),
-            )
-
-        connection = await self._connections.any()
-        response = await connection.request("find_coordinator", build)
-        found = getattr(response, "coordinators", (response,))[0]
-        if found.error_code is not ErrorCode.none:
-            raise KafkaError(found.error_code, f"coordinator of group {self.group_id!r}")
-        node_id: int = found.node_id
-        if node_id not in self._connections.view.brokers:
-            await self._connections.refresh(())
-        return node_id

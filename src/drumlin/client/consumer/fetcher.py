@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from drumlin.client.committed_offsets import NO_EPOCH
 from drumlin.client.consumer.fetch_buffer import FetchBuffer, Frame, Piece
 from drumlin.client.consumer.fetch_request import Limits, Wanted, fetch_partitions
 from drumlin.client.consumer.options import ConsumerOptions
-from drumlin.client.consumer.positions import NO_EPOCH, PartitionState, Positions, Stage
+from drumlin.client.consumer.positions import PartitionState, Positions, Stage
 from drumlin.client.consumer.starting import Starter
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import as_client_error

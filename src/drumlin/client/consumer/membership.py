@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
+from drumlin.client.committed_offsets import GroupMetadata
 from drumlin.client.offsets import TopicPartition
 from drumlin.wire.errors import ErrorCode
 
@@ -41,15 +42,6 @@ class DutyKind(Enum):
 class Duty(NamedTuple):
     kind: DutyKind
     partitions: Partitions
-
-
-class Credentials(NamedTuple):
-    """What a commit shows to prove that this member may commit."""
-
-    group_id: str
-    generation_id: int  # member epoch in KIP-848's protocol; -1: no member
-    member_id: str
-    group_instance_id: str | None
 
 
 class Wait(NamedTuple):
@@ -93,7 +85,7 @@ class Membership(Protocol):
         """The partitions that the user has."""
 
     @property
-    def credentials(self) -> Credentials | None:
+    def credentials(self) -> GroupMetadata | None:
         """None while this is no member."""
 
     def disowned(self, code: ErrorCode) -> None:

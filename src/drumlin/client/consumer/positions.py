@@ -14,23 +14,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
 
+from drumlin.client.committed_offsets import NO_EPOCH, OffsetAndMetadata
 from drumlin.client.errors import ClientError
 from drumlin.client.offsets import TopicPartition
 
 NO_OFFSET = -1
-NO_EPOCH = -1
 
 _VERSIONS = itertools.count()
-
-
-class OffsetAndMetadata(NamedTuple):
-    """A place to go on from. The epoch is that of the last record before it; -1: not known."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = NO_EPOCH
 
 
 class Stage(Enum):

@@ -12,9 +12,9 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.consumer.positions import (
-    OffsetAndMetadata,
     PartitionState,
     Positions,
     Stage,
@@ -116,8 +116,8 @@ class Starter:
             found = await self._look_up(dict.fromkeys(new, start))
         for state in self._still(noted):
             if state.place in committed:
-                offset, _, epoch = committed[state.place]
-                state.go_to(offset, epoch)
+                place = committed[state.place]
+                state.go_to(place.offset, place.leader_epoch)
             elif state.place in found:
                 state.go_to(found[state.place])
             else:

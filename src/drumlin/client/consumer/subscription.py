@@ -10,14 +10,13 @@ Versions only add fields behind the others, so a reader takes what it knows.
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.committed_offsets import NO_GENERATION
+from drumlin.client.offsets import TopicPartition, by_topic
 
 SUBSCRIPTION_VERSION: Final = 3
-NO_GENERATION: Final = -1
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -80,11 +79,9 @@ def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """An array of topics with arrays of partitions, sorted."""
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(partitions):
-        by_topic[topic].append(partition)
-    out = bytearray(_INT32.pack(len(by_topic)))
-    for topic, numbers in by_topic.items():
+    grouped = by_topic(partitions)
+    out = bytearray(_INT32.pack(len(grouped)))
+    for topic, numbers in grouped.items():
         out += _string(topic) + _INT32.pack(len(numbers)) + b"".join(map(_INT32.pack, numbers))
     return bytes(out)
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from drumlin.client.committed_offsets import NO_GENERATION
 from drumlin.client.consumer.assignors.members import (
     Assignment,
     Member,
@@ -22,7 +23,7 @@ from drumlin.client.consumer.assignors.members import (
     in_order,
     subscribers,
 )
-from drumlin.client.consumer.subscription import NO_GENERATION, FieldsReader, encode_partitions
+from drumlin.client.consumer.subscription import FieldsReader, encode_partitions
 from drumlin.client.offsets import TopicPartition
 
 _INT32: Final = struct.Struct(">i")
