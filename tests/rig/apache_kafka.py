@@ -5,6 +5,7 @@ Nothing happens on import. `Unavailable` says why a machine cannot have one; tes
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rig.kafka_tools import KafkaTools
 from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.raw import Closed, RawClient
@@ -48,12 +50,18 @@ def kafka_classpath() -> str:
     return f"{done.stdout.strip()}/*"
 
 
+@functools.cache
+def _tools() -> KafkaTools:
+    tools = KafkaTools([java(), *_JVM], Path(kafka_classpath()).parent)
+    atexit.register(tools.close)
+    return tools
+
+
 def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
     """What a command of Kafka's own prints; fails with its output when it fails."""
-    command = [java(), *_JVM, "-cp", kafka_classpath(), main_class, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    code, output, errors = _tools().run(main_class, arguments, timeout_s)
+    assert code == 0, f"{main_class} {arguments}:\n{output}\n{errors}"
+    return output
 
 
 class ApacheKafka(BrokerProcess):
