@@ -31,8 +31,8 @@ from drumlin.client.consumer.membership import (
     Wait,
     passes,
 )
-from drumlin.client.consumer.polling import Polling
 from drumlin.client.consumer.subscription import MemberSubscription
+from drumlin.client.consumer.users_side import UsersSide
 from drumlin.wire.errors import ErrorCode
 
 _NOBODY: Final = ""
@@ -98,10 +98,11 @@ class ClassicOptions:
     rack: str | None = None
 
 
-class ClassicMembership:
+class ClassicMembership(UsersSide):
     """Times are seconds of whatever clock the caller has."""
 
     def __init__(self, options: ClassicOptions, now: float) -> None:
+        super().__init__(options.max_poll_interval_s, now)
         self._options = options
         self._is_cooperative = is_cooperative(options.assignors)
         self._topics: frozenset[str] | None = None
@@ -112,15 +113,11 @@ class ClassicMembership:
         self._member_id = _NOBODY
         self._generation_id = NO_GENERATION
         self._joined: Joined | None = None
-        self._owned: Partitions = NO_PARTITIONS
         self._target: Partitions | None = None  # assigned, and not taken over yet
         self._claim = Claim(NO_PARTITIONS, NO_GENERATION)
-        self._has_lost = False
-        self._is_on_duty = False
         self._rejoins_after_duty = False
         self._not_before = now
         self._next_beat = now
-        self._polling = Polling(options.max_poll_interval_s, now)
 
     # -- what to send --------------------------------------------------------------------
 
@@ -145,7 +142,7 @@ class ClassicMembership:
             return Wait(None)
         if now >= self._next_beat:
             return Beat(self._generation_id, self._member_id)
-        return Wait(min(self._next_beat, self._polling.idle_at))
+        return Wait(min(self._next_beat, self._idle_at))
 
     def _join(self) -> Join:
         assert self._topics is not None
@@ -177,7 +174,7 @@ class ClassicMembership:
         )
 
     def _notice_idleness(self, now: float) -> None:
-        if now < self._polling.idle_at or self.phase not in (Phase.PREPARING, Phase.STABLE):
+        if now < self._idle_at or self.phase not in (Phase.PREPARING, Phase.STABLE):
             return
         # A static member says nothing: it may come back as the one it was.
         tells = self._options.group_instance_id is None and self._member_id != _NOBODY
@@ -292,11 +289,6 @@ class ClassicMembership:
     # -- the user's side -----------------------------------------------------------------
 
     @property
-    def owned(self) -> Partitions:
-        """The partitions that the user has."""
-        return self._owned
-
-    @property
     def credentials(self) -> GroupMetadata | None:
         """None while this is no member."""
         if self._generation_id == NO_GENERATION:
@@ -309,15 +301,10 @@ class ClassicMembership:
         )
 
     def polled(self, now: float) -> None:
-        """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""
-        self._polling.begin(now)
-        self._is_on_duty = False
+        """Who is away comes back."""
+        super().polled(now)
         if self.phase is Phase.AWAY:
             self.phase = Phase.UNJOINED
-
-    def poll_ended(self, now: float) -> None:
-        """... and has left it."""
-        self._polling.end(now)
 
     @property
     def duty(self) -> Duty | None:
@@ -338,12 +325,6 @@ class ClassicMembership:
             return self._owned
         wanted = self._topics or frozenset()
         return frozenset(each for each in self._owned if each[0] not in wanted)
-
-    def begin_duty(self) -> Duty | None:
-        """The user's thread begins with `duty`: what it has is not certain until it is done."""
-        duty = self.duty
-        self._is_on_duty = duty is not None
-        return duty
 
     def duty_done(self, duty: Duty) -> None:
         """The user's thread has done what it began, whatever has happened meanwhile."""

@@ -24,14 +24,14 @@ from drumlin.client.consumer.membership import (
     Wait,
     passes,
 )
-from drumlin.client.consumer.polling import Polling
+from drumlin.client.consumer.users_side import UsersSide
 from drumlin.wire.errors import ErrorCode
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 
-#: The next heartbeat is due at once, and again after this time if it fails.
+#: The group goes on without us.
 _FENCED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
 
 
@@ -64,30 +64,27 @@ class ConsumerProtocolOptions:
     max_poll_interval_s: float
 
 
-class ConsumerMembership:
+class ConsumerMembership(UsersSide):
     """Times are seconds of whatever clock the caller has."""
 
     def __init__(self, options: ConsumerProtocolOptions, member_id: str, now: float) -> None:
+        super().__init__(options.max_poll_interval_s, now)
         self._options = options
         self.phase = Phase.JOINING
         self.failure: ErrorCode | None = None
         self.member_id = member_id
         self._epoch = JOIN_EPOCH
-        self._owned: Partitions = NO_PARTITIONS
         self._target: Partitions = NO_PARTITIONS
         self._told: Partitions | None = None  # what the broker knows us to own; None: nothing yet
-        self._has_lost = False
-        self._is_on_duty = False
         self._is_full = True
         self._next_beat = now
         self._not_before = now
-        self._polling = Polling(options.max_poll_interval_s, now)
 
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
         """What to send next; it may be asked for again if nothing came of it."""
-        if self.phase is Phase.STABLE and now >= self._polling.idle_at:
+        if self.phase is Phase.STABLE and now >= self._idle_at:
             self.phase = Phase.LEAVING
         if self.phase is Phase.LEAVING:
             return Leave(self.member_id, "the consumer did not poll in time")
@@ -101,7 +98,7 @@ class ConsumerMembership:
         if self.phase is Phase.JOINING or changed or now >= self._next_beat:
             tells = changed or (self._is_full and not self._is_on_duty)
             return Beat(self.member_id, self._epoch, self._is_full, self._owned if tells else None)
-        return Wait(min(self._next_beat, self._polling.idle_at))
+        return Wait(min(self._next_beat, self._idle_at))
 
     def _has_something_to_tell(self) -> bool:
         if self._is_on_duty or self._owned == self._told:
@@ -188,11 +185,6 @@ class ConsumerMembership:
     # -- the user's side -----------------------------------------------------------------
 
     @property
-    def owned(self) -> Partitions:
-        """The partitions that the user has."""
-        return self._owned
-
-    @property
     def credentials(self) -> GroupMetadata | None:
         """None while this is no member."""
         if self.phase is not Phase.STABLE:
@@ -201,15 +193,10 @@ class ConsumerMembership:
         return GroupMetadata(self._options.group_id, self._epoch, self.member_id, instance)
 
     def polled(self, now: float) -> None:
-        """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""
-        self._polling.begin(now)
-        self._is_on_duty = False
+        """Who is away comes back."""
+        super().polled(now)
         if self.phase is Phase.AWAY:
             self.phase = Phase.LOST
-
-    def poll_ended(self, now: float) -> None:
-        """... and has left it."""
-        self._polling.end(now)
 
     @property
     def duty(self) -> Duty | None:
@@ -223,12 +210,6 @@ class ConsumerMembership:
         if self._target - self._owned:
             return Duty(DutyKind.ASSIGN, self._target - self._owned)
         return None
-
-    def begin_duty(self) -> Duty | None:
-        """The user's thread begins with `duty`: what it has is not certain until it is done."""
-        duty = self.duty
-        self._is_on_duty = duty is not None
-        return duty
 
     def duty_done(self, duty: Duty) -> None:
         """The user's thread has done what it began, whatever has happened meanwhile."""
