@@ -59,6 +59,22 @@ class Group:
     def member(self, name: str) -> Member:
         return Member(self, name)
 
+    def write_state(self, *batches: tuple[int, int, int, int], start_offset: int = -1) -> ErrorCode:
+        """Write into the state of the partition from outside: batches as they are kept."""
+        names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+        partition = {
+            "partition": 0,
+            "state_epoch": 1,
+            "leader_epoch": -1,
+            "start_offset": start_offset,
+            "delivery_complete_count": -1,
+            "state_batches": [dict(zip(names, batch, strict=True)) for batch in batches],
+        }
+        topics = [{"topic_id": self.topic_id, "partitions": [partition]}]
+        with self.server.connect() as client:
+            answer = client.ask("write_share_group_state", 1, group_id=self.name, topics=topics)
+        return ErrorCode(answer.results[0].partitions[0].error_code)
+
     def produce(self, *values: bytes, **fields: Any) -> None:
         with self.server.connect() as client:
             _produce(client, self.topic, batch(*values, **fields))
@@ -422,3 +438,42 @@ def _stop_while_waiting(server: DrumlinServer, member: Member) -> None:
     assert another.fetch() == []  # what was sent before it has been read by now
     server.stop()
     assert _given(member.receive_fetch()) == []
+
+
+# -- states that somebody else wrote -----------------------------------------------------------
+
+_END = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("batches", "start_offset"),
+    [
+        ([(0, _END, 0, 1)], -1),
+        ([(3, _END, 2, 1)], -1),
+        ([(_END, _END, 4, 1)], -1),
+        ([(0, 2, 0, 32767)], -1),
+        ([(0, 2, 0, -7)], -1),
+        ([(0, 2, 1, 1), (1, 1, 7, 2)], -1),
+        ([(2, 0, 2, 1), (-9, -5, 2, 1)], -1),
+        ([(1, 2, 0, 1), (0, 1, 0, 3), (0, 2, 0, 2)], -1),
+        ([], -2),
+        ([], -(2**63)),
+    ],
+)
+def test_whatever_is_written_as_state_the_records_are_delivered(
+    group: Group, batches: list[tuple[int, int, int, int]], start_offset: int
+) -> None:
+    assert group.write_state(*batches, start_offset=start_offset) == ErrorCode.none
+    group.produce(b"a", b"b", b"c")
+    member, seen = group.member("m"), set()
+
+    def is_all_accepted() -> bool:
+        for first, last, _ in member.fetch(500):
+            assert member.say(first, last, _ACCEPT) == ErrorCode.none
+            seen.update(range(first, last + 1))
+        return len(seen) == 3
+
+    wait_until(is_all_accepted, "all records", 20)
+    group.produce(b"d")
+    assert [each[:2] for each in member.fetch_until(1)] == [(3, 3)]
+    assert member.say(3, 3, _ACCEPT, leave=True) == ErrorCode.none

@@ -320,6 +320,40 @@ def test_states(peer: Peer) -> None:
         state.ask("delete_share_group_state", partition=partition)
 
 
+@differential("write_share_group_state", [1])
+def test_states_that_mean_nothing(peer: Peer) -> None:
+    """Whoever writes is believed. A batch that ends before it begins is never sent to Kafka: its
+    coordinator may not come back from that."""
+    state = State(peer)
+    state.find()
+    end = 2**63 - 1
+    for batches in (
+        [(0, 4, 1, 1)],
+        [(0, 4, 7, 1)],
+        [(0, 4, -1, -7)],
+        [(-9, 4, 2, 1), (-9, -5, 2, 1)],
+        [(0, 4, 0, 32767)],
+        [(0, end, 0, 1), (end, end, 2, 1)],
+        [(2, 4, 2, 1), (0, 1, 2, 1), (2, 7, 0, 3)],
+    ):
+        peer.note(str(batches))
+        state.ask("delete_share_group_state")
+        state.initialize(1, 0)
+        state.write(*batches)
+        state.read(0)
+    for offset in (-2, -end, end):
+        peer.note(f"start offset {offset}")
+        state.ask("delete_share_group_state")
+        state.initialize(1, 0)
+        state.write((0, 3, 2, 1), start_offset=offset, delivery_complete_count=-9)
+        state.read(0)
+    for epoch in (-5, 99):
+        peer.note(f"epochs {epoch}")
+        state.write((0, 3, 2, 1), state_epoch=epoch)
+        state.write((0, 3, 2, 1), leader_epoch=epoch)
+        state.read(0)
+
+
 @differential("delete_share_group_state")
 def test_state_of_nothing(peer: Peer) -> None:
     state = State(peer)

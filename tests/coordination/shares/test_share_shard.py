@@ -17,7 +17,7 @@ from drumlin.coordination.shares.records import ShareRecord, Snapshot, Update
 from drumlin.coordination.shares.shard import ShareShard
 from drumlin.coordination.shares.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.records.batch import assign_offsets, parse_header
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 KEYS = [SharePartitionKey("g", UUID(int=1), partition) for partition in range(3)]
 KEY = KEYS[0]
@@ -297,3 +297,23 @@ def test_as_the_twins_do(seed: int) -> None:
             for key, stored in shard.states.items():
                 assert stored.greatest_leader_epoch <= twins.states[key].leader_epoch
                 twins.states[key].leader_epoch = stored.greatest_leader_epoch
+
+
+def test_a_state_stays_small_enough_for_a_record() -> None:
+    shard, log = ShareShard(0), Log()
+    log.write(shard, shard.initialize(KEY, 1, 0, 1_000))
+
+    def write(first: int, last: int, step: int, start_offset: int = -1) -> None:
+        batches = tuple(StateBatch(each, each, 2, 1) for each in range(first, last, step))
+        change = ShareState(1, 0, start_offset, 0, batches)
+        log.write(shard, shard.write(KEY, change, 1, 1_000))
+
+    write(1, 30_001, 2)
+    write(30_001, 40_001, 2)
+    with pytest.raises(KafkaError) as raised:
+        write(50_000, 50_001, 1)
+    assert raised.value.code is ErrorCode.unknown_server_error
+    write(2, 3, 1)  # it joins two that there are
+    write(60_000, 60_001, 1, start_offset=10_000)
+    assert len(shard.states[KEY].state.batches) < 20_000
+    assert log.load().states == shard.states

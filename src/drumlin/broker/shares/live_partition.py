@@ -94,7 +94,10 @@ class LivePartition:
                 self._broker, self.partition, self.settings.auto_offset_reset
             )
         self._state_epoch = state.state_epoch
-        self._records = SharePartition.load(self.settings.delivery, start_offset, state.batches)
+        log_end_offset = self.partition.log_end_offset
+        self._records = SharePartition.load(
+            self.settings.delivery, start_offset, state.batches, log_end_offset
+        )
         self._records.move_start(self.partition.log_start_offset)
 
     @property

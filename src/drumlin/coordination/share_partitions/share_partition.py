@@ -14,6 +14,7 @@ for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, apply, outcome
@@ -29,6 +30,10 @@ from drumlin.coordination.share_partitions.in_flight import (
 from drumlin.coordination.share_partitions.settings import Settings
 from drumlin.coordination.shares.state import DeliveryState, StateBatch
 
+_OFFSET_MAX: Final = 2**63 - 1
+#: One delivery more still fits into an int16. No configuration allows for as many.
+_LOADED_COUNT_MAX: Final = 2**15 - 2
+
 
 class SharePartition:
     """The state machine; see the module. Times are seconds of a monotonic clock."""
@@ -42,23 +47,30 @@ class SharePartition:
 
     @classmethod
     def load(
-        cls, settings: Callable[[], Settings], start_offset: int, batches: Iterable[StateBatch]
+        cls,
+        settings: Callable[[], Settings],
+        start_offset: int,
+        batches: Iterable[StateBatch],
+        log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
         """As it was written. What lies between batches was acquired when it was lost: it is
-        available, and how often it was delivered is not known."""
+        available, and how often it was delivered is not known.
+
+        Anybody may have written it, and the log may have lost its end since. So nothing is in
+        flight from `log_end_offset` on, and no number is such that it could not be written again.
+        """
         partition = cls(settings, start_offset)
         for batch in sorted(batches):
             first = max(batch.first_offset, partition.end_offset)
-            if batch.last_offset < first:
+            last = min(batch.last_offset, log_end_offset - 1)
+            if last < first:
                 continue
             if first > partition.end_offset:
                 partition._append_available(partition.end_offset, first - 1)
             state = _loaded_state(batch.delivery_state)
-            bounds = Bounds(first, batch.last_offset)
-            partition._runs.append(
-                Run(first, batch.last_offset, bounds, state, batch.delivery_count)
-            )
-            partition.end_offset = batch.last_offset + 1
+            count = min(max(batch.delivery_count, 0), _LOADED_COUNT_MAX)
+            partition._runs.append(Run(first, last, Bounds(first, last), state, count))
+            partition.end_offset = last + 1
         partition._advance()
         return partition
 

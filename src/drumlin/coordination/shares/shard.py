@@ -24,6 +24,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _STATES_PER_STEP: Final = 1_000
+#: As a snapshot they take less than 500 KB. A share partition has fewer records in flight.
+_BATCHES_MAX: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -94,7 +96,8 @@ class ShareShard:
         """The record that changes the state; a snapshot after `limit` updates.
 
         Raises:
-            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
+                UNKNOWN_SERVER_ERROR as it would not fit into a record any more.
         """
         stored = self.states.get(key)
         if stored is None:
@@ -106,6 +109,12 @@ class ShareShard:
             raise KafkaError(ErrorCode.fenced_state_epoch)
         # Only reading tells of a new leader, which it does before it can write.
         change = change._replace(leader_epoch=stored.state.leader_epoch)
+        if (
+            len(stored.state.batches) + len(change.batches) > _BATCHES_MAX
+            and len(merged(stored.state, change).batches) > _BATCHES_MAX
+        ):
+            message = f"a state has no more than {_BATCHES_MAX} batches"
+            raise KafkaError(ErrorCode.unknown_server_error, message)
         return self._next_record(key, change, limit, now_ms)
 
     def _next_record(
