@@ -57,22 +57,31 @@ class Committer:
         self._timeout_ms = timeout_ms
         self._in_turn = asyncio.Lock()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._losses = 0  # how often partitions went
+        self._lost_at: dict[TopicPartition, int] = {}
         self.is_automatic = interval_ms is not None
         if interval_ms is not None:
             tasks.spawn(self._commit_periodically(interval_ms / 1000))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """These go: what is committed for them later is not our doing."""
+        """These go: what is committed for them later is not our doing, and must not be.
+
+        A commit that is still being repeated fails, or it would take others' progress back.
+        """
+        self._losses += 1
         for place in places:
             self._committed.pop(place, None)
+            self._lost_at[place] = self._losses
 
     async def commit(self, offsets: Offsets) -> None:
         """
         Raises:
-            CommitFailed: this consumer is no member of the group any more.
+            CommitFailed: this consumer is no member of the group any more, or has lost one of
+                these partitions since.
             KafkaError, PeerError: refused, or not answered, until the request's time was up.
         """
         deadline = Deadline(self._timeout_ms)
+        losses = self._losses
         async with self._in_turn:
             for pause_s in backoff_s(self._link.options):
                 if not offsets:
@@ -80,6 +89,7 @@ class Committer:
                 credentials = self._credentials()
                 if credentials is None:
                     raise CommitFailed("not committed: this consumer is no member of its group now")
+                self._check_kept(offsets, losses)
                 try:
                     await commit_offsets(self._link, credentials, offsets)
                     break
@@ -88,7 +98,17 @@ class Committer:
                     if deadline.is_over:
                         raise
                 await asyncio.sleep(min(pause_s, deadline.remaining_s))
-            self._committed.update(offsets)
+            self._committed.update(self._kept(offsets, losses))
+
+    def _check_kept(self, offsets: Offsets, losses: int) -> None:
+        for topic, partition in offsets.keys() - self._kept(offsets, losses).keys():
+            where = f"topic {topic!r} partition {partition}"
+            raise CommitFailed(f"not committed: {where} went to others meanwhile")
+
+    def _kept(self, offsets: Offsets, losses: int) -> Offsets:
+        """Without those partitions that went after there had been so many losses."""
+        lost_at = self._lost_at
+        return {place: each for place, each in offsets.items() if lost_at.get(place, 0) <= losses}
 
     def _judge(self, error: KafkaError | PeerError, credentials: GroupMetadata) -> None:
         """Return if the commit may be tried again; raise otherwise."""
