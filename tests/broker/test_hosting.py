@@ -18,7 +18,7 @@ import pytest
 from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
-from drumlin.coordination.groups.shard import Commit, Position
+from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.metadata.database import FILE_NAME
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.broker.router import Router
-from drumlin.clock import ManualClock
-from drumlin.metadata.image import Resource, ResourceType
+from broker.lane_twins import NOW_MS, Twin, both
 from drumlin.records.batch import parse_header
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.producer_state import TransactionMarker
-from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import encode_request
 from rig.batches import Batch, Rec, batch
 from rig.messages import build
 
-NOW_MS = 1_700_000_000_000
 CONFIGS = [
     ("flush.messages", "1"),
     ("flush.messages", None),
@@ -39,51 +29,6 @@ CONFIGS = [
     ("cleanup.policy", "compact"),
     ("cleanup.policy", None),
 ]
-
-
-class _NoLanes(dict[bytes, Any]):
-    """Lanes that are never there."""
-
-    def __setitem__(self, kind: bytes, lane: Any) -> None:
-        pass
-
-
-class Twin:
-    """A broker without sockets: frames in, answers out."""
-
-    def __init__(self, broker: Broker, lanes: dict[bytes, Any]) -> None:
-        self.broker = broker
-        self.router = Router(broker)
-        self.connection: Any = SimpleNamespace(
-            lanes=lanes, listener_name="PLAINTEXT", peer_host="127.0.0.1"
-        )
-
-    async def ask(self, frame: bytes, *, is_writable: bool) -> bytes | str | None:
-        memory = memoryview(bytearray(frame) if is_writable else frame)
-        try:
-            dispatched = self.router.dispatch(self.connection, memory)
-            parts = dispatched.parts
-            if dispatched.waiting is not None:
-                parts = await dispatched.waiting
-        except MalformedMessage:
-            return "closed"
-        return None if parts is None else b"".join(parts)
-
-    async def create(self, topic: str, topic_id: UUID) -> None:
-        await self.broker.metadata.create_topic(topic, [[1], [1]], {}, topic_id)
-
-    async def delete(self, topic: str) -> None:
-        await self.broker.metadata.delete_topic(self.broker.metadata.image.topics[topic].topic_id)
-
-    async def configure(self, topic: str, key: str, value: str | None) -> None:
-        resource = Resource(ResourceType.TOPIC, topic)
-        await self.broker.metadata.alter_configs(resource, lambda _: {key: value})
-
-    def logs(self) -> dict[str, bytes]:
-        return {
-            log.name: b"".join(path.read_bytes() for path in sorted(log.directory.glob("*.log")))
-            for log in self.broker.logs
-        }
 
 
 def produce(
@@ -103,20 +48,6 @@ def produce(
     fields = {"acks": acks, "timeout": timeout, "topic_data": data}
     message = build("produce", version, {**fields, "transactional_id": transactional_id})
     return b"".join(encode_request("produce", version, number, client_id, message))[4:]
-
-
-def both(scenario: Callable[[Twin, Twin], Any], directory: Path) -> None:
-    """Run a scenario with two brokers, of which only the first has lanes."""
-
-    async def run() -> None:
-        clock = ManualClock(NOW_MS)
-        async with (
-            running(directory / "lanes", clock=clock) as one,
-            running(directory / "none", clock=clock) as other,
-        ):
-            await scenario(Twin(one, {}), Twin(other, _NoLanes()))
-
-    asyncio.run(run())
 
 
 def a_batch(chance: random.Random, sequence: int) -> bytes | None:

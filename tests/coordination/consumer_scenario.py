@@ -36,11 +36,11 @@ from drumlin.coordination.groups.classic.consumer_protocol import (
 )
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import JoinRequest, LeavingMember, SyncRequest
+from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -20,10 +20,10 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.record_types import decode_key
 from drumlin.coordination.groups.records import OffsetKey
-from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError

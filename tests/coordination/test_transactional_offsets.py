@@ -13,9 +13,9 @@ import pytest
 from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
+from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import Producer
-from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.records.record import decode_batch

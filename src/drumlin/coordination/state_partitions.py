@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -20,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 Shard = TypeVar("Shard")
 Loaded = TypeVar("Loaded")
+
+#: Of 31, modulo 2^32, as far as a key was long.
+_POWERS: Final = [1]
 
 #: Asked now and then by whoever reads a partition: whether nobody wants the result any more.
 IsCancelled = Callable[[], bool]
@@ -31,10 +36,10 @@ class LoadCancelled(Exception):
 
 def partition_for(key: str, partition_count: int) -> int:
     """The partition that a group or a transactional id belongs to: Java's hash, as in Kafka."""
-    value = 0
-    units = key.encode("utf-16-be")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    units = array("H", key.encode("utf-16"))[1:]  # behind the byte order mark
+    while len(_POWERS) < len(units):
+        _POWERS.append(_POWERS[-1] * 31 & 0xFFFFFFFF)
+    value = sum(map(operator.mul, reversed(units), _POWERS)) & 0xFFFFFFFF
     if value >= 1 << 31:
         value = (1 << 32) - value
     # The one value whose absolute value does not fit Java's int counts as 0.

@@ -51,11 +51,13 @@ _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
+_TIMESTAMPS: Final = struct.Struct(">qq")
 _PRODUCER: Final = struct.Struct(">qh")
 MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 CRC_START: Final = 21  # where what it covers begins
 ATTRIBUTES_LOW_BYTE: Final = 22  # the one that all masks are about
+_BASE_TIMESTAMP_POSITION: Final = 27
 _MAX_TIMESTAMP_POSITION: Final = 35
 _PRODUCER_POSITION: Final = 43
 
@@ -189,6 +191,11 @@ def stamp_log_append_time(
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes)
     _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     seal(buffer, position, header.size)
+
+
+def stamp_times(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Give a batch, none of whose records has a delta, its time; `seal` it afterwards."""
+    _TIMESTAMPS.pack_into(buffer, position + _BASE_TIMESTAMP_POSITION, timestamp_ms, timestamp_ms)
 
 
 def seal(buffer: bytearray | memoryview, position: int, size: int) -> None:

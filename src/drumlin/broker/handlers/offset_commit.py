@@ -11,19 +11,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from drumlin.broker.commit_lane import FRAME_BYTES_MAX, CommitLane, Learnt
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.shard import Commit, Position
+from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.repeated_commit import RepeatedCommit
 from drumlin.coordination.written import Written
 from drumlin.metadata.image import TopicState
+from drumlin.wire.commit_template import RequestTemplate, ResponseTemplate
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import (
+    ZERO,
+    RequestHeader,
+    Shape,
+    encode_request,
+    encode_response,
+    parse_request,
+    parse_request_header,
+    response_shape,
+)
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _DEFAULT_RETENTION_MS: Final = -1
+_LEADER_EPOCHS: Final = 6
 _TOPIC_IDS: Final = 10
 _GROUP_ID_NOT_FOUND: Final = 9
 
@@ -34,32 +53,79 @@ Results = list[tuple[int, ErrorCode]]
 Accepted = list[tuple[TopicKey, list[Position]]]
 
 
+def open_lane(
+    context: RequestContext, request: Any, frame: memoryview, shape: Shape
+) -> CommitLane | None:
+    """A fast lane for requests like this one; None if it is not of the kind that has one."""
+    if context.version < _LEADER_EPOCHS or len(frame) > FRAME_BYTES_MAX:
+        return None
+    known = context.connection.lanes.get(CommitLane.kind)
+    lane = known or CommitLane(context.broker, partial(_learn, context.broker))
+    assert isinstance(lane, CommitLane)
+    lane.watch(frame)
+    return lane
+
+
+def _learn(broker: Broker, frame: memoryview) -> Learnt | None:
+    header = parse_request_header(frame)
+    version = header.api_version
+    shape = response_shape("offset_commit", version)
+    request = parse_request("offset_commit", version, frame, header.size)
+    accepted, refused = _sorted_out(broker, version, request)
+    if refused or not accepted:
+        return None
+    template = RequestTemplate(_example_request(header, request))
+    if template.positions_in(frame) is None:  # it is written in another way
+        return None
+    try:
+        commit = RepeatedCommit(_commit(request, accepted, version))
+    except (ValueError, KafkaError):
+        return None
+
+    def respond(correlation_id: int, error: KafkaError | None) -> list[Any]:
+        results = (
+            _results(accepted, repeat(ErrorCode.none))
+            if error is None
+            else _failed(accepted, version, error)
+        )
+        response = _response(shape, {}, results)
+        return encode_response("offset_commit", version, correlation_id, response)
+
+    topics = [_find_topic(broker, version, topic)[1] for topic in request.topics]
+    return Learnt(
+        [topic for topic in topics if topic is not None],
+        commit,
+        template,
+        ResponseTemplate(b"".join(respond(0, None))),
+        respond,
+    )
+
+
+def _example_request(header: RequestHeader, request: Any) -> bytes:
+    topics = tuple(
+        replace(
+            topic,
+            partitions=tuple(
+                replace(
+                    part,
+                    committed_offset=RequestTemplate.OFFSET,
+                    committed_leader_epoch=RequestTemplate.LEADER_EPOCH,
+                )
+                for part in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+    example = replace(request, topics=topics)
+    parts = encode_request("offset_commit", header.api_version, 0, header.client_id, example)
+    return b"".join(parts)[4:]
+
+
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    refused: dict[TopicKey, Results] = {}
-    accepted: Accepted = []
-    for topic in request.topics:
-        key, state, missing = _find_topic(context, topic)
-        positions = []
-        for part in topic.partitions:
-            if state is not None and state.partition(part.partition_index) is not None:
-                positions.append(_position(state, part))
-            else:
-                refused.setdefault(key, []).append((part.partition_index, missing))
-        if positions:
-            accepted.append((key, positions))
-        elif state is None:
-            refused.setdefault(key, [])
+    accepted, refused = _sorted_out(context.broker, context.version, request)
     if not accepted:
         return _response(shape, refused, [])
-    commit = Commit(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        group_instance_id=getattr(request, "group_instance_id", None),
-        generation_id=request.generation_id_or_member_epoch,
-        retention_ms=_retention_ms(request),
-        positions=[position for _, positions in accepted for position in positions],
-        version=context.version,
-    )
+    commit = _commit(request, accepted, context.version)
     try:
         written = context.broker.groups.commit(commit)
     except KafkaError as error:
@@ -82,12 +148,45 @@ async def _respond(
     return _response(shape, refused, results)
 
 
+def _sorted_out(
+    broker: Broker, version: int, request: Any
+) -> tuple[Accepted, dict[TopicKey, Results]]:
+    """What names partitions that there are, and the answers to what does not."""
+    accepted: Accepted = []
+    refused: dict[TopicKey, Results] = {}
+    for topic in request.topics:
+        key, state, missing = _find_topic(broker, version, topic)
+        positions = []
+        for part in topic.partitions:
+            if state is not None and state.partition(part.partition_index) is not None:
+                positions.append(_position(state, part))
+            else:
+                refused.setdefault(key, []).append((part.partition_index, missing))
+        if positions:
+            accepted.append((key, positions))
+        elif state is None:
+            refused.setdefault(key, [])
+    return accepted, refused
+
+
+def _commit(request: Any, accepted: Accepted, version: int) -> Commit:
+    return Commit(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        generation_id=request.generation_id_or_member_epoch,
+        retention_ms=_retention_ms(request),
+        positions=[position for _, positions in accepted for position in positions],
+        version=version,
+    )
+
+
 def _find_topic(
-    context: RequestContext, topic: Any
+    broker: Broker, version: int, topic: Any
 ) -> tuple[TopicKey, TopicState | None, ErrorCode]:
     """How the request names the topic, the topic, and the error where a partition is not there."""
-    image = context.broker.metadata.image
-    if context.version < _TOPIC_IDS:
+    image = broker.metadata.image
+    if version < _TOPIC_IDS:
         state = image.topics.get(topic.name)
         return topic.name, state, ErrorCode.unknown_topic_or_partition
     state = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)

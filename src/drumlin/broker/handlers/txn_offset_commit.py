@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
+from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.log import Producer
-from drumlin.coordination.groups.shard import Commit, Position
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -25,6 +25,7 @@ from drumlin.coordination.groups.classic.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.classic.records import GroupMetadata
+from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer import classic_members, heartbeats
 from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -36,7 +37,9 @@ from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import CommittedOffset
-from drumlin.coordination.groups.shard import Commit, GroupShard
+from drumlin.coordination.groups.repeated_commit import RepeatedCommit
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import Verification
@@ -283,6 +286,8 @@ class GroupCoordinator(GroupExecution):
                         group.knows_new_topics = False
                     if group.is_subscribed_to(topic):
                         group.knows_metadata = False
+                elif isinstance(group, ShareGroup):
+                    group.topic_changed(topic)
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -295,6 +300,27 @@ class GroupCoordinator(GroupExecution):
         shard = self._shard_of(commit.group_id)
         codes, records = shard.commit(commit, self._config.offset_metadata_max_bytes)
         return self._when_written(shard, records, codes)
+
+    def commit_again(
+        self, commit: RepeatedCommit, offsets: Sequence[int], leader_epochs: Sequence[int]
+    ) -> Written[None] | None:
+        """As `commit`, with these positions. None: it has to be asked in that way.
+
+        Raises:
+            KafkaError: nothing was committed, and `commit` may tell why.
+        """
+        shard = self._shard_of(commit.group_id)
+        if (
+            commit.longest > self._config.offset_metadata_max_bytes
+            or self._config.offsets_topic_compression_codec
+            or shard.check_commit(commit.group_id, commit.committer) is not None
+        ):
+            return None
+        now_ms = self._clock.wall_ms()
+        confirmation = self._append(shard, commit.batch(offsets, leader_epochs, now_ms))
+        committed = commit.committed(offsets, leader_epochs, now_ms)
+        shard.apply_offsets(commit.group_id, committed)
+        return self._written(None, confirmation)
 
     async def fetch_offsets(
         self,

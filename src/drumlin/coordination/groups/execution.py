@@ -264,11 +264,21 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         confirmation = None
         codec = self._config.offsets_topic_compression_codec
         for batch, contained in encode_batches(records, self._clock.wall_ms(), codec, producer):
-            try:
-                confirmation = self._topic.append(shard.partition, batch, verification)
-            except KafkaError as error:
-                raise as_told(error) from error
+            confirmation = self._append(shard, batch, verification)
             self._give(shard.apply(contained, producer))
+        return confirmation
+
+    def _append(
+        self,
+        shard: GroupShard,
+        batch: bytearray,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> Confirmation | None:
+        """Append only; what the batch says is then to be taken over."""
+        try:
+            confirmation = self._topic.append(shard.partition, batch, verification)
+        except KafkaError as error:
+            raise as_told(error) from error
         if confirmation is not None:
             self._unconfirmed.add(confirmation)
             confirmation.add_done_callback(self._unconfirmed.discard)
@@ -291,6 +301,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     ) -> Written[T]:
         """Write now; `answer` may be given once the records are confirmed."""
         confirmation = self._write(shard, records, producer, verification) if records else None
+        return self._written(answer, confirmation)
+
+    def _written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:
         return Written(answer, None if confirmation is None else self._confirmed(confirmation))
 
     async def _confirmed(self, confirmation: Confirmation) -> None:

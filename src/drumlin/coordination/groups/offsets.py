@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 
@@ -18,6 +18,14 @@ class CommittedOffsets:
     def put(self, key: OffsetKey, committed: CommittedOffset) -> None:
         topics = self._groups.setdefault(key.group_id, {})
         topics.setdefault(key.topic, {})[key.partition] = committed
+
+    def put_all(
+        self, group_id: str, committed: Iterable[tuple[OffsetKey, CommittedOffset]]
+    ) -> None:
+        """As `put`, for many of one group."""
+        topics = self._groups.setdefault(group_id, {})
+        for key, value in committed:
+            topics.setdefault(key.topic, {})[key.partition] = value
 
     def remove(self, key: OffsetKey) -> None:
         topics = self._groups.get(key.group_id, {})

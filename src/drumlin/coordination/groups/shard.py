@@ -7,15 +7,15 @@ the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer
+from drumlin.coordination.groups.commit import Commit, java_length
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind
+from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind, PositionCheck
 from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.log import LoadedPartition, Producer
 from drumlin.coordination.groups.offsets import CommittedOffsets
@@ -30,34 +30,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _GROUPS_PER_STEP: Final = 200
 _OFFSETS_PER_STEP: Final = 5_000
-
-
-class Position(NamedTuple):
-    """One position that a client wants to commit."""
-
-    topic: str
-    topic_id: UUID | None
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A client's request to commit positions of a group."""
-
-    group_id: str
-    member_id: str
-    group_instance_id: str | None
-    generation_id: int
-    retention_ms: int | None
-    """Only of clients of the oldest versions; None: the broker's retention."""
-    positions: Sequence[Position]
-    version: int = 10
-    """Of the request: what older clients may do depends on it."""
-    producer: Producer | None = None
-    """In whose transaction; None: it counts at once."""
 
 
 class GroupShard:
@@ -134,26 +106,13 @@ class GroupShard:
         Raises:
             KafkaError: none of it may be committed.
         """
-        group = self.groups.get(commit.group_id)
-        if group is None and commit.generation_id >= 0:
-            raise KafkaError(ErrorCode.group_id_not_found)
-        check = None
-        if group is not None:
-            check = group.check_offset_commit(
-                Committer(
-                    commit.member_id,
-                    commit.group_instance_id,
-                    commit.generation_id,
-                    is_transactional=commit.producer is not None,
-                    version=commit.version,
-                )
-            )
+        check = self.check_commit(commit.group_id, commit.committer)
         now_ms = self._surroundings.clock.wall_ms()
         expire_ms = None if commit.retention_ms is None else now_ms + commit.retention_ms
         codes: list[ErrorCode] = []
         records: list[GroupRecord] = []
         for position in commit.positions:
-            if _java_length(position.metadata) > metadata_max_bytes:
+            if java_length(position.metadata) > metadata_max_bytes:
                 codes.append(ErrorCode.offset_metadata_too_large)
                 continue
             codes.append(
@@ -172,6 +131,19 @@ class GroupShard:
             )
             records.append((key, committed))
         return codes, records
+
+    def check_commit(self, group_id: str, committer: Committer) -> PositionCheck | None:
+        """Whether who commits may; see `AnyGroup.check_offset_commit`.
+
+        Raises:
+            KafkaError: it may not.
+        """
+        group = self.groups.get(group_id)
+        if group is not None:
+            return group.check_offset_commit(committer)
+        if committer.generation_id >= 0:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        return None
 
     def delete_group(self, group_id: str) -> list[GroupRecord]:
         """
@@ -268,6 +240,16 @@ class GroupShard:
                 self.transactional.supersede(key)
         return answers
 
+    def apply_offsets(
+        self, group_id: str, committed: Collection[tuple[OffsetKey, CommittedOffset]]
+    ) -> None:
+        """As `apply`, for offsets of one group that were committed outside transactions."""
+        self._group_for_offsets(group_id)
+        self.offsets.put_all(group_id, committed)
+        if self.transactional.is_any_pending:
+            for key, _ in committed:
+                self.transactional.supersede(key)
+
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""
         for key, committed in self.transactional.end(producer_id, is_commit=is_commit):
@@ -332,8 +314,3 @@ def _expires_ms(group: AnyGroup, committed: CommittedOffset, retention_ms: int) 
     if committed.expire_timestamp_ms is not None:
         return committed.expire_timestamp_ms
     return starts_ms + retention_ms
-
-
-def _java_length(text: str) -> int:
-    """The length as Kafka counts it: in UTF-16 units."""
-    return len(text.encode("utf-16-le")) // 2

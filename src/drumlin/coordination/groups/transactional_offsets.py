@@ -79,6 +79,10 @@ class TransactionalOffsets:
                 materialised.append((key, pending.committed))
         return materialised
 
+    @property
+    def is_any_pending(self) -> bool:
+        return bool(self._by_key)
+
     def is_pending(self, key: OffsetKey) -> bool:
         """Whether a transaction may still change what is committed."""
         return key in self._by_key
