@@ -14,6 +14,7 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.share.coordinator import ShareGroups
 from drumlin.coordination.groups.share.messages import ShareHeartbeat, ShareHeartbeatAnswer
+from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import SHARE_GROUP_STATE
@@ -62,6 +63,30 @@ class StateLog(MemoryLog):
         ]
 
 
+class WatchedTopics(KnownTopics):
+    """Topics of which `tell` hears when they change; `asked`: how often one was looked for."""
+
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
+        super().__init__()
+        self._tell = tell
+        self.asked = 0
+
+    def by_name(self, name: str) -> Topic | None:
+        self.asked += 1
+        return super().by_name(name)
+
+    def put(self, name: str, partition_count: int) -> Topic:
+        is_new = self.by_name(name) is None
+        topic = super().put(name, partition_count)
+        self._tell(name, is_new)
+        return topic
+
+    def remove(self, name: str) -> Topic:
+        topic = super().remove(name)
+        self._tell(name, False)
+        return topic
+
+
 class ShareWorld:
     """What outlives a coordinator, and the coordinators of the moment."""
 
@@ -72,7 +97,7 @@ class ShareWorld:
     def __init__(self) -> None:
         self.settings = ShareSettings()
         self.clock = ManualClock()
-        self.topics = KnownTopics()
+        self.topics = WatchedTopics(self._topic_changed)
         self.offsets_log = MemoryLog()
         self.state_log = StateLog()
 
@@ -112,6 +137,9 @@ class ShareWorld:
     async def restart(self) -> None:
         await self.stop()
         await self.start()
+
+    def _topic_changed(self, name: str, is_new: bool) -> None:
+        self.groups.topic_changed(name, is_new=is_new)
 
     def _has_partition(self, topic_id: UUID, partition: int) -> bool:
         topic = self.topics.by_id(topic_id)

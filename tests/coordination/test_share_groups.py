@@ -202,6 +202,33 @@ def test_topics_come_grow_and_go() -> None:
     run(scenario)
 
 
+def test_a_member_that_says_nothing_new_makes_nobody_look_at_the_group() -> None:
+    """Groups are large, and all of their members beat every few seconds."""
+
+    async def scenario(world: ShareWorld) -> None:
+        topic = world.topics.put("t", 4)
+        epochs = {}
+        for member in "abcd":
+            world.pass_time(2_000)
+            epochs[member] = (await world.beat(member, 0, "t")).member_epoch
+        for member in "abcd":
+            epochs[member] = (await world.beat(member, epochs[member])).member_epoch
+        await world.beat("a", epochs["a"])
+        asked = world.topics.asked
+        for member in "abcd":
+            await world.beat(member, epochs[member])
+        assert world.topics.asked == asked
+        world.topics.put("t", 5)
+        world.pass_time(2_000)
+        for _ in range(2):
+            for member in "abcd":
+                epochs[member] = (await world.beat(member, epochs[member])).member_epoch
+        held = [each for parts in world.assigned().values() for each in parts[topic.topic_id]]
+        assert sorted(held) == [0, 1, 2, 3, 4]
+
+    run(scenario)
+
+
 def test_state_that_cannot_be_initialised_is_tried_again() -> None:
     async def scenario(world: ShareWorld) -> None:
         topic = world.topics.put("t", 1)

@@ -8,11 +8,15 @@ log. So nothing changes here when they cannot be written.
 The group's epoch goes up when subscriptions, the topics subscribed to, or the partitions that can
 be assigned change; then there is a new target assignment, which each member has with its next
 heartbeat. Nobody waits for anybody, as members may have the same partition.
+
+Most heartbeats say nothing new: those look at their own member alone, as long as nothing has
+changed since the group was looked at as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -81,6 +85,10 @@ class ShareGroup:
         self._members: dict[str, _Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
+        self._subscribers: Counter[str] = Counter()
+        """Topic name -> how many members name it."""
+        self._has_looked = False
+        """Whether nothing was to be done when all was looked at, and nothing has changed since."""
 
     # -- questions -------------------------------------------------------------------------
 
@@ -108,7 +116,7 @@ class ShareGroup:
         ]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in member.metadata.topics for member in self._members.values())
+        return topic in self._subscribers
 
     # -- offsets, which only other groups have -----------------------------------------------
 
@@ -141,14 +149,22 @@ class ShareGroup:
         before = self._check_heartbeat(request, limits.max_size)
         metadata = _updated(before.metadata, request)
         is_resubscribed = metadata.topics != before.metadata.topics
-        subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
-        subscriptions[request.member_id] = metadata.topics
         records: list[GroupRecord] = []
         if metadata != before.metadata:
             records.append((ShareMemberKey(self.group_id, request.member_id), metadata))
-        epoch = self._bump(records, subscriptions, is_resubscribed=is_resubscribed)
+        epoch, to_initialize = self.epoch, dict[UUID, TopicPartitions]()
+        if is_resubscribed or not self._has_looked:
+            names = self._names(without=before.metadata.topics, plus=metadata.topics)
+            epoch = self._bump(records, names, is_resubscribed=is_resubscribed)
+            lacking = self._lacking(names)
+            to_initialize = share_partitions.without(
+                lacking, self._just_begun(limits.initialize_retry_ms)
+            )
+            self._has_looked = epoch == self.epoch and not lacking
         target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
         if epoch > target.epoch and (at_once or self._may_assign_again()):
+            subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
+            subscriptions[request.member_id] = metadata.topics
             targets = self._assign(subscriptions)
             target = TargetEpoch(epoch, self._surroundings.clock.wall_ms())
             records += self._target_records(targets, target)
@@ -156,7 +172,6 @@ class ShareGroup:
         current = self._reconciled(before, metadata, target.epoch, assignment, is_resubscribed)
         if current != before.current:
             records.append((ShareCurrentKey(self.group_id, request.member_id), current))
-        to_initialize = self._uninitialized(subscriptions, limits.initialize_retry_ms)
         if to_initialize:
             value = share_partitions.begun(self.partitions, to_initialize)
             records.append((SharePartitionsKey(self.group_id), value))
@@ -182,20 +197,28 @@ class ShareGroup:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID.
         """
-        if member_id not in self._members:
+        member = self._members.get(member_id)
+        if member is None:
             raise KafkaError(ErrorCode.unknown_member_id, f"{member_id} is no member")
-        subscriptions = {
-            each: member.metadata.topics
-            for each, member in self._members.items()
-            if each != member_id
-        }
         records: list[GroupRecord] = [
             (ShareCurrentKey(self.group_id, member_id), None),
             (ShareTargetMemberKey(self.group_id, member_id), None),
             (ShareMemberKey(self.group_id, member_id), None),
         ]
-        self._bump(records, subscriptions, is_resubscribed=True)
+        names = self._names(without=member.metadata.topics)
+        self._bump(records, names, is_resubscribed=True)
         return records
+
+    def topic_changed(self, topic: str) -> None:
+        """It was created or deleted, or has other partitions."""
+        if self.is_subscribed_to(topic):
+            self._has_looked = False
+
+    def _names(self, without: Iterable[str], plus: Iterable[str] = ()) -> set[str]:
+        """The topics that are subscribed to, if one member's subscription changes like this."""
+        names = set(self._subscribers)
+        names.difference_update(each for each in without if self._subscribers[each] == 1)
+        return names.union(plus)
 
     def _check_heartbeat(self, request: ShareHeartbeat, max_size: int) -> _Member:
         member = self._members.get(request.member_id)
@@ -219,12 +242,14 @@ class ShareGroup:
     def _bump(
         self,
         records: list[GroupRecord],
-        subscriptions: Mapping[str, tuple[str, ...]],
+        names: Collection[str],
         *,
         is_resubscribed: bool,
     ) -> int:
-        """The group's epoch; a new one, with its record, if anything asks for it."""
-        names = {name for topics in subscriptions.values() for name in topics}
+        """The group's epoch; a new one, with its record, if anything asks for it.
+
+        `names` is what is subscribed to.
+        """
         new_hash = hash_of(subscribed_topics(self._surroundings.topics, names))
         is_assigned = self.target.epoch >= self.epoch
         if not (
@@ -305,22 +330,22 @@ class ShareGroup:
 
     # -- share state -----------------------------------------------------------------------
 
-    def _uninitialized(self, subscriptions: Mapping[str, tuple[str, ...]], retry_ms: int) -> Topics:
-        """Partitions that are subscribed to, and have no share state; not those just begun."""
-        now = self._surroundings.clock.monotonic()
-        patience_s = retry_ms / 1000
-        recent = {
-            topic_id: topic
-            for topic_id, topic in self.partitions.initializing.items()
-            if now - self._begun_at.get(topic_id, -patience_s) < patience_s
-        }
-        known = share_partitions.with_all(self.partitions.initialized, recent)
-        names = {name for topics in subscriptions.values() for name in topics}
+    def _lacking(self, names: Iterable[str]) -> dict[UUID, TopicPartitions]:
+        """Partitions of those topics that have no share state."""
         there = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(range(topic.partition_count)))
             for topic in subscribed_topics(self._surroundings.topics, names)
         }
-        return share_partitions.without(there, known)
+        return share_partitions.without(there, self.partitions.initialized)
+
+    def _just_begun(self, retry_ms: int) -> Topics:
+        """Partitions whose share state is being made, and not for long."""
+        now, patience_s = self._surroundings.clock.monotonic(), retry_ms / 1000
+        return {
+            topic_id: topic
+            for topic_id, topic in self.partitions.initializing.items()
+            if now - self._begun_at.get(topic_id, -patience_s) < patience_s
+        }
 
     def partitions_record(self, value: SharePartitions) -> GroupRecord:
         return SharePartitionsKey(self.group_id), value
@@ -355,6 +380,8 @@ class ShareGroup:
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""
+        if not isinstance(key, ShareCurrentKey):
+            self._has_looked = False
         match key:
             case ShareGroupKey():
                 if value is not None:
@@ -387,10 +414,21 @@ class ShareGroup:
 
     def _replay_member(self, member_id: str, value: ShareMemberMetadata | None) -> None:
         if value is not None:
-            self._member(member_id).metadata = value
+            member = self._member(member_id)
+            self._count(member.metadata.topics, -1)
+            self._count(value.topics, 1)
+            member.metadata = value
         else:
-            self._members.pop(member_id, None)
+            member_gone = self._members.pop(member_id, None)
+            if member_gone is not None:
+                self._count(member_gone.metadata.topics, -1)
             self._surroundings.deadlines.cancel(self._session(member_id))
+
+    def _count(self, topics: Iterable[str], difference: int) -> None:
+        for topic in topics:
+            self._subscribers[topic] += difference
+            if not self._subscribers[topic]:
+                del self._subscribers[topic]
 
     def _member(self, member_id: str) -> _Member:
         return self._members.setdefault(member_id, _Member(_NEW_METADATA))
