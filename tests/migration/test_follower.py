@@ -57,6 +57,11 @@ def test_watches_tell_of_every_change(store: OldStore, followed: Followed) -> No
     followed.await_offsets("g", {("u", 0): 3})
     store.commit("g", "u", 0, b"junk")
     followed.await_offsets("g", {})
+    store.commit("g", "u", 0, b"9" * 5000)
+    store.commit("g", "u", 2**31, 1)  # no partition can have this number
+    store.commit("g", "v", 0, 1)
+    followed.await_offsets("g", {("v", 0): 1})
+    store.client.delete("/consumers/g/offsets/v", recursive=True)
     store.commit("g", "u", 0, 4)
     followed.await_offsets("g", {("u", 0): 4})
 

@@ -48,6 +48,8 @@ def test_what_others_write_is_read(tmp_path: Path, text: str, rows: list[OffsetR
         ("a.csv", "t,0,-1\n", "line 1: '-1' is no offset"),
         ("a.csv", "t,0,9223372036854775808\n", "is no offset"),
         ("a.csv", "t,zero,1\n", "'zero' is no partition"),
+        ("a.csv", f"t,0,{'9' * 5000}\n", "99' is no offset"),
+        ("a.csv", f"t,0,{'9' * 140_000}\n", "a.csv: field larger than field limit"),
         ("a.csv", "t,0,5\nt,0,6\n", "two offsets for t-0"),
         ("a.csv", ",0,5\n", "no topic"),
         ("a.json", "{}", "not a list"),
@@ -62,3 +64,10 @@ def test_junk_is_named(tmp_path: Path, name: str, text: str, complaint: str) -> 
     with pytest.raises(ValueError, match=r"a\.(csv|json)") as raised:
         read_file(path)
     assert complaint in str(raised.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"t,0,\xff\n")
+    with pytest.raises(ValueError, match=r"a\.csv: .*can't decode"):
+        read_file(path)

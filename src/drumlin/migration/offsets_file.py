@@ -17,6 +17,8 @@ COLUMNS: Final = ("group", "topic", "partition", "offset", "metadata")
 _WITHOUT_HEADER: Final = {3: COLUMNS[1:4], 4: COLUMNS[:4]}
 _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION_MAX: Final = 2**31 - 1
+_DIGITS_MAX: Final = 19
+_SHOWN_MAX: Final = 40
 
 
 class OffsetRow(NamedTuple):
@@ -37,7 +39,11 @@ def read_file(path: Path) -> list[OffsetRow]:
         ValueError: a line is no committed offset, or says another thing than a line before.
     """
     with path.open(encoding="utf-8", newline="") as source:
-        rows = list(_json_rows(path, source) if path.suffix == ".json" else _csv_rows(path, source))
+        read = _json_rows if path.suffix == ".json" else _csv_rows
+        try:
+            rows = list(read(path, source))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{path}: {error}") from None
     offsets: dict[tuple[str | None, str, int], int] = {}
     for row in rows:
         if offsets.setdefault(row[:3], row.offset) != row.offset:
@@ -112,6 +118,7 @@ def _row(fields: dict[str, Any], where: str) -> OffsetRow:
 
 def _number(fields: dict[str, Any], name: str, largest: int, where: str) -> int:
     text = str(fields.get(name)).strip()
-    if not (text.isascii() and text.isdigit()) or int(text) > largest:
-        raise ValueError(f"{where}: {text!r} is no {name}")
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    if not is_number or int(text) > largest:
+        raise ValueError(f"{where}: {text[:_SHOWN_MAX]!r} is no {name}")
     return int(text)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ROOT: Final = "/consumers"
 _DEFAULT_PORT: Final = 2181
 _OFFSET_MAX: Final = 2**63 - 1
+_PARTITION_MAX: Final = 2**31 - 1
+_DIGITS_MAX: Final = 19
 #: How many requests may be on their way at once.
 _PIPELINED: Final = 500
 #: Called in kazoo's thread with an event whose `path` says what has changed.
@@ -103,9 +105,17 @@ def offset_path(group: str, place: TopicPartition) -> str:
 def parse_offset(data: bytes) -> int | None:
     """The offset in a node; None where there is none."""
     text = data.strip()
-    if not text.isdigit() or int(text) > _OFFSET_MAX:
+    if not text.isdigit() or len(text) > _DIGITS_MAX or int(text) > _OFFSET_MAX:
         return None
     return int(text)
+
+
+def parse_partition(name: str) -> int | None:
+    """The partition that a node is called by; None where it is called something else."""
+    if not (name.isascii() and name.isdigit()) or len(name) > _DIGITS_MAX:
+        return None
+    number = int(name)
+    return number if number <= _PARTITION_MAX and str(number) == name else None
 
 
 def _count(each: Collection[object], name: str) -> str:
@@ -159,8 +169,9 @@ class ZooKeeperStore:
         found = []
         for topic in sorted(self.children(path, watch)):
             for name in self.children(f"{path}/{topic}", watch):
-                if name.isascii() and name.isdigit():
-                    found.append((topic, int(name)))
+                partition = parse_partition(name)
+                if partition is not None:
+                    found.append((topic, partition))
                 else:
                     self.notes.append(f"{path}/{topic}/{name}: no partition, left alone")
         return sorted(found)

@@ -15,7 +15,12 @@ from typing import Any
 from drumlin.client.offsets import TopicPartition
 from drumlin.migration.errors import StoreUnavailable
 from drumlin.migration.stores import Refusals
-from drumlin.migration.zookeeper import ZooKeeperOffset, ZooKeeperStore, group_path
+from drumlin.migration.zookeeper import (
+    ZooKeeperOffset,
+    ZooKeeperStore,
+    group_path,
+    parse_partition,
+)
 
 
 @dataclass(slots=True)
@@ -105,7 +110,8 @@ class ZooKeeperFollower:
 
     @staticmethod
     def _note(picture: _Picture, names: list[str]) -> None:
-        if len(names) == 2 and names[1].isascii() and names[1].isdigit():
-            picture.unread.add((names[0], int(names[1])))
+        partition = parse_partition(names[1]) if len(names) == 2 else None
+        if partition is not None:
+            picture.unread.add((names[0], partition))
         else:
             picture.is_listed = False
