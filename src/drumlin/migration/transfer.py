@@ -9,8 +9,9 @@ refused: they would go on from where they are.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, Literal
 
 from drumlin.client.committed_offsets import OffsetAndMetadata
@@ -132,27 +133,18 @@ def refuse_live(store: OffsetStore, groups: Iterable[str]) -> None:
             raise StoreError(f"group {group!r} has live consumers in {store.name}: {consumers}")
 
 
-def carry_out(
-    store: OffsetStore, steps: list[Step], progress: Callable[[Step], None] | None = None
-) -> list[Step]:
-    """Write what is to be written, group by group; gives the steps as they came out."""
+def carry_out(store: OffsetStore, steps: list[Step]) -> list[Step]:
+    """Write what is to be written, group by group; gives the steps as they came out.
+
+    `steps`: those of a group stand together.
+    """
     done: list[Step] = []
-    for group in dict.fromkeys(step.group for step in steps):
-        of_group = [step for step in steps if step.group == group]
+    for group, grouped in groupby(steps, key=lambda step: step.group):
+        of_group = list(grouped)
         positions = {step.place: step.position for step in of_group if step.action == "write"}
         refused = store.write(group, positions) if positions else {}
         for step in of_group:
             if step.place in refused:
-                step = Step(
-                    step.group,
-                    step.place,
-                    step.position,
-                    step.existing,
-                    step.bounds,
-                    "refuse",
-                    refused[step.place],
-                )
+                step = replace(step, action="refuse", remark=refused[step.place])
             done.append(step)
-            if progress is not None:
-                progress(step)
     return done
