@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -181,6 +182,30 @@ def test_a_new_leader_that_knows_it_all(broker: EpochBroker, log: Log, client: C
             assert offsets(consumer.poll(WAIT_MS)) == list(range(start, start + 10))
     assert len(broker.asked("offset_for_leader_epoch")) >= 1
     assert log.fetches[-1][1] == 1
+
+
+def test_a_seek_counts_although_a_check_of_the_leader_fails(
+    broker: EpochBroker, log: Log, client: Client
+) -> None:
+    is_asked, has_sought = threading.Event(), threading.Event()
+
+    def refuse_late(shape: Shape, request: Any) -> Any:
+        is_asked.set()
+        has_sought.wait(WAIT_MS / 1000)
+        response = log.offset_for_leader_epoch(shape, request)
+        refused = response.topics[0].partitions[0]
+        object.__setattr__(refused, "error_code", ErrorCode.not_leader_or_follower)
+        return response
+
+    broker.script("offset_for_leader_epoch", refuse_late, log.offset_for_leader_epoch)
+    with client.consumer(assign=[PLACE]) as consumer:
+        consumer.poll(WAIT_MS)
+        new_leader(broker, log, 100)
+        while not is_asked.is_set():
+            consumer.poll(10)
+        consumer.seek("t", 0, "earliest")
+        has_sought.set()
+        assert offsets(consumer.poll(WAIT_MS)) == list(range(10))
 
 
 def test_a_log_that_lost_its_end_is_an_error(broker: EpochBroker, log: Log, client: Client) -> None:

@@ -99,11 +99,22 @@ async def offsets_of_topic(
 ) -> dict[int, int]:
     """The offset of one place in each partition; the end, where no record is that young."""
     partitions = await connections.partitions(topic)
-    found = await list_offsets(connections, {(topic, each): at for each in partitions}, isolation)
+    wanted = {(topic, each): at for each in partitions}
+    found = await list_offsets_or_ends(connections, wanted, isolation)
+    return {partition: offset for (_, partition), offset in found.items()}
+
+
+async def list_offsets_or_ends(
+    connections: BrokerConnections,
+    wanted: Mapping[TopicPartition, OffsetSpec],
+    isolation: Isolation,
+) -> dict[TopicPartition, int]:
+    """As `list_offsets`; the end of a partition where no record is that young."""
+    found = await list_offsets(connections, wanted, isolation)
     young = [each for each, place in found.items() if place.offset < 0]
     if young:
         found |= await list_offsets(connections, dict.fromkeys(young, "latest"), isolation)
-    return {partition: place.offset for (_, partition), place in found.items()}
+    return {each: place.offset for each, place in found.items()}
 
 
 async def _know(connections: BrokerConnections, topics: set[str]) -> None:

@@ -20,6 +20,7 @@ from drumlin.client.consumer.positions import PartitionState, Positions, Stage
 from drumlin.client.consumer.starting import Starter
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import as_client_error
+from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import InvalidResponse, PeerError
 from drumlin.peer.fetch import last_whole_batch
@@ -31,6 +32,9 @@ _PIECES_AHEAD: Final = 2  # of a partition: one to read, one behind it
 _PROMPT_WAIT_MS: Final = 50  # a lagging partition has something, unless its leader just changed
 _ROOM_MIN_BYTES: Final = 64 << 10
 _WAITING_SHARE: Final = 4  # of the buffer: one part for fetches that wait, all together
+
+#: The versions that partitions had when something was begun with them.
+Versions = Mapping[TopicPartition, int]
 
 
 class Lane(NamedTuple):
@@ -85,9 +89,9 @@ class Fetcher:
             else:
                 unchecked.append(state)
         if lost:
-            self._tasks.spawn(self._recover(lost))
+            self._recover(lost)
         if unchecked:
-            self._tasks.spawn(self._check(unchecked))
+            self._tasks.spawn(self._check(_hold(unchecked)))
         for states in lanes.values():
             states.sort(key=lambda each: each.last_fetch)
         # Where memory is short, who got something last comes last.
@@ -145,7 +149,7 @@ class Fetcher:
         lane: Lane,
         wanted: list[Wanted],
         limits: Limits,
-        versions: Mapping[tuple[str, int], int],
+        versions: Versions,
     ) -> None:
         troubled: list[PartitionState] = []
         error: BaseException | None = None
@@ -173,7 +177,7 @@ class Fetcher:
         else:
             self._fail(states, error)
         if troubled:
-            self._tasks.spawn(self._recover(troubled))
+            self._recover(troubled)
         else:
             self._failures = 0
         self.pump()
@@ -248,41 +252,41 @@ class Fetcher:
 
     # -- what goes wrong -----------------------------------------------------------------
 
-    async def _check(self, states: list[PartitionState]) -> None:
-        versions = _hold(states, Stage.WAITING)
+    async def _check(self, versions: Versions) -> None:
+        """Ask whether the leaders know what we have read."""
         try:
-            await self._starter.check(states)
+            await self._starter.check(self._unchanged(versions))
         except (KafkaError, PeerError) as error:
             if is_retriable(error):
-                self._release(versions, Stage.CHECKING)
-                await self._recover(states)
-                return
-            self._fail(self._unchanged(versions), error)
+                self._recover(self._unchanged(versions))
+            else:
+                self._fail(self._unchanged(versions), error)
         self.pump()
 
-    async def _recover(self, states: list[PartitionState]) -> None:
-        """After a pause, and with fresh metadata, these may be fetched again."""
-        versions = _hold(states, Stage.WAITING)
+    def _recover(self, states: list[PartitionState]) -> None:
+        """After a pause, and with fresh metadata, these may be fetched again; not before."""
         self._failures += 1
         options = self._prompt.options
         pause_ms = options.retry_backoff_ms * 2 ** min(self._failures - 1, 10)
-        await asyncio.sleep(min(pause_ms, options.retry_backoff_max_ms) / 1000)
+        pause_s = min(pause_ms, options.retry_backoff_max_ms) / 1000
+        self._tasks.spawn(self._refresh_after(pause_s, _hold(states)))
+
+    async def _refresh_after(self, pause_s: float, versions: Versions) -> None:
+        await asyncio.sleep(pause_s)
         try:
             await self._prompt.refresh({topic for topic, _ in versions})
         except (KafkaError, PeerError) as error:
             if not is_retriable(error):
                 self._fail(self._unchanged(versions), error)
         # Whoever leads now is asked first whether it knows what we have read.
-        self._release(versions, Stage.CHECKING)
+        for state in self._unchanged(versions):
+            state.stage = Stage.CHECKING
         self.pump()
 
-    def _unchanged(self, versions: Mapping[tuple[str, int], int]) -> list[PartitionState]:
+    def _unchanged(self, versions: Versions) -> list[PartitionState]:
+        """Those that are held still: nobody has sent them elsewhere, or taken them away."""
         found = (self._positions.get(place, version) for place, version in versions.items())
         return [each for each in found if each is not None and each.stage is Stage.WAITING]
-
-    def _release(self, versions: Mapping[tuple[str, int], int], stage: Stage) -> None:
-        for state in self._unchanged(versions):
-            state.stage = stage
 
 
 def _is_fetchable(state: PartitionState) -> bool:
@@ -294,7 +298,8 @@ def _is_fetchable(state: PartitionState) -> bool:
     )
 
 
-def _hold(states: Iterable[PartitionState], stage: Stage) -> dict[tuple[str, int], int]:
+def _hold(states: list[PartitionState]) -> Versions:
+    """Nothing is fetched of these until they are released; gives the versions that they have."""
     for state in states:
-        state.stage = stage
+        state.stage = Stage.WAITING
     return {each.place: each.version for each in states}

@@ -27,7 +27,7 @@ from drumlin.client.errors import (
     OffsetOutOfRange,
     as_client_error,
 )
-from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets_or_ends
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable
@@ -146,12 +146,13 @@ class Starter:
         Raises:
             KafkaError, PeerError: it is not known now.
         """
-        by_leader: dict[int, list[PartitionState]] = defaultdict(list)
-        for state in states:
-            by_leader[self._connections.view.leader_of(*state.place)].append(state)
+        by_leader: dict[int, Noted] = defaultdict(list)
+        for state, version in _noted(states):
+            leader = self._connections.view.leader_of(*state.place)
+            by_leader[leader].append((state, version))
         for leader, led in by_leader.items():
-            ends = await self._ask_ends(leader, led)
-            for state in self._unmoved(led):
+            ends = await self._ask_ends(leader, [state for state, _ in led])
+            for state in self._still(led, Stage.WAITING):
                 end = ends.get(state.place)
                 if end is not None:
                     self._compare(state, *end)
@@ -202,30 +203,16 @@ class Starter:
                 break
         self._on_change()
 
-    def _still(self, noted: Noted) -> list[PartitionState]:
+    def _still(self, noted: Noted, stage: Stage = Stage.STARTING) -> list[PartitionState]:
         """Those that nobody has taken away or sent elsewhere meanwhile."""
         return [
             state
             for state, version in noted
-            if self._positions.get(state.place, version) is state and state.stage is Stage.STARTING
-        ]
-
-    def _unmoved(self, states: Iterable[PartitionState]) -> list[PartitionState]:
-        return [
-            each
-            for each in states
-            if self._positions.get(each.place) is each and each.stage is Stage.WAITING
+            if self._positions.get(state.place, version) is state and state.stage is stage
         ]
 
     async def _look_up(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
-        isolation = self._options.isolation
-        found = await list_offsets(self._connections, wanted, isolation)
-        young = [each for each, at in found.items() if at.offset < 0]
-        if young:
-            found |= await list_offsets(
-                self._connections, dict.fromkeys(young, "latest"), isolation
-            )
-        return {each: at.offset for each, at in found.items()}
+        return await list_offsets_or_ends(self._connections, wanted, self._options.isolation)
 
     async def _ask_ends(
         self, leader: int, states: list[PartitionState]
