@@ -46,7 +46,7 @@ def goal(
         epoch,
         {TOPIC: target} if target else {},
         frozenset({TOPIC}),
-        lambda _, partition: partition in others or partition in has,
+        {TOPIC: dict.fromkeys(others | has, 1)},
         None if owned is None else {TOPIC: owned},
     )
 
@@ -120,7 +120,7 @@ def test_other_topics_are_given_up_at_once(state: MemberState) -> None:
     if state is UNREVOKED:
         before = Progress(5, 4, state, before.assigned, {OTHER: {2: 3}})
     member = Member("m", progress=before)
-    aim = Goal(5, {TOPIC: frozenset({0})}, frozenset({TOPIC}), lambda *_: False, None)
+    aim = Goal(5, {TOPIC: frozenset({0})}, frozenset({TOPIC}), {}, None)
     after = next_progress(member, aim, has_new_subscription=True)
     assert (after.state, after.epoch) == (UNREVOKED, 5)
     assert after.assigned == {TOPIC: {0: 3}}
@@ -132,9 +132,9 @@ def test_a_state_that_is_not_known() -> None:
     """As a newer broker may leave it behind: the member has to begin anew."""
     member = Member("m", progress=Progress(5, 4, MemberState.UNKNOWN, {TOPIC: {0: 3}}))
     for owned in (None, {TOPIC: frozenset({0})}):
-        aim = Goal(7, {}, frozenset({TOPIC}), lambda *_: False, owned)
+        aim = Goal(7, {}, frozenset({TOPIC}), {}, owned)
         with pytest.raises(KafkaError) as refusal:
             next_progress(member, aim, has_new_subscription=False)
         assert refusal.value.code is ErrorCode.fenced_member_epoch
-    aim = Goal(7, {}, frozenset({TOPIC}), lambda *_: False, {})
+    aim = Goal(7, {}, frozenset({TOPIC}), {}, {})
     assert next_progress(member, aim, has_new_subscription=False).epoch == 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -37,17 +38,21 @@ def group_setting(broker: Broker, group_id: str, key: str) -> int | str | bool:
 
     Where the broker has no key of that name, the group key's default counts.
     """
-    own = broker.metadata.image.configs(Resource(ResourceType.GROUP, group_id))
+    text = broker.metadata.image.configs(Resource(ResourceType.GROUP, group_id)).get(key)
+    if text is None:
+        value = broker.config.__dict__.get(_broker_attribute(key))
+        if value is not None:
+            assert isinstance(value, int | str)
+            return value
     declared = group_keys()[key]
-    text = own.get(key)
-    if text is not None:
-        value = declared.parse(text)
-    else:
-        value = broker.config.__dict__.get(f"group_{key.replace('.', '_')}")
-        if value is None:
-            value = declared.parse(declared.default or "")
+    value = declared.parse(declared.default or "" if text is None else text)
     assert isinstance(value, int | str)
     return value
+
+
+@functools.cache
+def _broker_attribute(key: str) -> str:
+    return f"group_{key.replace('.', '_')}"
 
 
 def tell_groups(groups: GroupCoordinator, change: Change) -> None:

@@ -20,6 +20,9 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 #: Of a string where its length is a 16-bit number.
 STRING_BYTES_MAX: Final = 2**15 - 1
+_NULL_STRING: Final = _INT16.pack(-1)
+#: Unsigned varints of one byte.
+_SMALL: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 class UnreadableRecord(ValueError):
@@ -116,6 +119,38 @@ class FieldReader:
         return fields
 
 
+def uvarint(value: int) -> bytes:
+    if value <= 0x7F:
+        return _SMALL[value]
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append((value & 0x7F) | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def compact_string(value: str | None) -> bytes:
+    """The string as flexible versions have it.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, as it is longer than records can tell: the protocol's
+            flexible versions let clients send such names.
+    """
+    if value is None:
+        return _SMALL[0]
+    encoded = _checked(value)
+    return uvarint(len(encoded) + 1) + encoded
+
+
+def _checked(value: str) -> bytes:
+    encoded = value.encode()
+    if len(encoded) > STRING_BYTES_MAX:
+        message = f"a name of {len(encoded)} bytes; {STRING_BYTES_MAX} fit"
+        raise KafkaError(ErrorCode.invalid_request, message)
+    return encoded
+
+
 class FieldWriter:
     """Writes one key or value, from its version on."""
 
@@ -147,28 +182,21 @@ class FieldWriter:
             self.int32(count)
 
     def uvarint(self, value: int) -> None:
-        while value > 0x7F:
-            self.data.append((value & 0x7F) | 0x80)
-            value >>= 7
-        self.data.append(value)
+        self.data += uvarint(value)
 
     def string(self, value: str | None) -> None:
         """
         Raises:
-            KafkaError: INVALID_REQUEST, as it is longer than records can tell: the protocol's
-                flexible versions let clients send such names.
+            KafkaError: INVALID_REQUEST, see `compact_string`.
         """
-        encoded = b"" if value is None else value.encode()
-        length = -1 if value is None else len(encoded)
-        if length > STRING_BYTES_MAX:
-            raise KafkaError(
-                ErrorCode.invalid_request, f"a name of {length} bytes; {STRING_BYTES_MAX} fit"
-            )
         if self._flexible:
-            self.uvarint(length + 1)
+            self.data += compact_string(value)
+        elif value is None:
+            self.data += _NULL_STRING
         else:
-            self.data += _INT16.pack(length)
-        self.data += encoded
+            encoded = _checked(value)
+            self.data += _INT16.pack(len(encoded))
+            self.data += encoded
 
     def strings(self, values: Collection[str]) -> None:
         self.array_length(len(values))

@@ -260,9 +260,10 @@ class GroupCoordinator(GroupExecution):
                 policy = self._config.group_consumer_migration_policy
                 check_upgrade(group, policy, self._config.group_consumer_max_size)
                 records = to_consumer(group, self._surroundings.topics)
-        # It must not touch the deadlines of the group that there is.
-        apart = replace(self._surroundings, deadlines=DeadlineQueue())
-        modern = ConsumerGroup(group_id, apart)
+        surroundings = self._surroundings
+        if records:  # it must not touch the deadlines of the group that there is
+            surroundings = replace(surroundings, deadlines=DeadlineQueue())
+        modern = ConsumerGroup(group_id, surroundings)
         for key, value in records:
             if type_of(key).kind is GroupKind.CONSUMER:
                 modern.replay(key, value)

@@ -102,7 +102,7 @@ def _answer(request: JoinRequest, member_id: str, epoch: int) -> JoinAnswer:
 
 def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
     is_common = any(
-        group.classic_protocols[name] == group.classic_count for name, _ in request.protocols
+        group.classic_protocols.get(name, 0) == group.classic_count for name, _ in request.protocols
     )
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not is_common:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)

@@ -101,11 +101,11 @@ class Draft:
         is_unknown = False
         if (former or "") != (regex or ""):
             change = RegexChange.UPDATED
-            if former and group.regex_subscribers[former] == 1:
+            if former and group.regex_subscribers.get(former) == 1:
                 self.write(RegexKey(group.group_id, former), None)
             if not regex:
                 change = RegexChange.RESOLVED
-            elif not group.regex_subscribers[regex]:
+            elif regex not in group.regex_subscribers:
                 check_regex(regex)
                 is_unknown = True
             elif regex in group.regexes:
@@ -119,7 +119,7 @@ class Draft:
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
         wanted = set(group.regex_subscribers)
-        if former and former != regex and group.regex_subscribers[former] == 1:
+        if former and former != regex and group.regex_subscribers.get(former) == 1:
             wanted.discard(former)
         if regex:
             wanted.add(regex)
@@ -140,7 +140,7 @@ class Draft:
         names = set(group.subscribers)
         if former is not None:
             gone = former.subscription.topics - subscription.topics
-            names.difference_update(each for each in gone if group.subscribers[each] == 1)
+            names.difference_update(each for each in gone if group.subscribers.get(each) == 1)
         names |= subscription.topics
         for regex, resolved in group.regexes.items():
             if not self._is_dropped(regex, former, subscription):
@@ -151,7 +151,7 @@ class Draft:
 
     def _is_dropped(self, regex: str, former: Member | None, subscription: Subscription) -> bool:
         had = former is not None and former.subscription.regex == regex
-        return had and subscription.regex != regex and self.group.regex_subscribers[regex] == 1
+        return had and subscription.regex != regex and self.group.regex_subscribers.get(regex) == 1
 
     def bump(self, names: Iterable[str], *, has_changed: bool) -> None:
         """`names` is what is subscribed to."""
@@ -209,7 +209,9 @@ class Draft:
         found = map(find, frozenset().union(*topics.values()))
         counts = {topic.topic_id: topic.partition_count for topic in found if topic is not None}
         target = ASSIGNORS[name](assignees, counts)
-        _log.info(
+        # Of one member alone there is nothing to be said that its own requests do not tell.
+        _log.log(
+            logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",
             group.group_id,
             self.epoch,
@@ -237,7 +239,7 @@ class Draft:
         epoch, target = assigned
         if not has_new_subscription and member.progress.has_reached(epoch):
             return member.progress
-        goal = Goal(epoch, target, group.topics_of(subscription), group.is_owned, owned)
+        goal = Goal(epoch, target, group.topics_of(subscription), group.owners, owned)
         progress = next_progress(member, goal, has_new_subscription=has_new_subscription)
         if progress != member.progress:
             self.write(ProgressKey(group.group_id, member.member_id), progress)
@@ -292,8 +294,8 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
         group.regexes_resolved_ms = now_ms  # nothing that the log would have to know
     after = dict(group.regexes)
     has_changed = False
-    for regex, topics in found.items():
-        if not group.regex_subscribers[regex]:
+    for regex, topics in sorted(found.items()):
+        if regex not in group.regex_subscribers:
             continue
         former = group.regexes.get(regex)
         if former is not None and former.topics == topics:

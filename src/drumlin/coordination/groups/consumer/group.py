@@ -6,7 +6,6 @@ kept only because groups can be large.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -58,11 +57,11 @@ class ConsumerGroup:
         self.target_epoch = TargetEpoch(_FIRST_EPOCH, 0)
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
-        self.subscribers: Counter[str] = Counter()
+        self.subscribers: dict[str, int] = {}
         """Topic name -> how many members name it; regular expressions do not count."""
-        self.regex_subscribers: Counter[str] = Counter()
-        self.assignors: Counter[str] = Counter()
-        self.classic_protocols: Counter[str] = Counter()
+        self.regex_subscribers: dict[str, int] = {}
+        self.assignors: dict[str, int] = {}
+        self.classic_protocols: dict[str, int] = {}
         self.classic_count = 0
         self.has_partition_metadata = False
         # What the log does not know: whether the metadata has been looked at since it changed.
@@ -72,7 +71,8 @@ class ConsumerGroup:
         self.regexes_resolved_ms = 0
         """When all of the regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
-        self._owner_epochs: dict[UUID, dict[int, int]] = {}
+        self.owners: dict[UUID, dict[int, int]] = {}
+        """Topic id -> partition that some member has, or has yet to give up -> its epoch."""
 
     # -- what every group is asked -----------------------------------------------------------
 
@@ -144,7 +144,7 @@ class ConsumerGroup:
         """Offsets of topics that nobody subscribes to may always go."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        if self.subscribers[topic]:
+        if topic in self.subscribers:
             return True
         return any(topic in resolved.topics for resolved in self.regexes.values())
 
@@ -192,7 +192,7 @@ class ConsumerGroup:
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
         """Whether some member has the partition, or has yet to give it up."""
-        return partition in self._owner_epochs.get(topic_id, ())
+        return partition in self.owners.get(topic_id, ())
 
     def topics_of(self, subscription: Subscription) -> frozenset[UUID]:
         """The topics that a member with this subscription reads: those that there are."""
@@ -284,15 +284,15 @@ class ConsumerGroup:
         if former is None:
             self.extend_session(member)
         if former is None or former.progress is not member.progress:
-            self._limit_revocation(member)
+            self._limit_revocation(former, member)
 
-    def _limit_revocation(self, member: Member) -> None:
+    def _limit_revocation(self, former: Member | None, member: Member) -> None:
         """Classic members have a deadline of their own, set when they are told to join again."""
         is_late = member.progress.state is MemberState.UNREVOKED_PARTITIONS
         if is_late and not member.is_classic:
             timeout_ms = member.subscription.rebalance_timeout_ms
             self.schedule(DeadlineKind.REVOCATION, member.member_id, timeout_ms)
-        else:
+        elif former is not None and former.progress.state is MemberState.UNREVOKED_PARTITIONS:
             self.cancel(DeadlineKind.REVOCATION, member.member_id)
 
     def _remove(self, member: Member) -> None:
@@ -323,15 +323,18 @@ class ConsumerGroup:
     def _own(self, progress: Progress) -> None:
         for partitions in (progress.assigned, progress.revoking):
             for topic_id, epochs in partitions.items():
-                self._owner_epochs.setdefault(topic_id, {}).update(
-                    dict.fromkeys(epochs, progress.epoch)
-                )
+                owned = dict.fromkeys(epochs, progress.epoch)
+                owners = self.owners.get(topic_id)
+                if owners is None:
+                    self.owners[topic_id] = owned
+                else:
+                    owners.update(owned)
 
     def _disown(self, progress: Progress) -> None:
         """Forget what it owns, unless somebody has come to own it in a later epoch."""
         for partitions in (progress.assigned, progress.revoking):
             for topic_id, epochs in partitions.items():
-                owners = self._owner_epochs.get(topic_id, {})
+                owners = self.owners.get(topic_id, {})
                 for partition in epochs:
                     if owners.get(partition) == progress.epoch:
                         del owners[partition]
@@ -373,10 +376,12 @@ _REPLAY: Final[Mapping[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
 }
 
 
-def _add(counter: Counter[str], name: str, difference: int) -> None:
-    counter[name] += difference
-    if not counter[name]:
-        del counter[name]
+def _add(counts: dict[str, int], name: str, difference: int) -> None:
+    count = counts.get(name, 0) + difference
+    if count:
+        counts[name] = count
+    else:
+        del counts[name]
 
 
 def _wrong_epoch(member: Member) -> ErrorCode:

@@ -69,7 +69,8 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     for member in members:
         draft.remove(member.member_id)
     regexes = Counter(member.subscription.regex for member in members if member.subscription.regex)
-    dropped = {regex for regex, count in regexes.items() if group.regex_subscribers[regex] == count}
+    subscribed = group.regex_subscribers
+    dropped = {regex for regex, count in regexes.items() if subscribed.get(regex) == count}
     for regex in dropped:
         draft.write(RegexKey(group.group_id, regex), None)
     subscribers = Counter(group.subscribers)

@@ -14,9 +14,9 @@ a partition commits in an epoch in which the partition was its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.member import (
@@ -29,19 +29,21 @@ from drumlin.coordination.groups.consumer.member import (
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+_NOBODY: Final[Mapping[int, int]] = {}
+
 
 class Goal(NamedTuple):
     """What a member is to reach.
 
     topics: that it subscribes to now; of others it must not keep anything.
-    is_owned(topic_id, partition): whether any member has the partition at present.
+    owners: topic id -> the partitions that some member has at present.
     owned: what the member says that it has; None: it did not say.
     """
 
     epoch: int
     target: Partitions
     topics: frozenset[UUID]
-    is_owned: Callable[[UUID, int], bool]
+    owners: Mapping[UUID, Mapping[int, int]]
     owned: Partitions | None
 
 
@@ -97,7 +99,7 @@ def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
 def _towards(progress: Progress, goal: Goal) -> Progress:
     kept: dict[UUID, Mapping[int, int]] = {}
     revoking: dict[UUID, Mapping[int, int]] = {}
-    coming: dict[UUID, list[int]] = {}
+    coming: dict[UUID, dict[int, int]] = {}
     must_wait = False
     for topic_id in {**goal.target, **progress.assigned}:
         wanted = goal.target.get(topic_id, frozenset()) if topic_id in goal.topics else frozenset()
@@ -110,17 +112,20 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
             kept[topic_id] = stays
         if goes := {each: epoch for each, epoch in had.items() if each not in wanted}:
             revoking[topic_id] = goes
-        own = progress.revoking.get(topic_id, {})
-        for partition in sorted(wanted - had.keys()):
-            if goal.is_owned(topic_id, partition) and partition not in own:
-                must_wait = True
-            else:
-                coming.setdefault(topic_id, []).append(partition)
+        missing = wanted - had.keys() if had else wanted
+        if owned := missing & goal.owners.get(topic_id, _NOBODY).keys():
+            owned -= progress.revoking.get(topic_id, _NOBODY).keys()
+        if owned:
+            must_wait = True
+            missing -= owned
+        if missing:
+            coming[topic_id] = dict.fromkeys(sorted(missing), goal.epoch)
     if revoking and _still_has(goal, revoking):
         state = MemberState.UNREVOKED_PARTITIONS
         return Progress(progress.epoch, progress.epoch, state, kept, revoking)
-    for topic_id, partitions in coming.items():
-        epochs = {**kept.get(topic_id, {}), **dict.fromkeys(partitions, goal.epoch)}
-        kept[topic_id] = dict(sorted(epochs.items()))
+    for topic_id, epochs in coming.items():
+        if topic_id in kept:
+            epochs = dict(sorted({**kept[topic_id], **epochs}.items()))
+        kept[topic_id] = epochs
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
     return Progress(goal.epoch, progress.epoch, state, kept, {})

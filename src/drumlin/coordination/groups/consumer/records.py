@@ -13,7 +13,8 @@ What the values have in common with those of share groups is in `groups/record_v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -32,18 +33,23 @@ from drumlin.coordination.groups.record_values import (
     decode_target_epoch,
     encode_target_epoch,
     ended,
-    int64_tag,
     read_int64_tag,
     read_topic_partitions,
     value_reader,
     value_writer,
-    write_topic_partitions,
 )
-from drumlin.coordination.record_fields import FieldReader, FieldWriter
+from drumlin.coordination.record_fields import FieldReader, compact_string, uvarint
 
 _METADATA_HASH_TAG: Final = 0
 _CLASSIC_TAG: Final = 0
 _EPOCHS_TAG: Final = 0
+_VERSION: Final = 0
+_VERSION_BYTES: Final = b"\0\0"
+_NO_TAGS: Final = b"\0"
+_INT32: Final = struct.Struct(">i")
+_EPOCH: Final = struct.Struct(">hi")
+_HASHED_EPOCH: Final = struct.Struct(">hi3Bq")  # with one tag: its number, its size, the hash
+_PROGRESS: Final = struct.Struct(">hiib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +130,9 @@ def _body(data: bytes) -> FieldReader:
 
 
 def encode_epoch(value: Epoch) -> bytes:
-    writer = value_writer()
-    writer.int32(value.epoch)
-    writer.tagged_fields(int64_tag(_METADATA_HASH_TAG, value.metadata_hash))
-    return bytes(writer.data)
+    if not value.metadata_hash:
+        return _EPOCH.pack(_VERSION, value.epoch) + _NO_TAGS
+    return _HASHED_EPOCH.pack(_VERSION, value.epoch, 1, _METADATA_HASH_TAG, 8, value.metadata_hash)
 
 
 def decode_epoch(data: bytes) -> Epoch:
@@ -137,20 +142,27 @@ def decode_epoch(data: bytes) -> Epoch:
 
 
 def encode_subscription(value: Subscription) -> bytes:
-    writer = value_writer()
-    writer.string(value.group_instance_id)
-    writer.string(value.rack_id)
-    writer.string(value.client_id)
-    writer.string(value.client_host)
-    writer.strings(sorted(value.topics))
-    writer.string(value.regex)
-    writer.int32(value.rebalance_timeout_ms)
-    writer.string(value.assignor)
     # A structure that may be null starts with a byte that says whether it is. Null is written
     # too: without the tag Kafka would take the member for a classic one.
     classic = b"\0" if value.classic is None else b"\1" + _encode_classic(value.classic)
-    writer.tagged_fields({_CLASSIC_TAG: classic})
-    return bytes(writer.data)
+    return b"".join(
+        (
+            _VERSION_BYTES,
+            compact_string(value.group_instance_id),
+            compact_string(value.rack_id),
+            compact_string(value.client_id),
+            compact_string(value.client_host),
+            uvarint(len(value.topics) + 1),
+            *map(compact_string, sorted(value.topics)),
+            compact_string(value.regex),
+            _INT32.pack(value.rebalance_timeout_ms),
+            compact_string(value.assignor),
+            b"\1",  # one tag
+            uvarint(_CLASSIC_TAG),
+            uvarint(len(classic)),
+            classic,
+        )
+    )
 
 
 def _encode_classic(value: ClassicProtocols) -> bytes:
@@ -202,9 +214,11 @@ def _decode_classic(data: bytes) -> ClassicProtocols:
 
 
 def encode_target(value: Target) -> bytes:
-    writer = value_writer()
-    write_topic_partitions(writer, value.partitions)
-    return ended(writer)
+    parts = [_VERSION_BYTES, uvarint(len(value.partitions) + 1)]
+    for topic_id, partitions in value.partitions.items():
+        parts += (topic_id.bytes, _int32s(sorted(partitions)), _NO_TAGS)
+    parts.append(_NO_TAGS)
+    return b"".join(parts)
 
 
 def decode_target(data: bytes) -> Target:
@@ -215,13 +229,11 @@ def decode_target(data: bytes) -> Target:
 
 
 def encode_progress(value: Progress) -> bytes:
-    writer = value_writer()
-    writer.int32(value.epoch)
-    writer.int32(value.previous_epoch)
-    writer.int8(value.state)
-    _write_partition_epochs(writer, value.assigned)
-    _write_partition_epochs(writer, value.revoking)
-    return ended(writer)
+    parts = [_PROGRESS.pack(_VERSION, value.epoch, value.previous_epoch, value.state)]
+    _add_partition_epochs(parts, value.assigned)
+    _add_partition_epochs(parts, value.revoking)
+    parts.append(_NO_TAGS)
+    return b"".join(parts)
 
 
 def decode_progress(data: bytes) -> Progress:
@@ -239,15 +251,16 @@ def decode_progress(data: bytes) -> Progress:
     return Progress(epoch, previous_epoch, known, assigned, revoking)
 
 
-def _write_partition_epochs(writer: FieldWriter, value: PartitionEpochs) -> None:
-    writer.array_length(len(value))
+def _add_partition_epochs(parts: list[bytes], value: PartitionEpochs) -> None:
+    parts.append(uvarint(len(value) + 1))
     for topic_id, epochs in value.items():
-        writer.uuid(topic_id)
-        writer.int32s(epochs.keys())
-        tag = value_writer()
-        del tag.data[:]
-        tag.int32s(epochs.values())
-        writer.tagged_fields({_EPOCHS_TAG: bytes(tag.data)})
+        tag = _int32s(epochs.values())
+        parts += (topic_id.bytes, _int32s(epochs), b"\1", uvarint(_EPOCHS_TAG))
+        parts += (uvarint(len(tag)), tag)
+
+
+def _int32s(values: Collection[int]) -> bytes:
+    return uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 def _read_partition_epochs(reader: FieldReader, epoch: int) -> PartitionEpochs:

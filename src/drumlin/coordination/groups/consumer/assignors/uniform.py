@@ -24,11 +24,18 @@ _TopicPartition = tuple[UUID, int]
 def assign_uniformly(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
 ) -> dict[str, Partitions]:
+    if len(members) == 1:
+        return {members[0].member_id: _everything(members[0], partition_counts)}
     ordered = sorted(members, key=lambda member: member.member_id)
     topics = {member.topics for member in ordered}
     if len(topics) == 1:
         return _assign_equals(ordered, partition_counts)
     return _Unequal(ordered, partition_counts).assign()
+
+
+def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Partitions:
+    counts = {topic_id: partition_counts[topic_id] for topic_id in sorted(member.topics)}
+    return {topic_id: frozenset(range(count)) for topic_id, count in counts.items() if count}
 
 
 # -- all members read the same topics ----------------------------------------------------------
