@@ -14,7 +14,7 @@ from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.verification import Verification
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -44,7 +44,9 @@ async def ask_coordinator(
     config, loop = broker.config, asyncio.get_running_loop()
     gives_up_at = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
     while True:
-        codes = await _ask_once(broker, transactional_id, producer, partitions, adds)
+        codes = await broker.transactions.add_partitions(
+            transactional_id, *producer, partitions, verify_only=not adds
+        )
         is_ending = ErrorCode.concurrent_transactions in codes.values()
         if not adds or not is_ending or loop.time() >= gives_up_at:
             break
@@ -69,25 +71,6 @@ def not_confirmed(
         state.withdraw_verification(producer_id, verification)
     else:
         broker.failed_verifications.keep(state, producer_id, verification)
-
-
-async def _ask_once(
-    broker: Broker,
-    transactional_id: str,
-    producer: Producer,
-    partitions: Sequence[TopicPartition],
-    adds: bool,
-) -> dict[TopicPartition, ErrorCode]:
-    try:
-        return await broker.transactions.add_partitions(
-            transactional_id,
-            producer.producer_id,
-            producer.producer_epoch,
-            partitions,
-            verify_only=not adds,
-        )
-    except KafkaError as error:
-        return dict.fromkeys(partitions, error.code)
 
 
 def _translated(code: ErrorCode, knows_abortable: bool) -> ErrorCode:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _FENCED_FROM: Final = 2
-_CLASSIC: Final = 0
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -36,6 +36,6 @@ async def _add(context: RequestContext, request: Any) -> ErrorCode:
         request.producer_id,
         request.producer_epoch,
         [partition],
-        client_version=_CLASSIC,
+        client_version=CLASSIC_VERSION,
     )
     return codes[partition]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
@@ -22,8 +23,6 @@ from drumlin.wire.messages import ZERO, Shape
 _FENCED_FROM: Final = 2
 #: From this version on it is brokers that ask, to whom no topic is forbidden.
 _BROKERS_FROM: Final = 4
-_CLASSIC: Final = 0
-_EPOCH_BUMP: Final = 2
 
 Codes = dict[TopicPartition, ErrorCode]
 
@@ -36,7 +35,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
             request.v3_and_below_topics,
-            client_version=_CLASSIC,
+            client_version=CLASSIC_VERSION,
         )
         return shape(
             "AddPartitionsToTxnResponse",
@@ -51,7 +50,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             each.producer_id,
             each.producer_epoch,
             each.topics,
-            client_version=_EPOCH_BUMP,
+            client_version=EPOCH_BUMP_VERSION,
             verify_only=each.verify_only,
         )
         results.append(
@@ -79,26 +78,11 @@ async def _add(
     client_version: int,
     verify_only: bool = False,
 ) -> Codes:
-    broker = context.broker
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    internal = {each for each in wanted if each[0] in INTERNAL_TOPICS}
-    if internal and context.version < _BROKERS_FROM:
-        return {
-            each: ErrorCode.topic_authorization_failed
-            if each in internal
-            else ErrorCode.operation_not_attempted
-            for each in wanted
-        }
-    has_partition = broker.metadata.image.has_partition_of
-    missing = {each for each in wanted if not has_partition(*each)}
-    if missing:
-        return {
-            each: ErrorCode.unknown_topic_or_partition
-            if each in missing
-            else ErrorCode.operation_not_attempted
-            for each in wanted
-        }
-    codes = await broker.transactions.add_partitions(
+    refused = _refused(context, wanted)
+    if refused:
+        return {each: refused.get(each, ErrorCode.operation_not_attempted) for each in wanted}
+    codes = await context.broker.transactions.add_partitions(
         transactional_id,
         producer_id,
         producer_epoch,
@@ -112,6 +96,17 @@ async def _add(
             for each, code in codes.items()
         }
     return codes
+
+
+def _refused(context: RequestContext, wanted: list[TopicPartition]) -> Codes:
+    """Those because of which none is added."""
+    if context.version < _BROKERS_FROM:
+        internal = [each for each in wanted if each[0] in INTERNAL_TOPICS]
+        if internal:
+            return dict.fromkeys(internal, ErrorCode.topic_authorization_failed)
+    has_partition = context.broker.metadata.image.has_partition_of
+    missing = [each for each in wanted if not has_partition(*each)]
+    return dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition)
 
 
 def _topics(shape: Shape, codes: Codes) -> tuple[Any, ...]:

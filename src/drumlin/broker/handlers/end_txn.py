@@ -12,25 +12,28 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.transactions.transaction import Producer
+from drumlin.coordination.transactions.transaction import (
+    CLASSIC_VERSION,
+    EPOCH_BUMP_VERSION,
+    Producer,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _FENCED_FROM: Final = 2
 _EPOCH_BUMP_FROM: Final = 5
-_CLASSIC: Final = 0
-_EPOCH_BUMP: Final = 2
 _NOBODY: Final = Producer(-1, -1)
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    version = EPOCH_BUMP_VERSION if context.version >= _EPOCH_BUMP_FROM else CLASSIC_VERSION
     code, producer = ErrorCode.none, _NOBODY
     try:
         producer = await context.broker.transactions.end(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             is_commit=request.committed,
-            client_version=_EPOCH_BUMP if context.version >= _EPOCH_BUMP_FROM else _CLASSIC,
+            client_version=version,
         )
     except KafkaError as error:
         code = error.code

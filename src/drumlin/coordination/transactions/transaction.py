@@ -24,6 +24,8 @@ from drumlin.coordination.transactions.records import (
 from drumlin.coordination.transactions.states import PREVIOUS, TransactionState
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+#: transaction.version of clients that add partitions themselves, and keep their epoch.
+CLASSIC_VERSION: Final = 0
 #: transaction.version from which on an end of a transaction raises the epoch (KIP-890).
 EPOCH_BUMP_VERSION: Final = 2
 #: The last epoch that a producer is given; the one above it is for fencing.
