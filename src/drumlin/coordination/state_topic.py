@@ -61,6 +61,13 @@ class StateCoordinator(Protocol):
     async def close(self) -> None:
         """Let go of everything, and of everyone who waits."""
 
+    async def find_partition(self, key: str) -> int:
+        """The partition of the coordinator's topic that keeps what has this key.
+
+        Raises:
+            KafkaError: there is no such topic, and none can be created.
+        """
+
     def become_leader(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition of the coordinator's topic: load it."""
 

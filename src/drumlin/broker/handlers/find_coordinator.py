@@ -22,7 +22,12 @@ from drumlin.wire.messages import ZERO, Shape
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
-_KEY_TYPES: Final = (_GROUP, _TRANSACTION, _SHARE)
+#: Where the coordinators of each type of key keep their state.
+_TOPICS: Final = {
+    _GROUP: GROUP_METADATA,
+    _TRANSACTION: TRANSACTION_STATE,
+    _SHARE: SHARE_GROUP_STATE,
+}
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
 _SUCCESS_MESSAGE: Final = "NONE"  # where one key is asked for; several have an empty one
@@ -60,38 +65,25 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
                 host=found.host,
                 port=found.port,
                 error_code=found.code,
-                error_message="" if key_type in _KEY_TYPES else found.code.name,
+                error_message="" if key_type in _TOPICS else found.code.name,
             )
         )
     return shape("FindCoordinatorResponse", throttle_time=ZERO, coordinators=tuple(coordinators))
 
 
 async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
-    if key_type == _GROUP:
-        try:
-            partition = await context.broker.groups.find_partition(key)
-        except KafkaError:
-            return _Found(ErrorCode.coordinator_not_available)
-        return _leader(context, GROUP_METADATA, partition)
-    if key_type == _TRANSACTION:
-        try:
-            partition = await context.broker.transactions.find_partition(key)
-        except KafkaError:
-            return _Found(ErrorCode.coordinator_not_available)
-        return _leader(context, TRANSACTION_STATE, partition)
-    if key_type == _SHARE and context.version >= _FIRST_WITH_SHARE:
-        return await _find_share(context, key)
-    return _Found(ErrorCode.invalid_request)
-
-
-async def _find_share(context: RequestContext, key: str) -> _Found:
-    if not is_coordinator_key(key):
+    topic_name = _TOPICS.get(key_type)
+    if topic_name is None or (key_type == _SHARE and not _is_share_key(context, key)):
         return _Found(ErrorCode.invalid_request)
     try:
-        partition = await context.broker.share_state.find_partition(key)
+        partition = await context.broker.coordinators[topic_name].find_partition(key)
     except KafkaError:
         return _Found(ErrorCode.coordinator_not_available)
-    return _leader(context, SHARE_GROUP_STATE, partition)
+    return _leader(context, topic_name, partition)
+
+
+def _is_share_key(context: RequestContext, key: str) -> bool:
+    return context.version >= _FIRST_WITH_SHARE and is_coordinator_key(key)
 
 
 def _leader(context: RequestContext, topic_name: str, partition: int) -> _Found:
