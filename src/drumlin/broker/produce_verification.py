@@ -17,7 +17,15 @@ from uuid import UUID
 
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.log import Producer
-from drumlin.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_MASK, BatchHeader, parse_header
+from drumlin.records.batch import (
+    ATTRIBUTES_LOW_BYTE,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    parse_header,
+)
 from drumlin.replication.partition import Partition
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -25,8 +33,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
 
-_MAGIC_POSITION: Final = 16
-_ATTRIBUTES_LOW_BYTE: Final = 22
 #: From this version of Produce on, clients know TRANSACTION_ABORTABLE.
 _ABORTABLE_FROM: Final = 11
 #: From this version on, partitions join their transaction with their first batch (KIP-890).
@@ -82,9 +88,9 @@ class Verified:
 def is_transactional(records: memoryview | None) -> bool:
     return (
         records is not None
-        and len(records) > _ATTRIBUTES_LOW_BYTE
-        and bool(records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK)
-        and records[_MAGIC_POSITION] == MAGIC
+        and len(records) > ATTRIBUTES_LOW_BYTE
+        and bool(records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK)
+        and records[MAGIC_POSITION] == MAGIC
     )
 
 
