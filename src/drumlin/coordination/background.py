@@ -1,6 +1,6 @@
-"""What a coordinator does without being asked: its tasks, from their beginning to their end.
+"""What goes on whoever waits for it: tasks of one owner, from their beginning to their end.
 
-Nobody waits for such a task, so what fails in it is logged here.
+Nobody has to wait for such a task, so what fails in it is logged here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -17,17 +19,18 @@ class Background:
     """The tasks of one owner."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         """How many go on."""
         return len(self._tasks)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Begin it, and let it go on until it is done or everything is ended."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def repeat(
         self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
@@ -35,13 +38,18 @@ class Background:
         """Do `work` again and again; before each time, wait as long as `interval_ms` says then."""
         self.spawn(_for_ever(interval_ms, work))
 
+    async def settle(self) -> None:
+        """Wait until nothing goes on any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def end(self) -> None:
         """Cancel all of it, and wait until it has ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task failed", exc_info=error)

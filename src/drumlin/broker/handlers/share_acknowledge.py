@@ -31,13 +31,14 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         shares.sessions.get(member)
     else:
         shares.sessions.go_on(member, epoch)
-    answers = await begin_to_acknowledge(
+    begun = begin_to_acknowledge(
         shares,
         member,
         acknowledgements(request.topics),
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=getattr(request, "is_renew_ack", False),
     )
+    answers = await begun.answers()
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if epoch == FINAL_EPOCH:
         shares.close_session(member)

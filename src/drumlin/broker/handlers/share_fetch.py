@@ -11,11 +11,11 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.shares.acknowledging import (
+    Acknowledging,
     Answer,
     Answers,
     acknowledgements,
@@ -47,15 +47,13 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         if error.code is ErrorCode.share_session_limit_reached:
             return Waiting(_refuse_later(error, request.max_wait.total_seconds()))
         raise
-    answers = None
-    if said:
-        answers = begin_to_acknowledge(
-            context.broker.shares,
-            member,
-            said,
-            knows_renew=context.version >= _RENEW_FROM,
-            says_renew=says_renew,
-        )
+    begun = begin_to_acknowledge(
+        context.broker.shares,
+        member,
+        said,
+        knows_renew=context.version >= _RENEW_FROM,
+        says_renew=says_renew,
+    )
     fetch = ShareFetch(
         context.broker,
         member,
@@ -65,7 +63,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         max_bytes=request.max_bytes,
         max_wait_s=request.max_wait.total_seconds(),
     )
-    return Waiting(_respond(context, request, shape, member, fetch, answers))
+    return Waiting(_respond(context, request, shape, member, fetch, begun))
 
 
 def _acquire_mode(request: Any) -> AcquireMode:
@@ -114,10 +112,10 @@ async def _respond(
     shape: Shape,
     member: Member,
     fetch: ShareFetch,
-    answers: Awaitable[Answers] | None,
+    begun: Acknowledging,
 ) -> Any:
     await fetch.run()
-    acknowledged: Answers = {} if answers is None else await answers
+    acknowledged = await begun.answers()
     shares = context.broker.shares
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if request.share_session_epoch == FINAL_EPOCH:

@@ -7,14 +7,12 @@ Kafka's order: topic id, what the request says, the partition, the records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from drumlin.broker.shares.delivery import ShareDelivery
-from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, check_request
-from drumlin.coordination.share_partitions.in_flight import Change
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What was said of each partition.
@@ -29,6 +27,34 @@ class Answer(NamedTuple):
 
 
 Answers = dict[SharedPartition, Answer]
+
+
+class Acknowledging:
+    """What was taken of a request, and is being written, and what was refused at once."""
+
+    def __init__(self) -> None:
+        self._answers: Answers = {}
+        self._writing: dict[SharedPartition, asyncio.Task[KafkaError | None]] = {}
+
+    async def answers(self) -> Answers:
+        """Once all is written; whoever waits may go away, it is written all the same."""
+        if self._writing:
+            await asyncio.wait(self._writing.values())
+        for shared, task in self._writing.items():
+            error = task.result()
+            if error is not None:
+                self.refuse(shared, error)
+        return self._answers
+
+    def take(self, shared: SharedPartition) -> None:
+        """Nothing is wrong with it."""
+        self._answers[shared] = Answer()
+
+    def refuse(self, shared: SharedPartition, error: KafkaError) -> None:
+        self._answers[shared] = Answer(error.code, error.message)
+
+    def wait_for(self, shared: SharedPartition, task: asyncio.Task[KafkaError | None]) -> None:
+        self._writing[shared] = task
 
 
 def acknowledgements(topics: Iterable[Any]) -> dict[SharedPartition, list[Acknowledgement]]:
@@ -53,12 +79,11 @@ def begin_to_acknowledge(
     *,
     knows_renew: bool,
     says_renew: bool,
-) -> Awaitable[Answers]:
-    """Take what a member says. Whoever awaits the answers may go away; all is written anyway."""
-    answers: Answers = {}
-    taken: list[tuple[SharedPartition, LivePartition, Change]] = []
+) -> Acknowledging:
+    """Take what a member says, and begin to write it."""
+    begun = Acknowledging()
     for shared, batches in said.items():
-        answers[shared] = Answer()
+        begun.take(shared)
         try:
             delivery.check_topic(shared)
             check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
@@ -67,23 +92,7 @@ def begin_to_acknowledge(
             if live is None or not live.is_ready:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, "nobody reads it here")
             if change := live.acknowledge(member.member_id, batches):
-                taken.append((shared, live, change))
+                begun.wait_for(shared, live.begin_to_write(change))
         except KafkaError as error:
-            answers[shared] = Answer(error.code, error.message)
-    return asyncio.shield(delivery.spawn(_write_all(taken, answers)))
-
-
-async def _write_all(
-    taken: Sequence[tuple[SharedPartition, LivePartition, Change]], answers: Answers
-) -> Answers:
-    async def write(shared: SharedPartition, live: LivePartition, change: Change) -> None:
-        try:
-            await live.write(change)
-        except KafkaError as error:
-            answers[shared] = Answer(error.code, error.message)
-
-    if len(taken) == 1:
-        await write(*taken[0])
-    else:
-        await asyncio.gather(*(write(*each) for each in taken))
-    return answers
+            begun.refuse(shared, error)
+    return begun

@@ -6,14 +6,13 @@ their group, with their topic, when they are fenced, and when they could not be 
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSessions
+from drumlin.coordination.background import Background
 from drumlin.coordination.shares.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
 from drumlin.replication.partition import Partition
@@ -21,8 +20,6 @@ from drumlin.replication.partition import Partition
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
-
-T = TypeVar("T")
 
 
 class ShareDelivery:
@@ -34,7 +31,7 @@ class ShareDelivery:
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[SharePartitionKey, LivePartition] = {}
         self._watched: set[int] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._retiring = Background()
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
@@ -47,6 +44,11 @@ class ShareDelivery:
         return known
 
     # -- share partitions --------------------------------------------------------------
+
+    @property
+    def partition_count(self) -> int:
+        """How many share partitions are at work, or are loading."""
+        return len(self._partitions)
 
     def check_topic(self, shared: SharedPartition) -> None:
         """
@@ -76,8 +78,7 @@ class ShareDelivery:
             return live
         assert shared.topic_id is not None
         key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
-        fenced = functools.partial(self._drop, key)
-        live = LivePartition(self._broker, key, partition, self.settings(group_id), fenced)
+        live = LivePartition(self._broker, key, partition, self.settings(group_id), self._drop)
         self._partitions[key] = live
         return live
 
@@ -88,25 +89,28 @@ class ShareDelivery:
         key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
         live = self._partitions.get(key)
         if live is not None and (not live.is_current or live.error is not None):
-            self._drop(key)
+            self._drop(live)
             return None
         return live
 
     def forget(self, key: SharePartitionKey) -> None:
         """The state was made anew, or deleted: whoever goes on begins with reading it."""
-        self._drop(key)
-
-    def _drop(self, key: SharePartitionKey) -> None:
-        live = self._partitions.pop(key, None)
+        live = self._partitions.get(key)
         if live is not None:
-            live.close()
+            self._drop(live)
+
+    def _drop(self, live: LivePartition) -> None:
+        """Another may have taken its place already: that one stays."""
+        if self._partitions.get(live.key) is live:
+            del self._partitions[live.key]
+        live.close()
 
     def on_change(self, change: Change) -> None:
         """What was shared of a topic is gone with it."""
         if isinstance(change, TopicDeleted):
-            for key in list(self._partitions):
-                if key.topic_id == change.topic.topic_id:
-                    self._drop(key)
+            for live in list(self._partitions.values()):
+                if live.key.topic_id == change.topic.topic_id:
+                    self._drop(live)
 
     # -- members -----------------------------------------------------------------------
 
@@ -125,33 +129,21 @@ class ShareDelivery:
     def close_session(self, member: Member) -> None:
         """A member is gone: what it had goes to the others."""
         self.sessions.close(member)
-        of_group = [key for key in self._partitions if key.group_id == member.group_id]
-        for key in of_group:
-            self._partitions[key].release(member.member_id)
+        of_group = [
+            live for key, live in self._partitions.items() if key.group_id == member.group_id
+        ]
+        for live in of_group:
+            live.release(member.member_id)
         if not self.sessions.has_group(member.group_id):
             self._settings.pop(member.group_id, None)
-            for key in of_group:
-                self._retire(key)
+            for live in of_group:
+                self._retiring.spawn(self._retire(live))
 
-    def _retire(self, key: SharePartitionKey) -> None:
+    async def _retire(self, live: LivePartition) -> None:
         """Drop a share partition that nobody reads, once all of it is written."""
-        live = self._partitions[key]
-
-        async def retire() -> None:
-            await live.settle()
-            if self._partitions.get(key) is live and not self.sessions.has_group(key.group_id):
-                self._drop(key)
-
-        self.spawn(retire())
-
-    # -- work that goes on without a connection ----------------------------------------
-
-    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin something that is to be ended whatever becomes of who asked for it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        await live.settle()
+        if not self.sessions.has_group(live.key.group_id):
+            self._drop(live)
 
     # -- the end -----------------------------------------------------------------------
 
@@ -163,8 +155,7 @@ class ShareDelivery:
 
     async def close(self) -> None:
         """Write what is to be written yet, and let go of everything."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         for live in list(self._partitions.values()):
             await live.settle()
-        for key in list(self._partitions):
-            self._drop(key)
+            self._drop(live)
+        await self._retiring.settle()

@@ -2,7 +2,7 @@
 
 Nothing is acquired before enough can be read, and nothing awaits between the reading and the
 acquiring. So no two members get the same record, and none is locked for a request that ends
-empty-handed.
+empty-handed, nor for one whose member has left meanwhile.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class ShareFetch:
         self.errors: dict[SharedPartition, ErrorCode] = {}
         self._broker = broker
         self._member = member
+        self._session = broker.shares.sessions.get(member)
         self.partitions = partitions
         self._limits = limits
         self._max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
@@ -121,7 +122,17 @@ class ShareFetch:
 
     @property
     def _is_over(self) -> bool:
-        return self._time_left <= 0 or not self._live or self._broker.shares.is_stopping
+        return (
+            self._time_left <= 0
+            or not self._live
+            or self._broker.shares.is_stopping
+            or not self._has_session
+        )
+
+    @property
+    def _has_session(self) -> bool:
+        """Without one nobody would give back what it acquires, until the locks time out."""
+        return self._broker.shares.sessions.is_open(self._session)
 
     # -- reading and acquiring ---------------------------------------------------------
 
@@ -138,6 +149,8 @@ class ShareFetch:
     def _read_and_acquire(self, *, may_block: bool) -> bool:
         self._forget_failed()
         self._release()
+        if not self._has_session:
+            return False
         self._offsets = {
             shared: offset
             for shared, live in self._live.items()

@@ -1,19 +1,21 @@
 """A share partition at work: its state machine, the state that is kept of it, locks that time out.
 
-Owns the writing of its state: one write after the other, as later ones say more. Everything that
-changes the state machine runs on the event loop without awaiting; only the writing waits.
+Owns the writing of its state: one write after the other, as later ones say more, and none once it
+is closed, as somebody else may go on with the state then. Everything that changes the state machine
+runs on the event loop without awaiting; only the writing waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.room import ShareRoom
 from drumlin.broker.shares.start_offset import first_start_offset
+from drumlin.coordination.background import Background
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
 from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, Limits
 from drumlin.coordination.share_partitions.in_flight import Change
@@ -49,7 +51,7 @@ FENCED: Final = ErrorCode.not_leader_or_follower
 class LivePartition:
     """One share partition; use it once `loaded` is done.
 
-    `on_fenced` is called when what is here counts for nothing any more.
+    `on_lost` is called when what is here counts for nothing any more, or could not be loaded.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class LivePartition:
         key: SharePartitionKey,
         partition: Partition,
         settings: GroupSettings,
-        on_fenced: Callable[[], None],
+        on_lost: Callable[[LivePartition], None],
     ) -> None:
         self.key = key
         self.partition = partition
@@ -67,15 +69,15 @@ class LivePartition:
         self.room = ShareRoom(partition.waiting)
         self.is_closed = False
         self._broker = broker
-        self._on_fenced = on_fenced
+        self._on_lost = on_lost
         self._state_epoch = 0
         self._records = SharePartition(settings.delivery, 0)
         self._write_turn = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writes = Background()
         self.loaded: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._load())
-        self.loaded.add_done_callback(_retrieve)
+        self.loaded.add_done_callback(self._on_loaded)
 
     # -- loading -----------------------------------------------------------------------
 
@@ -99,6 +101,14 @@ class LivePartition:
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
         self._records.move_start(self.partition.log_start_offset)
+
+    def _on_loaded(self, task: asyncio.Task[None]) -> None:
+        """Nobody may ask why it failed; that is no reason to warn."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_lost(self)
+            if not isinstance(error, KafkaError):
+                _log.error("a share partition could not be loaded", exc_info=error)
 
     @property
     def is_ready(self) -> bool:
@@ -144,7 +154,7 @@ class LivePartition:
     # -- acknowledging -----------------------------------------------------------------
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
-        """Take what a member says; it holds once `write` is done with it.
+        """Take what a member says; it holds once `begin_to_write` is done with it.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
@@ -154,40 +164,40 @@ class LivePartition:
         self._schedule()
         return change
 
-    async def write(self, change: Change) -> None:
-        """Write a change, then make it hold; or else take it back.
+    def begin_to_write(self, change: Change) -> asyncio.Task[KafkaError | None]:
+        """Write a change and make it hold, or else take it back; what a member is to be told."""
+        return self._writes.spawn(self._write_change(change))
 
-        Raises:
-            KafkaError: with what the member is to be told.
-        """
-        if not change:
-            return
+    async def _write_change(self, change: Change) -> KafkaError | None:
         try:
             await self._write(self._records.state(change))
         except BaseException as error:
             self._records.roll_back(change, self._now())
             self._changed()
             if isinstance(error, KafkaError):
-                raise self._refused(error) from error
+                return self._refused(error)
             raise
         self._records.commit(change)
         self._changed()
+        return None
 
     def release(self, member_id: str) -> None:
         """A member is gone: others get what it had, as soon as that is written."""
         if self.is_ready and (change := self._records.release(member_id)):
-            self._spawn(self._write_or_log(change))
+            self._writes.spawn(self._write_or_log(change))
+        self.room.disturb()  # it may be waiting for more
 
     async def _write_or_log(self, change: Change) -> None:
-        try:
-            await self.write(change)
-        except KafkaError as error:
+        error = await self._write_change(change)
+        if error is not None:
             _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
 
     async def _write(self, batches: Sequence[StateBatch]) -> None:
         if not batches:
             return
         async with self._write_turn:
+            if self.is_closed:
+                raise KafkaError(ErrorCode.fenced_state_epoch)
             records = self._records
             state = ShareState(
                 self._state_epoch,
@@ -201,7 +211,7 @@ class LivePartition:
     def _refused(self, error: KafkaError) -> KafkaError:
         told = _told(error)
         if told.code is FENCED:
-            self._on_fenced()
+            self._on_lost(self)
         return told
 
     # -- time --------------------------------------------------------------------------
@@ -231,7 +241,7 @@ class LivePartition:
         self._timer = None
         batches = self._records.expire(self._now())
         if batches:
-            self._spawn(self._write_expired(batches))
+            self._writes.spawn(self._write_expired(batches))
         self._changed()
 
     async def _write_expired(self, batches: Sequence[StateBatch]) -> None:
@@ -241,14 +251,9 @@ class LivePartition:
             told = self._refused(error)
             _log.warning("%s: locks that timed out are not written: %s", self.key, told)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def settle(self) -> None:
         """Wait until what is to be written is written."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._writes.settle()
 
     def close(self) -> None:
         """Give nobody anything more; who waits looks again, and finds it gone."""
@@ -260,11 +265,3 @@ class LivePartition:
 
 def _told(error: KafkaError) -> KafkaError:
     return KafkaError(_TOLD.get(error.code, ErrorCode.unknown_server_error), error.message)
-
-
-def _retrieve(task: asyncio.Task[None]) -> None:
-    """Nobody may ask why it failed; that is no reason to warn."""
-    if not task.cancelled():
-        error = task.exception()
-        if error is not None and not isinstance(error, KafkaError):
-            _log.error("a share partition could not be loaded", exc_info=error)

@@ -137,6 +137,10 @@ class ShareSessions:
             raise KafkaError(ErrorCode.share_session_not_found)
         return session
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether it goes on: it was not closed, and no other one took its place."""
+        return self._sessions.get(session.member) is session
+
     def close(self, member: Member) -> None:
         session = self._sessions.pop(member, None)
         if session is not None:

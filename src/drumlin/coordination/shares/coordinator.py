@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -150,6 +151,9 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._check_active()
 
     async def _shard(self, partition: int) -> ShareShard:
+        """Awaits nothing if it is loaded: whoever writes has checked whether it still may."""
+        with suppress(KafkaError):
+            return self._partitions.shard(partition)
         # A partition is loaded in a moment; to wait spares everybody another attempt.
         timeout = self._config.share_coordinator_write_timeout_ms / 1000
         try:

@@ -51,7 +51,7 @@ class Completion:
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
         leader_epoch: Callable[[TransactionShard], int],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._writer = writer
         self._clock = clock

@@ -1,0 +1,222 @@
+"""Share partitions at work: what is written when they begin anew, are left, or cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+from broker.in_process import running
+from drumlin.broker.broker import Broker
+from drumlin.broker.shares.acknowledging import begin_to_acknowledge
+from drumlin.broker.shares.fetching import ShareFetch
+from drumlin.broker.shares.live_partition import LivePartition
+from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
+from drumlin.coordination.share_partitions.fetched import Fetched, Limits, OffsetRange
+from drumlin.wire.errors import ErrorCode
+from storage.samples import prepared
+
+_TOPIC_ID = UUID(int=5)
+_SHARED = SharedPartition(_TOPIC_ID, 0)
+_LIMITS = Limits(max_records=100, batch_size=100)
+_ACCEPT = [1]
+
+
+async def _until(condition: Callable[[], object], what: str) -> None:
+    async def wait() -> None:
+        while not condition():  # noqa: ASYNC110  what it waits for is told to nobody
+            await asyncio.sleep(0.002)
+
+    try:
+        await asyncio.wait_for(wait(), 20)
+    except TimeoutError:
+        raise AssertionError(f"in vain waited for {what}") from None
+
+
+class World:
+    """A broker with a topic of one partition, and a group with state in it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker, self.shares = broker, broker.shares
+
+    async def initialize(self, start_offset: int = 0) -> None:
+        await self.broker.share_state.initialize("g", _TOPIC_ID, 0, 1, start_offset)
+
+    def produce(self, count: int) -> None:
+        partition = self.broker.partitions.get("t", 0)
+        partition.append_as_leader(prepared(count), 1, self.broker.clock.wall_ms())
+
+    def join(self, name: str) -> Member:
+        member = Member("g", name)
+        self.shares.sessions.open(member, [_SHARED], 1, 10, acknowledges=False)
+        return member
+
+    async def live(self) -> LivePartition:
+        live = self.shares.open("g", _SHARED)
+        await live.loaded
+        return live
+
+    async def given(self, member: Member, last_offset: int) -> LivePartition:
+        """A member has got the records up to there, all of which nobody had before."""
+        live = await self.live()
+        first_offset = live.records.end_offset
+        fetched = Fetched(first_offset, [OffsetRange(first_offset, last_offset)])
+        assert live.acquire(member.member_id, fetched, _LIMITS)
+        return live
+
+    def accept(self, member: Member, first_offset: int, last_offset: int) -> Awaitable[ErrorCode]:
+        said = {_SHARED: [Acknowledgement(first_offset, last_offset, _ACCEPT)]}
+        begun = begin_to_acknowledge(self.shares, member, said, knows_renew=True, says_renew=False)
+
+        async def answer() -> ErrorCode:
+            return (await begun.answers())[_SHARED].code
+
+        return answer()
+
+    async def start_offset(self) -> int:
+        """As it is kept."""
+        state = await self.broker.share_state.read("g", _TOPIC_ID, 0)
+        return max([state.start_offset, *(each.last_offset + 1 for each in state.batches)])
+
+    def fetch(self, member: Member, max_wait_s: float) -> ShareFetch:
+        return ShareFetch(
+            self.broker,
+            member,
+            [_SHARED],
+            _LIMITS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            max_wait_s=max_wait_s,
+        )
+
+
+@asynccontextmanager
+async def _world(path: Path) -> AsyncIterator[World]:
+    async with running(path, share_coordinator_state_topic_num_partitions="1") as broker:
+        await broker.metadata.create_topic("t", [[1]], {}, _TOPIC_ID)
+        await _until(lambda: broker.partitions.find("t", 0), "the partition")
+        yield World(broker)
+
+
+def _play(path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with _world(path) as world:
+            await scenario(world)
+
+    asyncio.run(main())
+
+
+def test_what_is_said_of_records_from_before_a_reset_is_not_written(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member = world.join("m")
+        await world.given(member, 9)
+        answer = world.accept(member, 0, 9)
+        world.shares.forget((await world.live()).key)
+        assert await answer is ErrorCode.not_leader_or_follower
+        assert await world.start_offset() == 0
+
+    _play(tmp_path, scenario)
+
+
+def test_who_hears_late_that_it_was_fenced_takes_nothing_from_its_successor(
+    tmp_path: Path,
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member = world.join("m")
+        await world.given(member, 9)
+        late = world.accept(member, 0, 9)
+        await world.initialize()
+        successor = await world.given(member, 4)
+        assert await late in (ErrorCode.none, ErrorCode.not_leader_or_follower)
+        assert world.shares.find("g", _SHARED) is successor
+        assert await world.accept(member, 0, 4) is ErrorCode.none
+
+    _play(tmp_path, scenario)
+
+
+def test_who_comes_next_begins_behind_what_was_said_last(tmp_path: Path) -> None:
+    """The last member of a group goes before its acknowledgement is written."""
+
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        world.produce(10)
+        member = world.join("m")
+        first = await world.given(member, 9)
+        answer = world.accept(member, 0, 9)
+        world.shares.close_session(member)
+        await _until(lambda: world.shares.find("g", _SHARED) is None, "the end of its partition")
+        world.join("next")
+        second = await world.live()
+        assert second is not first
+        assert await answer is ErrorCode.none
+        assert second.records.start_offset == 10
+
+    _play(tmp_path, scenario)
+
+
+def test_who_comes_while_the_last_one_goes_finds_its_partition(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member = world.join("m")
+        live = await world.given(member, 9)
+        answer = world.accept(member, 0, 4)
+        world.shares.close_session(member)
+        world.join("next")
+        assert await answer is ErrorCode.none
+        await _until(lambda: live.records.next_fetch_offset == 5, "what it had to come back")
+        assert await world.live() is live
+
+    _play(tmp_path, scenario)
+
+
+def test_what_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        member = world.join("m")
+        fetch = world.fetch(member, max_wait_s=20)
+        await fetch.run()
+        assert fetch.errors == {_SHARED: ErrorCode.unknown_server_error}
+        await _until(lambda: not world.shares.partition_count, "it to be dropped")
+        await world.initialize()
+        await world.given(member, 9)
+        assert world.shares.partition_count == 1
+
+    _play(tmp_path, scenario)
+
+
+def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
+    """Whatever it got then would be locked for nobody."""
+
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        leaving, _ = world.join("leaving"), world.join("other")
+        live = await world.live()
+        fetch = world.fetch(leaving, max_wait_s=3600)
+        waiting = asyncio.ensure_future(fetch.run())
+        await _until(lambda: len(live.room) == 1, "the fetch to wait")
+        world.shares.close_session(leaving)
+        await asyncio.wait_for(waiting, 20)
+        assert not fetch.given
+        assert not fetch.errors
+
+    _play(tmp_path, scenario)
+
+
+def test_a_fetch_of_a_session_that_was_replaced_acquires_nothing(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member = world.join("m")
+        live = await world.given(member, 9)
+        fetch = world.fetch(member, max_wait_s=3600)
+        waiting = asyncio.ensure_future(fetch.run())
+        await _until(lambda: len(live.room) == 1, "the fetch to wait")
+        world.join("m")
+        live.room.disturb()
+        await asyncio.wait_for(waiting, 20)
+        assert not fetch.given
+
+    _play(tmp_path, scenario)
