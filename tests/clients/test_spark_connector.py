@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from rig.java import SHORT_LIVED_JVM
+from rig.java import spark_environment
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
 
@@ -31,7 +31,7 @@ def test_batch_and_stream(bootstrap: str, unique: Callable[[str], str]) -> None:
         producer.produce(source, key=b"k", value=b"%d" % number)
     assert producer.flush(20) == 0
     job = [sys.executable, str(_JOB), jars, bootstrap, source, target]
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM}
+    environment = {**os.environ, **spark_environment()}
     done = subprocess.run(
         job, capture_output=True, text=True, timeout=180, check=False, env=environment
     )

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import drumlin
-from rig.java import SHORT_LIVED_JVM
+from rig.java import spark_environment
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -106,11 +106,7 @@ def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path) -> None:
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
-    environment = {
-        **os.environ,
-        "TMPDIR": str(scratch),
-        "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM,
-    }
+    environment = {**os.environ, **spark_environment(), "TMPDIR": str(scratch)}
     command = [sys.executable, str(DEMO)]
     run = subprocess.run(
         command, cwd=home, env=environment, capture_output=True, text=True, timeout=600

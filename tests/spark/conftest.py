@@ -10,21 +10,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
-from rig.java import SHORT_LIVED_JVM
+from rig.java import spark_environment
 from spark.topics import Topic
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, **spark_environment()}
     session = (
         SparkSession.builder.master("local[2]")
-        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JVM)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.stopTimeout", "30s")
+        .config("spark.sql.streaming.noDataProgressEventInterval", "100ms")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

