@@ -8,17 +8,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rig.apache_kafka import ApacheKafka, Unavailable
 from rig.drumlin_server import DrumlinServer
+from rig.scheduling import ByServers, order
 
 # Programs that tests start are without hypothesis, as they are for users. See the module there.
 _FOR_PROGRAMS = str(Path(__file__).parent / "rig" / "for_programs")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [_FOR_PROGRAMS, os.environ.get("PYTHONPATH")])
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: order(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers | None:
+    return ByServers(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
