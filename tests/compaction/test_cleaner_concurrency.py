@@ -27,7 +27,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
 T = TypeVar("T")
-_STEPS = 600
+_STEPS = 300
 _SETTINGS = CleanerSettings(threads=2, dedupe_buffer_size=4000, backoff_ms=1)
 
 

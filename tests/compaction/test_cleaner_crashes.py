@@ -48,7 +48,7 @@ def dirty_log(root: Path, seed: int) -> RandomLog:
     logs = open_logs(root, config=_CONFIG, clock=ManualClock(NOW_MS))
     world = RandomLog(logs, create(logs, _CONFIG), seed)
     for _ in range(2):
-        for _ in range(14):
+        for _ in range(8):
             world.append_some()
             if world.random.random() < 0.4:
                 world.end_transaction()
@@ -56,7 +56,7 @@ def dirty_log(root: Path, seed: int) -> RandomLog:
         world.log.roll(world.now_ms)
         clean(world)
         world.clock.advance_ms(RETENTION_MS)
-    for _ in range(12):
+    for _ in range(7):
         world.append_some()
     world.end_all_transactions()
     world.log.roll(world.now_ms)
