@@ -30,10 +30,6 @@ from uuid import UUID
 from coordination.memory_log import KnownTopics, MemoryLog, default_setting, lead_all
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.consumer_protocol import (
-    read_assignment,
-    write_assignment,
-)
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import JoinRequest, LeavingMember, SyncRequest
 from drumlin.coordination.groups.commit import Commit, Position
@@ -43,6 +39,10 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
+from drumlin.wire.consumer_protocol import (
+    read_assignment,
+    write_assignment,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 GROUP = "g"

@@ -23,11 +23,6 @@ from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordi
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.classic.consumer_protocol import (
-    read_assignment,
-    read_subscription,
-    write_assignment,
-)
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import JoinRequest, LeavingMember, SyncRequest
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -35,6 +30,11 @@ from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
+from drumlin.wire.consumer_protocol import (
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 TOPICS = ("a", "b", "c")

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.client.offsets import TopicPartition, by_topic
 from drumlin.peer.connection import RequestBuilder
+from drumlin.wire.consumer_protocol import NO_GENERATION
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
 NO_EPOCH: Final = -1
-NO_GENERATION: Final = -1
 NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
 _BROKER_DECIDES: Final = -1
 

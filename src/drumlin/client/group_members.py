@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from drumlin.client.offsets import TopicPartition
+from drumlin.wire.consumer_protocol import read_assigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def classic_members(members: Iterable[Any]) -> list[Member]:
             each.client_id,
             each.client_host,
             getattr(each, "group_instance_id", None),
-            parse_assignment(each.member_assignment),
+            _assigned(each.member_assignment),
         )
         for each in members
     ]
@@ -62,23 +62,10 @@ def consumer_members(members: Iterable[Any]) -> list[Member]:
     ]
 
 
-def parse_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions in a consumer's assignment; nothing for what other protocols put there.
-
-    int16 version, then an array of topics: a string and an array of int32 partitions.
-    """
-    partitions: list[TopicPartition] = []
+def _assigned(assignment: bytes) -> list[TopicPartition]:
+    """The partitions in a consumer's assignment; nothing for what other protocols put there."""
     try:
-        (topics,) = struct.unpack_from(">i", data, 2)
-        position = 6
-        for _ in range(topics):
-            (length,) = struct.unpack_from(">h", data, position)
-            topic = data[position + 2 : position + 2 + length].decode()
-            position += 2 + length
-            (count,) = struct.unpack_from(">i", data, position)
-            numbers = struct.unpack_from(f">{count}i", data, position + 4)
-            position += 4 + 4 * count
-            partitions += [(topic, number) for number in numbers]
-    except (struct.error, UnicodeDecodeError):
+        partitions = read_assigned(assignment)
+    except ValueError:
         return []
-    return partitions
+    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]

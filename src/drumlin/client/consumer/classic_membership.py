@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from drumlin.client.committed_offsets import NO_GENERATION, GroupMetadata
+from drumlin.client.committed_offsets import GroupMetadata
 from drumlin.client.consumer.assignors import is_cooperative
 from drumlin.client.consumer.assignors.sticky import (
     Claim,
@@ -33,6 +33,7 @@ from drumlin.client.consumer.membership import (
 )
 from drumlin.client.consumer.subscription import MemberSubscription
 from drumlin.client.consumer.users_side import UsersSide
+from drumlin.wire.consumer_protocol import NO_GENERATION
 from drumlin.wire.errors import ErrorCode
 
 _NOBODY: Final = ""

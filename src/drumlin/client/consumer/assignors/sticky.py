@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from drumlin.client.committed_offsets import NO_GENERATION
 from drumlin.client.consumer.assignors.members import (
     Assignment,
     Member,
@@ -23,8 +22,9 @@ from drumlin.client.consumer.assignors.members import (
     in_order,
     subscribers,
 )
-from drumlin.client.consumer.subscription import FieldsReader, encode_partitions
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.consumer.subscription import one_by_one
+from drumlin.client.offsets import TopicPartition, by_topic
+from drumlin.wire.consumer_protocol import NO_GENERATION, FieldsReader, write_partitions
 
 _INT32: Final = struct.Struct(">i")
 
@@ -40,7 +40,7 @@ def sticky_user_data(claim: Claim) -> bytes | None:
     """What a member of a `sticky` group tells about itself; None for one that is new."""
     if claim.generation_id == NO_GENERATION:
         return None
-    return encode_partitions(claim.partitions) + _INT32.pack(claim.generation_id)
+    return write_partitions(by_topic(claim.partitions)) + _INT32.pack(claim.generation_id)
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
@@ -78,7 +78,7 @@ def _claim_in_data(member: Member) -> Claim:
         return Claim(frozenset(), NO_GENERATION)
     reader = FieldsReader(data)
     try:
-        partitions = reader.partitions()
+        partitions = one_by_one(reader.partitions())
         # The first version of these data had no generation.
         return Claim(partitions, NO_GENERATION if reader.is_at_end else reader.int32())
     except ValueError:

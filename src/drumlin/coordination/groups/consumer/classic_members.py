@@ -11,10 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from drumlin.coordination.groups.classic.consumer_protocol import (
-    read_subscription,
-    write_assignment,
-)
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -42,6 +38,10 @@ from drumlin.coordination.groups.consumer.member import (
     Subscription,
 )
 from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.wire.consumer_protocol import (
+    read_subscription,
+    write_assignment,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -12,12 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.coordination.groups.classic.consumer_protocol import (
-    NamedPartitions,
-    read_assignment,
-    read_subscription,
-    write_assignment,
-)
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member as ClassicMember
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
@@ -46,6 +40,12 @@ from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.surroundings import Topics
+from drumlin.wire.consumer_protocol import (
+    NamedPartitions,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
