@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.topics import create_automatically
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.records.batch import iterate_headers
+from drumlin.records.errors import CorruptRecord
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ class StateLogs:
 
 
 def batches_of(log: PartitionLog) -> Iterator[bytes]:
-    """All whole batches of a log, in pieces. Blocks."""
+    """All whole batches of a log, in pieces. Blocks.
+
+    Raises:
+        CorruptRecord: a batch is not behind the one before it: there would be no end.
+        KafkaError: the log cannot be read.
+    """
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         result = log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one_batch=True)
@@ -73,5 +79,7 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
         finally:
             piece.release()
         for _, header in iterate_headers(data):
+            if header.end_offset <= offset:
+                raise CorruptRecord(f"{log.name}: behind {offset}, a batch of {header.end_offset}")
             offset = header.end_offset
         yield data
