@@ -57,7 +57,8 @@ class Crowd:
         """Ask for so long, wait for every answer; their number.
 
         Raises:
-            RuntimeError: an answer differs from the first one in size: it tells an error.
+            RuntimeError: an answer differs from the first one in size: it tells an error; or none
+                comes.
         """
         deadline = time.perf_counter() + seconds
         for client in self._clients:
@@ -65,7 +66,10 @@ class Crowd:
         open_requests, answered = len(self._clients), 0
         sizes: dict[_Client, int] = {}
         while open_requests:
-            for descriptor, _ in self._poll.poll(_TIMEOUT_S):
+            answering = self._poll.poll(_TIMEOUT_S)
+            if not answering:
+                raise RuntimeError(f"{open_requests} requests without an answer")
+            for descriptor, _ in answering:
                 client = self._by_descriptor[descriptor]
                 answer = client.take()
                 if answer is None:
