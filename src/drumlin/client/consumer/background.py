@@ -96,7 +96,7 @@ class Background:
         )
         if subscription is not None and self._link is not None:
             self._protocol = make_protocol(options, subscription, self._link, self._prompt)
-            self._driver = Driver(self._protocol, self._link, self._notify)
+            self._driver = Driver(self._protocol, self._notify)
             self._tasks.spawn(self._watch_topics())
         elif subscription is not None:
             self._tasks.spawn(self._take_all())

@@ -14,11 +14,10 @@ from drumlin.client.consumer.classic_membership import (
     ClassicOptions,
     Join,
     Joined,
-    Step,
     Sync,
 )
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
-from drumlin.client.consumer.membership import Leave, Wait
+from drumlin.client.consumer.membership import Leave
 from drumlin.client.consumer.subscription import (
     decode_assignment,
     decode_subscription,
@@ -52,10 +51,7 @@ class ClassicProtocol:
         self._link = link
         self._partition_counts = partition_counts
 
-    def next_step(self, now: float) -> Step:
-        return self.membership.next_step(now)
-
-    async def perform(self, step: Step) -> None:
+    async def perform(self, step: Join | Sync | Beat) -> None:
         """Send it, and take in the answer.
 
         Raises:
@@ -69,11 +65,6 @@ class ClassicProtocol:
                 await self._sync(step)
             case Beat():
                 await self._beat(step)
-            case Leave():
-                await self.leave(step)
-                self.membership.left()
-            case Wait():
-                raise AssertionError("waiting is up to the driver")
 
     async def _join(self, step: Join) -> None:
         rebalance_ms = self._options.max_poll_interval_s * 1000

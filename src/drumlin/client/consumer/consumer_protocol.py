@@ -15,10 +15,9 @@ from drumlin.client.consumer.consumer_membership import (
     Beat,
     ConsumerMembership,
     ConsumerProtocolOptions,
-    Step,
 )
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
-from drumlin.client.consumer.membership import Leave, Partitions, Wait
+from drumlin.client.consumer.membership import Leave, Partitions
 from drumlin.client.consumer.options import Subscription
 from drumlin.wire.messages import Shape
 
@@ -52,26 +51,14 @@ class ConsumerProtocol:
         self._target: frozenset[IdPartition] = frozenset()
         self._has_unnamed = False
 
-    def next_step(self, now: float) -> Step:
-        return self.membership.next_step(now)
-
-    async def perform(self, step: Step) -> None:
+    async def perform(self, step: Beat) -> None:
         """Send it, and take in the answer.
 
         Raises:
             KafkaError: refused.
             PeerError: not answered.
         """
-        match step:
-            case Beat():
-                await self._beat(step)
-            case Leave():
-                await self.leave(step)
-                self.membership.left()
-            case Wait():
-                raise AssertionError("waiting is up to the driver")
 
-    async def _beat(self, step: Beat) -> None:
         def build(shape: Shape) -> object:
             return shape(
                 "ConsumerGroupHeartbeatRequest",

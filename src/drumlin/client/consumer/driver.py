@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.membership import Leave, Wait
 from drumlin.peer.errors import PeerError, UnsupportedByBroker
 from drumlin.wire.errors import KafkaError
@@ -20,11 +19,8 @@ class GroupProtocolDriver(Protocol):
 
     membership: Any
 
-    def next_step(self, now: float) -> Any:
-        """What to do next."""
-
     async def perform(self, step: Any) -> None:
-        """Do it."""
+        """Send what the membership wants to be sent, and tell it what came of it."""
 
     async def leave(self, step: Leave) -> None:
         """Tell the group that this member goes."""
@@ -33,11 +29,8 @@ class GroupProtocolDriver(Protocol):
 class Driver:
     """Lives in the loop. `on_change` is called whenever the user's thread may have to act."""
 
-    def __init__(
-        self, protocol: GroupProtocolDriver, link: CoordinatorLink, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, protocol: GroupProtocolDriver, on_change: Callable[[], None]) -> None:
         self._protocol = protocol
-        self._link = link
         self._on_change = on_change
         self._woken = asyncio.Event()
         self.error: BaseException | None = None
@@ -56,7 +49,7 @@ class Driver:
         try:
             while True:
                 self._woken.clear()
-                step = self._protocol.next_step(_now())
+                step = self._protocol.membership.next_step(_now())
                 if isinstance(step, Wait):
                     await self._wait(step.until)
                 else:
@@ -69,7 +62,11 @@ class Driver:
     async def _perform(self, step: Any) -> None:
         membership = self._protocol.membership
         try:
-            await self._protocol.perform(step)
+            if isinstance(step, Leave):
+                await self._protocol.leave(step)
+                membership.left()
+            else:
+                await self._protocol.perform(step)
         except UnsupportedByBroker:
             raise
         except KafkaError as error:
