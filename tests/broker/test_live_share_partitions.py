@@ -206,6 +206,40 @@ def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
     _play(tmp_path, scenario)
 
 
+def test_who_has_come_again_is_not_thrown_out_for_having_left(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        left = world.shares.sessions.get(world.join("m"))
+        member = world.join("m")
+        live = await world.given(member, 9)
+        world.shares.leave(left)
+        await live.settle()
+        assert await world.accept(member, 0, 9) is ErrorCode.none
+        world.shares.leave(world.shares.sessions.get(member))
+        assert not world.shares.sessions.has_group("g")
+
+    _play(tmp_path, scenario)
+
+
+def test_members_of_other_groups_go_without_a_trace(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member, other = world.join("m"), Member("h", "m")
+        world.shares.sessions.open(other, [_SHARED], 1, 10, acknowledges=False)
+        await world.broker.share_state.initialize("h", _TOPIC_ID, 0, 1, 0)
+        live = await world.given(member, 9)
+        await world.shares.open("h", _SHARED).loaded
+        assert world.shares.partition_count == 2
+        world.shares.close_session(other)
+        await _until(lambda: world.shares.partition_count == 1, "one to go")
+        assert await world.live() is live
+        assert await world.accept(member, 0, 9) is ErrorCode.none
+        await world.broker.metadata.delete_topic(_TOPIC_ID)
+        await _until(lambda: not world.shares.partition_count, "the other to go with its topic")
+
+    _play(tmp_path, scenario)
+
+
 def test_a_fetch_of_a_session_that_was_replaced_acquires_nothing(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()

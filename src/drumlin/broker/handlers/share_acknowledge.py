@@ -28,9 +28,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.invalid_share_session_epoch)
     if epoch == FINAL_EPOCH:
-        shares.sessions.get(member)
+        session = shares.sessions.get(member)
     else:
-        shares.sessions.go_on(member, epoch)
+        session = shares.sessions.go_on(member, epoch)
     begun = begin_to_acknowledge(
         shares,
         member,
@@ -41,7 +41,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     answers = await begun.answers()
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if epoch == FINAL_EPOCH:
-        shares.close_session(member)
+        shares.leave(session)
     partitions = []
     for shared, (code, message) in answers.items():
         answer = shape(

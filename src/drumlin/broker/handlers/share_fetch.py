@@ -119,7 +119,7 @@ async def _respond(
     shares = context.broker.shares
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if request.share_session_epoch == FINAL_EPOCH:
-        shares.close_session(member)
+        shares.leave(fetch.session)
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer says what is fetched from now on

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.live_partition import LivePartition
-from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSessions
+from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSession, ShareSessions
 from drumlin.coordination.background import Background
 from drumlin.coordination.shares.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
@@ -29,7 +29,8 @@ class ShareDelivery:
         self.sessions = ShareSessions()
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
-        self._partitions: dict[SharePartitionKey, LivePartition] = {}
+        self._partitions: dict[str, dict[SharePartitionKey, LivePartition]] = {}
+        """By group, and only of groups that have any."""
         self._watched: set[int] = set()
         self._retiring = Background()
         self.is_stopping = False
@@ -48,7 +49,16 @@ class ShareDelivery:
     @property
     def partition_count(self) -> int:
         """How many share partitions are at work, or are loading."""
-        return len(self._partitions)
+        return len(self._all())
+
+    def _all(self) -> list[LivePartition]:
+        return [live for of_group in self._partitions.values() for live in of_group.values()]
+
+    def _of_group(self, group_id: str) -> list[LivePartition]:
+        return list(self._partitions.get(group_id, {}).values())
+
+    def _find(self, key: SharePartitionKey) -> LivePartition | None:
+        return self._partitions.get(key.group_id, {}).get(key)
 
     def check_topic(self, shared: SharedPartition) -> None:
         """
@@ -79,15 +89,14 @@ class ShareDelivery:
         assert shared.topic_id is not None
         key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
         live = LivePartition(self._broker, key, partition, self.settings(group_id), self._drop)
-        self._partitions[key] = live
+        self._partitions.setdefault(group_id, {})[key] = live
         return live
 
     def find(self, group_id: str, shared: SharedPartition) -> LivePartition | None:
         """The share partition if it is at work."""
         if shared.topic_id is None:
             return None
-        key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
-        live = self._partitions.get(key)
+        live = self._find(SharePartitionKey(group_id, shared.topic_id, shared.partition))
         if live is not None and (not live.is_current or live.error is not None):
             self._drop(live)
             return None
@@ -95,20 +104,23 @@ class ShareDelivery:
 
     def forget(self, key: SharePartitionKey) -> None:
         """The state was made anew, or deleted: whoever goes on begins with reading it."""
-        live = self._partitions.get(key)
+        live = self._find(key)
         if live is not None:
             self._drop(live)
 
     def _drop(self, live: LivePartition) -> None:
         """Another may have taken its place already: that one stays."""
-        if self._partitions.get(live.key) is live:
-            del self._partitions[live.key]
+        if self._find(live.key) is live:
+            of_group = self._partitions[live.key.group_id]
+            del of_group[live.key]
+            if not of_group:
+                del self._partitions[live.key.group_id]
         live.close()
 
     def on_change(self, change: Change) -> None:
         """What was shared of a topic is gone with it."""
         if isinstance(change, TopicDeleted):
-            for live in list(self._partitions.values()):
+            for live in self._all():
                 if live.key.topic_id == change.topic.topic_id:
                     self._drop(live)
 
@@ -126,12 +138,15 @@ class ShareDelivery:
         for member in self.sessions.of_connection(number):
             self.close_session(member)
 
+    def leave(self, session: ShareSession) -> None:
+        """A member has said so; if it has come again meanwhile, it stays."""
+        if self.sessions.is_open(session):
+            self.close_session(session.member)
+
     def close_session(self, member: Member) -> None:
         """A member is gone: what it had goes to the others."""
         self.sessions.close(member)
-        of_group = [
-            live for key, live in self._partitions.items() if key.group_id == member.group_id
-        ]
+        of_group = self._of_group(member.group_id)
         for live in of_group:
             live.release(member.member_id)
         if not self.sessions.has_group(member.group_id):
@@ -150,12 +165,12 @@ class ShareDelivery:
     def finish(self) -> None:
         """The broker stops: who waits is answered now."""
         self.is_stopping = True
-        for live in self._partitions.values():
+        for live in self._all():
             live.room.disturb()
 
     async def close(self) -> None:
         """Write what is to be written yet, and let go of everything."""
-        for live in list(self._partitions.values()):
+        for live in self._all():
             await live.settle()
             self._drop(live)
         await self._retiring.settle()

@@ -61,7 +61,7 @@ class ShareFetch:
         self.errors: dict[SharedPartition, ErrorCode] = {}
         self._broker = broker
         self._member = member
-        self._session = broker.shares.sessions.get(member)
+        self.session = broker.shares.sessions.get(member)
         self.partitions = partitions
         self._limits = limits
         self._max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
@@ -132,7 +132,7 @@ class ShareFetch:
     @property
     def _has_session(self) -> bool:
         """Without one nobody would give back what it acquires, until the locks time out."""
-        return self._broker.shares.sessions.is_open(self._session)
+        return self._broker.shares.sessions.is_open(self.session)
 
     # -- reading and acquiring ---------------------------------------------------------
 

@@ -37,8 +37,8 @@ class ShareRoom:
         return len(self._waiters)
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        if not self._waiters:
-            self._partition_room.enter(self._relay, for_stable=for_stable)
+        # Those that are here already may wait for something else, if the group's isolation changed.
+        self._partition_room.enter(self._relay, for_stable=for_stable)
         self._waiters[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:

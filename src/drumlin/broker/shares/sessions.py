@@ -9,6 +9,7 @@ its records are locked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -60,6 +61,7 @@ class ShareSessions:
         self._max_partitions = max_partitions
         self._sessions: dict[Member, ShareSession] = {}
         self._partition_count = 0
+        self._of_group: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -90,6 +92,7 @@ class ShareSessions:
         self._check_room(len(session.partitions) - (0 if old is None else len(old.partitions)))
         self.close(member)
         self._partition_count += len(session.partitions)
+        self._of_group[member.group_id] += 1
         self._sessions[member] = session
         return session
 
@@ -145,10 +148,13 @@ class ShareSessions:
         session = self._sessions.pop(member, None)
         if session is not None:
             self._partition_count -= len(session.partitions)
+            self._of_group[member.group_id] -= 1
+            if not self._of_group[member.group_id]:
+                del self._of_group[member.group_id]
 
     def has_group(self, group_id: str) -> bool:
         """Whether any member of the group has a session."""
-        return any(member.group_id == group_id for member in self._sessions)
+        return group_id in self._of_group
 
     def of_connection(self, connection: int) -> list[Member]:
         """Whose sessions a connection began."""
