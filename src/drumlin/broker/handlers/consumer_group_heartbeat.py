@@ -10,16 +10,29 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.broker.heartbeat_lane import FRAME_BYTES_MAX, HeartbeatLane, Learnt
+from drumlin.coordination.groups.consumer.member import JOINING, Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.written import Written
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import (
+    ZERO,
+    Shape,
+    encode_response,
+    parse_request,
+    parse_request_header,
+    response_shape,
+)
 
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+_API: Final = "consumer_group_heartbeat"
 _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
@@ -28,9 +41,9 @@ _MEMBER_MAKES_ID: Final = 1
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     try:
-        if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
+        if not _is_served(context.broker):
             raise KafkaError(ErrorCode.unsupported_version)
-        heartbeat = _read(context, request)
+        heartbeat = _read(request, context.version, context.client_id, context.client_host)
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _refusal(shape, error)
@@ -39,15 +52,51 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return Waiting(_respond(shape, written))
 
 
-def _read(context: RequestContext, request: Any) -> HeartbeatRequest:
+def open_lane(
+    context: RequestContext, request: Any, frame: memoryview, shape: Shape
+) -> HeartbeatLane | None:
+    """A fast lane for the same request again; None for those that members do not repeat."""
+    if request.member_epoch <= JOINING or len(frame) > FRAME_BYTES_MAX:
+        return None
+    if not _is_served(context.broker):
+        return None
+    lane = context.connection.lanes.get(HeartbeatLane.kind)
+    if lane is None:
+        lane = HeartbeatLane(context.broker, partial(_learn, context.client_host))
+    assert isinstance(lane, HeartbeatLane)
+    lane.watch(frame)
+    return lane
+
+
+def _learn(client_host: str, frame: memoryview) -> Learnt:
+    header = parse_request_header(frame)
+    version = header.api_version
+    request = parse_request(_API, version, frame, header.size)
+    shape = response_shape(_API, version)
+
+    def answer(correlation_id: int, answer: HeartbeatAnswer) -> list[Any]:
+        return encode_response(_API, version, correlation_id, _response(shape, answer))
+
+    def refuse(correlation_id: int, error: KafkaError) -> list[Any]:
+        return encode_response(_API, version, correlation_id, _refusal(shape, error))
+
+    heartbeat = _read(request, version, header.client_id, client_host)
+    return Learnt(request.group_id, heartbeat, answer, refuse)
+
+
+def _is_served(broker: Broker) -> bool:
+    return _PROTOCOL in broker.config.group_coordinator_rebalance_protocols
+
+
+def _read(request: Any, version: int, client_id: str | None, client_host: str) -> HeartbeatRequest:
     rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
     topics = request.subscribed_topic_names
     given = rebalance_timeout_ms != _NOT_GIVEN_MS
     return HeartbeatRequest(
         member_id=request.member_id,
         epoch=request.member_epoch,
-        client_id=context.client_id or "",
-        client_host=context.client_host,
+        client_id=client_id or "",
+        client_host=client_host,
         group_instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=rebalance_timeout_ms if given else None,
@@ -55,7 +104,7 @@ def _read(context: RequestContext, request: Any) -> HeartbeatRequest:
         regex=getattr(request, "subscribed_topic_regex", None),
         assignor=request.server_assignor,
         owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
-        must_have_member_id=context.version >= _MEMBER_MAKES_ID,
+        must_have_member_id=version >= _MEMBER_MAKES_ID,
     )
 
 
