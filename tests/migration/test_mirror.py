@@ -104,6 +104,18 @@ def test_topics_that_are_gone_and_nodes_that_are_none_are_left_alone(both: Both)
     assert len(both.mirror.events("odd")) == 1
 
 
+def test_a_pattern_passes_over_groups_that_zookeeper_cannot_have(
+    store: OldStore, drumlin_address: str, topic: str, tmp_path: Path
+) -> None:
+    mirror = MirrorProcess(tmp_path, f"{topic}*", store.address, drumlin_address)
+    store.commit(topic, topic, 0, 4)
+    with closing(BrokerGroup(drumlin_address)) as broker, closing(mirror):
+        broker.commit(f"{topic}/odd", topic, {0: 1})
+        broker.commit(f"{topic}-too", topic, {1: 2})
+        mirror.start()
+        assert (broker.committed(topic), store.committed(f"{topic}-too", topic)) == ({0: 4}, {1: 2})
+
+
 def test_it_ends_after_a_last_pass(both: Both, tmp_path: Path) -> None:
     both.mirror = MirrorProcess(
         tmp_path,

@@ -230,7 +230,10 @@ class _Running:
         return status
 
     def _known_groups(self) -> list[str]:
-        return [*self._follower.groups(), *self._broker.groups()]
+        """Those that can be in both stores."""
+        from drumlin.migration.zookeeper import can_have_group
+
+        return [*self._follower.groups(), *filter(can_have_group, self._broker.groups())]
 
     def _away(self, error: BaseException) -> None:
         if not self._is_away:

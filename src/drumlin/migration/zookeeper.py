@@ -88,12 +88,17 @@ def _with_ports(hosts: str) -> str:
     return ",".join(named) + slash + chroot
 
 
+def can_have_group(group: str) -> bool:
+    """Whether a node can have this name."""
+    return bool(group) and "/" not in group and "\0" not in group and group not in (".", "..")
+
+
 def group_path(group: str) -> str:
     """
     Raises:
         StoreError: no node can have this name.
     """
-    if not group or "/" in group or "\0" in group or group in (".", ".."):
+    if not can_have_group(group):
         raise StoreError(f"no group in ZooKeeper can be called {group!r}")
     return f"{_ROOT}/{group}"
 
