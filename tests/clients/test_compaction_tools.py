@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from confluent_kafka import Producer
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import iterate_headers
-from rig.apache_kafka import Unavailable, kafka_classpath, run_tool
+from rig.apache_kafka import Unavailable, kafka_classpath, run_alone, run_tool
 from rig.compacted_topic import await_clean, create, read
 from rig.drumlin_server import DrumlinServer
 from storage.samples import append, from_producer, marker, open_logs
@@ -39,6 +40,19 @@ _TROUBLE = re.compile("mismatch|isvalid: false|out of order|larger than|exceptio
 Row = tuple[int, bytes, bytes | None]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def tester(cleaning: DrumlinServer) -> Iterator[Future[str]]:
+    """Kafka's own test of a cleaner, which runs beside the other tests: it waits for long."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(
+            run_alone,
+            f"{_TOOLS}.LogCompactionTester",
+            *("--bootstrap-server", cleaning.address, "--compression-type", "lz4"),
+            *("--messages", "50000", "--duplicates", "10", "--percent-deletes", "10"),
+            *("--sleep", "2"),
+        )
+
+
 @pytest.fixture(scope="module")
 def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     """A server that cleans as soon as there is something to clean."""
@@ -51,21 +65,6 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer
         yield server
         server.stop()
         server.check_output()
-
-
-def test_log_compaction_tester(cleaning: DrumlinServer) -> None:
-    """Kafka's own test of a cleaner: what it writes and what it reads, key by key."""
-    said = run_tool(
-        f"{_TOOLS}.LogCompactionTester",
-        *("--bootstrap-server", cleaning.address, "--compression-type", "lz4"),
-        *("--messages", "50000", "--duplicates", "10", "--percent-deletes", "10"),
-        *("--sleep", "2"),
-    )
-    assert "0 mismatches" in said
-    assert "Data verification is completed" in said
-    topic = re.search(r"log-cleaner-test-\S+", said)
-    assert topic is not None
-    assert await_clean(cleaning.data, topic[0])["last_cleaning"]["superseded"] > 0
 
 
 # -- the same records for every reader ---------------------------------------------------------
@@ -220,3 +219,13 @@ def test_consumers_come_to_the_end_behind_a_marker_that_is_gone(tmp_path: Path) 
         assert re.search(rf"{topic}\s+0\s+{end_offset}\s+{end_offset}\s+0\s", described), described
         server.stop()
         server.check_output()
+
+
+def test_log_compaction_tester(cleaning: DrumlinServer, tester: Future[str]) -> None:
+    """What it writes and what it reads, key by key."""
+    said = tester.result()
+    assert "0 mismatches" in said
+    assert "Data verification is completed" in said
+    topic = re.search(r"log-cleaner-test-\S+", said)
+    assert topic is not None
+    assert await_clean(cleaning.data, topic[0])["last_cleaning"]["superseded"] > 0

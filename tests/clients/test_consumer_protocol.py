@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rig.apache_kafka import Unavailable, java, kafka_classpath, run_tool
+from rig.java import SHORT_LIVED_JVM
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -214,7 +215,7 @@ class VerifiableConsumer:
 def verifiable_consumer(
     directory: Path, bootstrap: str, topic: str, group: str, protocol: str
 ) -> Iterator[VerifiableConsumer]:
-    command = [java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+    command = [java(), "-Xmx128m", *SHORT_LIVED_JVM.split(), "-cp", kafka_classpath()]
     command += [f"{_TOOLS}.VerifiableConsumer", "--bootstrap-server", bootstrap]
     command += ["--topic", topic, "--group-id", group, "--group-protocol", protocol]
     log = directory / f"java-{protocol}.out"

@@ -14,12 +14,13 @@ from drumlin.wire.errors import ErrorCode
 from rig.apache_kafka import Unavailable, java, kafka_classpath, run_tool
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
+from rig.java import SHORT_LIVED_JVM
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]
 
 _SOURCE = Path(__file__).parent / "share" / "ShareMember.java"
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xmx256m", *SHORT_LIVED_JVM.split())
 _SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",

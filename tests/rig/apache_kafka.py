@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rig.java import SHORT_LIVED_JVM
 from rig.kafka_tools import KafkaTools
 from rig.ports import free_ports
 from rig.process import BrokerProcess
@@ -21,7 +22,7 @@ from rig.waiting import wait_until
 
 _SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
 NODE_ID = 1
 
 
@@ -62,6 +63,14 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
     code, output, errors = _tools().run(main_class, arguments, timeout_s)
     assert code == 0, f"{main_class} {arguments}:\n{output}\n{errors}"
     return output
+
+
+def run_alone(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
+    """The same, in a JVM of its own: beside others."""
+    command = [java(), *_JVM, "-cp", kafka_classpath(), main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 class ApacheKafka(BrokerProcess):

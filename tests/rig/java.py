@@ -7,8 +7,11 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-#: For programs that are over before thorough compilation has paid.
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: For programs that are over before thorough compilation, or checking their classes, has paid.
+SHORT_LIVED_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:+IgnoreUnrecognizedVMOptions"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 
 def spark_environment() -> dict[str, str]:

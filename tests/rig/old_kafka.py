@@ -13,12 +13,13 @@ import subprocess
 from pathlib import Path
 
 from rig.apache_kafka import Unavailable, java
+from rig.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
 _SCRIPT = Path(__file__).parents[2] / "script" / "old-kafka-jars"
-_JVM = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_JVM = ["-Xmx96m", *SHORT_LIVED_JVM.split()]
 
 
 @functools.cache

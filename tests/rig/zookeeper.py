@@ -11,12 +11,13 @@ import subprocess
 from pathlib import Path
 
 from rig.apache_kafka import Unavailable, java
+from rig.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
 _SCRIPT = Path(__file__).parents[2] / "script" / "zookeeper-jars"
-_JVM = ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_JVM = ["-Xmx64m", *SHORT_LIVED_JVM.split()]
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS = 500
 
