@@ -184,6 +184,21 @@ def test_a_new_leader_that_knows_it_all(broker: EpochBroker, log: Log, client: C
     assert log.fetches[-1][1] == 1
 
 
+def test_a_check_that_leaves_a_partition_out_is_made_again(
+    broker: EpochBroker, log: Log, client: Client
+) -> None:
+    broker.script(
+        "offset_for_leader_epoch",
+        lambda shape, request: shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=()),
+        log.offset_for_leader_epoch,
+    )
+    with client.consumer(assign=[PLACE]) as consumer:
+        assert offsets(consumer.poll(WAIT_MS)) == list(range(10))
+        new_leader(broker, log, 100)
+        for start in range(10, 100, 10):
+            assert offsets(consumer.poll(WAIT_MS)) == list(range(start, start + 10))
+
+
 def test_a_seek_counts_although_a_check_of_the_leader_fails(
     broker: EpochBroker, log: Log, client: Client
 ) -> None:

@@ -257,10 +257,11 @@ class Fetcher:
         try:
             await self._starter.check(self._unchanged(versions))
         except (KafkaError, PeerError) as error:
-            if is_retriable(error):
-                self._recover(self._unchanged(versions))
-            else:
+            if not is_retriable(error):
                 self._fail(self._unchanged(versions), error)
+        unanswered = self._unchanged(versions)
+        if unanswered:
+            self._recover(unanswered)
         self.pump()
 
     def _recover(self, states: list[PartitionState]) -> None:
