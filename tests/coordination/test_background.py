@@ -57,3 +57,27 @@ def test_the_end_waits_for_what_is_cancelled(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.ERROR):
         assert asyncio.run(test()) == ["ended"]
     assert "a bad day" in caplog.text
+
+
+def test_settling_waits_also_for_what_begins_meanwhile() -> None:
+    async def test() -> list[str]:
+        background = Background()
+        said = []
+
+        async def first() -> None:
+            await asyncio.sleep(0)
+            background.spawn(second())
+            said.append("first")
+
+        async def second() -> None:
+            await asyncio.sleep(0)
+            said.append("second")
+
+        task = background.spawn(first())
+        await background.settle()
+        assert task.done()
+        assert len(background) == 0
+        await background.settle()
+        return said
+
+    assert asyncio.run(test()) == ["first", "second"]
