@@ -432,12 +432,17 @@ def test_what_was_accepted_never_comes_again_and_nothing_is_lost(tmp_path: Path)
 
 
 def _stop_while_waiting(server: DrumlinServer, member: Member) -> None:
-    """Who waits when the broker stops is answered, with nothing."""
-    another = member.group.member("m3")
+    """Who waits when the broker stops is answered: with nothing, or that there is no room."""
+    others = [member.group.member(f"late-{n}") for n in range(21)]
+    refused = others.pop()
     member.send_fetch(_LONG_MS)
-    assert another.fetch() == []  # what was sent before it has been read by now
+    codes = {each.fetch_raw().error_code for each in others}
+    assert codes == {ErrorCode.none, ErrorCode.share_session_limit_reached}
+    refused.send_fetch(_LONG_MS)
+    member.group.member("refused-too").fetch_raw()  # what was sent before it has been read by now
     server.stop()
     assert _given(member.receive_fetch()) == []
+    assert refused.receive_fetch().error_code == ErrorCode.share_session_limit_reached
 
 
 # -- states that somebody else wrote -----------------------------------------------------------

@@ -10,7 +10,6 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -45,7 +44,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         partitions = _continue_session(context, request, member, acknowledges=bool(said))
     except KafkaError as error:
         if error.code is ErrorCode.share_session_limit_reached:
-            return Waiting(_refuse_later(error, request.max_wait.total_seconds()))
+            return Waiting(_refuse_later(context, error, request.max_wait.total_seconds()))
         raise
     begun = begin_to_acknowledge(
         context.broker.shares,
@@ -101,8 +100,8 @@ def _continue_session(
     return session.in_turn(epoch)
 
 
-async def _refuse_later(error: KafkaError, delay_s: float) -> Any:
-    await asyncio.sleep(delay_s)
+async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: float) -> Any:
+    await context.broker.shares.hold_back(delay_s)
     raise error
 
 

@@ -16,6 +16,7 @@ from drumlin.coordination.background import Background
 from drumlin.coordination.shares.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
 from drumlin.replication.partition import Partition
+from drumlin.replication.waiting import WaitingRoom, wait_in
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -33,6 +34,7 @@ class ShareDelivery:
         """By group, and only of groups that have any."""
         self._watched: set[int] = set()
         self._retiring = Background()
+        self._refused = WaitingRoom()
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
@@ -138,6 +140,11 @@ class ShareDelivery:
         for member in self.sessions.of_connection(number):
             self.close_session(member)
 
+    async def hold_back(self, delay_s: float) -> None:
+        """Whoever is refused a session waits, so that it does not ask again at once."""
+        if not self.is_stopping:
+            await wait_in([self._refused], 1, delay_s)
+
     def leave(self, session: ShareSession) -> None:
         """A member has said so; if it has come again meanwhile, it stays."""
         if self.sessions.is_open(session):
@@ -165,6 +172,7 @@ class ShareDelivery:
     def finish(self) -> None:
         """The broker stops: who waits is answered now."""
         self.is_stopping = True
+        self._refused.disturb()
         for live in self._all():
             live.room.disturb()
 
