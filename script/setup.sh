@@ -11,7 +11,7 @@ set_up() {
         fi
         [ -x .venv/bin/python ] || { echo "Creating .venv ..."; "$python" -m venv .venv; }
         echo "Installing drumlin[$extra] into .venv (a few minutes the first time) ..."
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extra]"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extra]"
         touch "$stamp"
     fi
     export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"

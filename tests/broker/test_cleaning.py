@@ -43,7 +43,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": "100",
     "drumlin.metrics.listener": f"127.0.0.1:{METRICS_PORT}",
 }
-NEARLY_NOTHING = {"log.cleaner.io.max.bytes.per.second": "1000"}
+NEARLY_NOTHING = {"log.cleaner.io.max.bytes.per.second": "4000"}
 ENOUGH = {"log.cleaner.io.max.bytes.per.second": "1e12"}
 
 
