@@ -1,6 +1,6 @@
 """The cleaner beside the dumb twin: after any number of cleanings every reader sees what it may.
 
-`DRUMLIN_TEST_CLEANER_SEEDS` is the number of random logs, 40 by default.
+`DRUMLIN_TEST_CLEANER_SEEDS` is the number of random logs, 24 by default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compaction.random_logs import RandomLog
 from drumlin.clock import ManualClock
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
-_SEEDS = int(os.environ.get("DRUMLIN_TEST_CLEANER_SEEDS", "40"))
+_SEEDS = int(os.environ.get("DRUMLIN_TEST_CLEANER_SEEDS", "24"))
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
