@@ -83,6 +83,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
             config=BrokerConfig.load({}),
             groups=coordinator,
             share_groups=SimpleNamespace(is_share_group=lambda _: False),
+            coordinators={GROUP_METADATA: coordinator},
             metadata=SimpleNamespace(image=image_of_topic()),
             producer_ids=ProducerIds(_block),
             log=log,
