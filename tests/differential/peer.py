@@ -20,7 +20,9 @@ from rig.waiting import wait_until
 
 #: Versions that the set-up uses, whatever version is under test.
 _SETUP_VERSIONS = {
+    "consumer_group_heartbeat": 1,
     "create_topics": 7,
+    "delete_groups": 2,
     "describe_groups": 5,
     "find_coordinator": 4,
     "heartbeat": 4,
@@ -179,6 +181,31 @@ class Peer:
         self._require(answer.topics[0].error_code, f"creating {unique}")
         self.await_topic(unique, partitions)
         return unique
+
+    def subscribable_topic(self, name: str = "topic", partitions: int = 1) -> str:
+        """Set-up: a topic of which the group coordinator knows, too; its full name.
+
+        Apache Kafka's coordinator hears of topics after its broker has. Members of a group that
+        is gone again have tried it.
+        """
+        topic = self.topic(name, partitions)
+        group = f"{topic}-probe"
+        self.await_coordinator(group)
+        member = {"group_id": group, "member_id": "probe", "topic_partitions": None}
+        joining = {"rebalance_timeout": 30_000, "topic_partitions": []}
+        request = member | joining | {"member_epoch": 0, "subscribed_topic_names": [topic]}
+
+        def assigned() -> bool:
+            answer = self._ask_setup("consumer_group_heartbeat", **request)
+            self._require(answer.error_code, f"joining {group}")
+            request.update(member | {"member_epoch": answer.member_epoch})
+            return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+        wait_until(assigned, f"{topic} to be assigned on {self.name}", _SETUP_TIMEOUT_S)
+        self._ask_setup("consumer_group_heartbeat", **member | {"member_epoch": -1})
+        gone = self._ask_setup("delete_groups", groups_names=[group]).results[0]
+        self._require(gone.error_code, f"deleting {group}")
+        return topic
 
     def await_topic(self, topic: str, partitions: int = 1) -> None:
         """Set-up: wait until a topic's partitions have leaders."""

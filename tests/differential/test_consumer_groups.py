@@ -56,7 +56,7 @@ def owned(peer: Peer, topic: str, *partitions: int) -> list[dict[str, Any]]:
 
 @differential("consumer_group_heartbeat")
 def test_a_member_alone(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     member = peer.keep("member-1")
     named = {"group_id": group, "member_id": member}
@@ -94,7 +94,7 @@ def test_a_member_alone(peer: Peer) -> None:
 
 @differential("consumer_group_heartbeat")
 def test_heartbeats_that_are_wrong(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     member = peer.keep("member-1")
     good = {"group_id": group, "member_id": member} | _JOIN | {"subscribed_topic_names": [topic]}
@@ -134,7 +134,7 @@ def test_heartbeats_that_are_wrong(peer: Peer) -> None:
 @differential("consumer_group_heartbeat", versions=[1])
 def test_two_members(peer: Peer) -> None:
     """The second one gets what the first one has given up."""
-    group, topic = peer.unique("group"), peer.topic(partitions=4)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=4)
     peer.await_coordinator(group)
     one = join(peer, group, "a-1", topic)
     two = join(peer, group, "b-2", topic)
@@ -161,7 +161,7 @@ def test_two_members(peer: Peer) -> None:
 @differential("consumer_group_heartbeat", versions=[1])
 def test_another_subscription(peer: Peer) -> None:
     group = peer.unique("group")
-    first, second = peer.topic("first", 2), peer.topic("second", 2)
+    first, second = peer.subscribable_topic("first", 2), peer.subscribable_topic("second", 2)
     peer.await_coordinator(group)
     epoch = join(peer, group, "a-1", first, server_assignor="range").member_epoch
     own = owned(peer, first, 0, 1)
@@ -177,7 +177,7 @@ def test_another_subscription(peer: Peer) -> None:
 
 @differential("consumer_group_heartbeat", versions=[1])
 def test_static_members(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     static = {"instance_id": "red"}
     epoch = join(peer, group, "a-1", topic, **static).member_epoch
@@ -201,7 +201,7 @@ def test_static_members(peer: Peer) -> None:
 
 @differential("consumer_group_heartbeat", versions=[1])
 def test_offsets_of_members(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     epoch = join(peer, group, "a-1", topic).member_epoch
 
@@ -242,7 +242,7 @@ def test_offsets_of_members(peer: Peer) -> None:
 @differential("consumer_group_heartbeat", versions=[1])
 def test_topics_that_change(peer: Peer) -> None:
     """Partitions that are added, a topic that comes later: each gives the group an epoch."""
-    group, topic = peer.unique("group"), peer.topic(partitions=1)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=1)
     later = peer.unique("later")
     peer.await_coordinator(group)
     epoch = join(peer, group, "a-1", topic, later).member_epoch
@@ -250,7 +250,7 @@ def test_topics_that_change(peer: Peer) -> None:
     peer.ask("create_partitions", 3, topics=[more], timeout=10_000, validate_only=False)
     peer.await_topic(topic, 2)
     epoch = _until_epoch(peer, group, epoch)
-    peer.topic("later")
+    peer.subscribable_topic("later")
     _until_epoch(peer, group, epoch)
     describe(peer, group)
 
@@ -268,7 +268,7 @@ def _until_epoch(peer: Peer, group: str, epoch: int) -> int:
 
 @differential("consumer_group_heartbeat", versions=[1])
 def test_regular_expressions(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": f"{topic[:-1]}.*"}
     epoch = join(peer, group, "a-1", **fields).member_epoch
@@ -291,7 +291,7 @@ def test_regular_expressions(peer: Peer) -> None:
 
 @differential("consumer_group_heartbeat", versions=[1])
 def test_the_configuration_of_a_group(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=1)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=1)
     peer.await_coordinator(group)
     change = {"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "6000"}
     resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
@@ -355,7 +355,7 @@ def classic_beat(peer: Peer, group: str, joined: Any, **fields: Any) -> Any:
 @differential("consumer_group_heartbeat", versions=[1])
 def test_a_classic_member_joins(peer: Peer) -> None:
     """It goes on by the requests that it knows; with it alone the group is a classic one again."""
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     epoch = join(peer, group, "a-1", topic).member_epoch
     peer.note("wrongly")
@@ -389,7 +389,7 @@ def test_a_classic_member_joins(peer: Peer) -> None:
 @differential("consumer_group_heartbeat", versions=[1])
 def test_a_classic_group_is_joined(peer: Peer) -> None:
     """The classic group becomes a consumer group; its member keeps what it has for a while."""
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     first = classic_join(peer, group, "", topic)
     joined = classic_join(peer, group, first.member_id, topic)
@@ -420,7 +420,7 @@ def test_a_classic_group_is_joined(peer: Peer) -> None:
 
 @differential("consumer_group_heartbeat", versions=[1])
 def test_a_group_of_another_protocol(peer: Peer) -> None:
-    group, topic = peer.unique("group"), peer.topic(partitions=2)
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     first = classic_join(peer, group, "", topic, protocol_type="connect")
     classic_join(peer, group, first.member_id, topic, protocol_type="connect")

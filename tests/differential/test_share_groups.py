@@ -114,7 +114,7 @@ class Group:
 def test_odd_heartbeats(peer: Peer) -> None:
     group = Group(peer)
     group.find()
-    topic = peer.topic()
+    topic = peer.subscribable_topic()
     group.heartbeat("m", 0)
     group.heartbeat("m", 0, [])
     group.heartbeat("", 0, [topic])
@@ -130,7 +130,7 @@ def test_odd_heartbeats(peer: Peer) -> None:
 
 @differential("share_group_heartbeat")
 def test_members_come_and_go(peer: Peer) -> None:
-    topic = peer.topic(partitions=3)
+    topic = peer.subscribable_topic(partitions=3)
     group = Group(peer)
     epochs = group.settle("a", topics=[topic], partitions=3)
     group.heartbeat("a", epochs["a"])
@@ -162,7 +162,7 @@ def test_topics_that_are_not_there(peer: Peer) -> None:
 
 @differential("share_group_heartbeat")
 def test_groups_of_another_kind(peer: Peer) -> None:
-    topic = peer.topic()
+    topic = peer.subscribable_topic()
     group = Group(peer)
     group.settle("a", topics=[topic], partitions=1)
     commit = {
@@ -189,7 +189,7 @@ def test_groups_of_another_kind(peer: Peer) -> None:
 @differential("describe_share_group_offsets")
 def test_how_far_a_group_has_come(peer: Peer) -> None:
     version = peer.version
-    topic = peer.topic(partitions=2)
+    topic = peer.subscribable_topic(partitions=2)
     group = Group(peer)
     group.offsets(version)
     group.settle("a", topics=[topic], partitions=2)
@@ -206,7 +206,7 @@ def test_how_far_a_group_has_come(peer: Peer) -> None:
 
 @differential("delete_share_group_offsets")
 def test_offsets_are_deleted(peer: Peer) -> None:
-    topic, other = peer.topic(partitions=2), peer.topic("other")
+    topic, other = peer.subscribable_topic(partitions=2), peer.subscribable_topic("other")
     group = Group(peer)
     names = [{"topic_name": name} for name in (topic, other, peer.unique("missing"))]
     group.find()
@@ -222,7 +222,7 @@ def test_offsets_are_deleted(peer: Peer) -> None:
 
 @differential("alter_share_group_offsets")
 def test_offsets_before_there_is_a_group(peer: Peer) -> None:
-    topic = peer.topic()
+    topic = peer.subscribable_topic()
     group = Group(peer)
     group.settle("a", topics=[topic], partitions=1)  # so that the state's topic is there
     other = Group(peer, "other")
@@ -238,7 +238,7 @@ class State:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.group = peer.unique("group")
-        self.topic_id = peer.topic_id(peer.topic())
+        self.topic_id = peer.topic_id(peer.subscribable_topic())
 
     def find(self) -> None:
         """Set-up: wait until the coordinator serves."""
@@ -455,7 +455,7 @@ def _consumer_heartbeat(group: str, topic: str, epoch: int) -> dict[str, Any]:
 
 @differential("share_group_heartbeat")
 def test_members_of_another_kind(peer: Peer) -> None:
-    topic = peer.topic()
+    topic = peer.subscribable_topic()
     group = Group(peer)
     group.settle("a", topics=[topic], partitions=1)
     peer.keep("m")
