@@ -69,6 +69,8 @@ class Outbox:
         return not self._parts
 
     def _send_bytes(self) -> int:
+        if len(self._parts) == 1:
+            return self._sent(self._socket.send(self._parts[0]))
         batch: list[Any] = []
         more = 0
         for part in self._parts:
@@ -78,7 +80,10 @@ class Outbox:
             batch.append(part)
             if len(batch) == _IOV_MAX:
                 break
-        sent = self._socket.sendmsg(batch, (), more)
+        return self._sent(self._socket.sendmsg(batch, (), more))
+
+    def _sent(self, sent: int) -> int:
+        """The socket has taken so many bytes of what is in memory."""
         self._memory_bytes -= sent
         left = sent
         while left:

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -23,8 +24,11 @@ _log = logging.getLogger(__name__)
 Shard = TypeVar("Shard")
 Loaded = TypeVar("Loaded")
 
-#: Of 31, modulo 2^32, as far as a key was long.
-_POWERS: Final = [1]
+#: Of a key whose hash is kept: clients ask for the same ones again and again.
+_KEPT_LENGTH_MAX: Final = 100
+
+#: Of 31, modulo 2^32.
+_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
 
 #: Asked now and then by whoever reads a partition: whether nobody wants the result any more.
 IsCancelled = Callable[[], bool]
@@ -36,14 +40,26 @@ class LoadCancelled(Exception):
 
 def partition_for(key: str, partition_count: int) -> int:
     """The partition that a group or a transactional id belongs to: Java's hash, as in Kafka."""
-    units = array("H", key.encode("utf-16"))[1:]  # behind the byte order mark
-    while len(_POWERS) < len(units):
-        _POWERS.append(_POWERS[-1] * 31 & 0xFFFFFFFF)
-    value = sum(map(operator.mul, reversed(units), _POWERS)) & 0xFFFFFFFF
+    value = _known_hash(key) if len(key) <= _KEPT_LENGTH_MAX else _java_hash(key)
     if value >= 1 << 31:
         value = (1 << 32) - value
     # The one value whose absolute value does not fit Java's int counts as 0.
     return 0 if value == 1 << 31 else value % partition_count
+
+
+def _java_hash(key: str) -> int:
+    """Of the key's UTF-16 units, modulo 2^32."""
+    units = array("H", key.encode("utf-16"))[1:]  # behind the byte order mark
+    value = 0
+    for start in range(0, len(units), len(_POWERS)):
+        piece = units[start : start + len(_POWERS)]
+        value *= pow(31, len(piece), 1 << 32)
+        value += sum(map(operator.mul, reversed(piece), _POWERS))
+        value &= 0xFFFFFFFF
+    return value
+
+
+_known_hash = lru_cache(maxsize=4096)(_java_hash)
 
 
 @dataclass(slots=True, eq=False)

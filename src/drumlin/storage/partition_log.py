@@ -181,7 +181,8 @@ class PartitionLog:
         """
         self._check_size(batch)
         base_offset = self.log_end_offset
-        header = parse_header(batch)._replace(base_offset=base_offset, leader_epoch=leader_epoch)
+        assign_offsets(batch, 0, base_offset, leader_epoch)
+        header = parse_header(batch)
         marker = parse_marker(batch, header)
         if marker is not None:
             self.producer_state.check_marker(header, marker, base_offset, transaction_version)
@@ -189,7 +190,6 @@ class PartitionLog:
             if header.is_transactional:
                 self.producer_state.check_transaction(header, verification)
             self.producer_state.check_epoch(header, base_offset)
-        assign_offsets(batch, 0, base_offset, leader_epoch)
         self._append_trusted(batch, header, marker, now_ms)
         return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
 
