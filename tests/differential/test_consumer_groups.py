@@ -45,6 +45,18 @@ def describe(peer: Peer, group: str) -> Any:
     )
 
 
+def await_no_consumer_group(peer: Peer, group: str) -> None:
+    """Apache Kafka describes what is replicated: its log may be behind its answers."""
+    version = newest("consumer_group_describe")
+
+    def is_gone() -> bool:
+        request = {"group_ids": [group], "include_authorized_operations": False}
+        found = peer.ask_quietly("consumer_group_describe", version, **request).groups[0]
+        return bool(found.error_code == ErrorCode.group_id_not_found)
+
+    wait_until(is_gone, f"the end of the consumer group {group} on {peer.name}", _LIMIT_S)
+
+
 def topic_id(peer: Peer, topic: str) -> Any:
     found = peer.ask_quietly("metadata", 12, topics=[{"name": topic}]).topics[0]
     return found.topic_id
@@ -414,6 +426,7 @@ def test_a_classic_group_is_joined(peer: Peer) -> None:
     describe(peer, group)
     peer.note("an empty group becomes a classic one")
     classic_join(peer, group, "", topic)
+    await_no_consumer_group(peer, group)
     describe(peer, group)
     peer.ask("describe_groups", 6, groups=[group])
 
