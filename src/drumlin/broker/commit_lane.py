@@ -92,7 +92,7 @@ class CommitLane:
             return None
         if written is None:
             return None
-        if written.is_confirmed:
+        if written.done():
             return Dispatched([learnt.response.fill(positions.correlation_id)])
         return Dispatched(None, _answer(written, learnt, positions.correlation_id), True)
 

@@ -82,9 +82,9 @@ class HeartbeatLane:
         except KafkaError:
             return None  # nothing has happened: the handler is to tell
         correlation_id = int.from_bytes(frame[_CORRELATION_ID], "big", signed=True)
-        if not written.is_confirmed:
+        if not written.done():
             return Dispatched(None, _answer_later(written, learnt, correlation_id), True)
-        return Dispatched([self._answer(learnt, correlation_id, written.answer)])
+        return Dispatched([self._answer(learnt, correlation_id, written.result())])
 
     def _answer(self, learnt: Learnt, correlation_id: int, answer: HeartbeatAnswer) -> bytes:
         if answer != self._said:

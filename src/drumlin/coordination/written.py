@@ -1,31 +1,45 @@
-"""An answer that may be given once what it tells of is confirmed: mostly that is at once."""
+"""Answers that coordinators give now or later; mostly it is now."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Pending(Protocol[Answer_co]):
+    """An answer to wait for, unless it is there; an `asyncio.Future` is one.
+
+    Whoever finds it done may take it without waiting, and without a task to wait in.
+    """
+
+    def done(self) -> bool: ...
+    def result(self) -> Answer_co:
+        """Only if it is done."""
+
+    def __await__(self) -> Generator[Any, Any, Answer_co]: ...
 
 
 class Written(Generic[Answer]):
-    """What was asked for is in the log, and in memory; awaiting it gives the answer.
+    """The answer to what is in the log, and in memory: it may be given once that is confirmed."""
 
-    Whoever finds it confirmed may take the answer without waiting, and without a task to wait in.
-    """
-
-    __slots__ = ("_confirmed", "answer")
+    __slots__ = ("_answer", "_confirmed")
 
     def __init__(self, answer: Answer, confirmed: Awaitable[None] | None = None) -> None:
         """`confirmed` is done when all in-sync replicas have it; None: they have it now."""
-        self.answer = answer
+        self._answer = answer
         self._confirmed = confirmed
 
-    @property
-    def is_confirmed(self) -> bool:
+    def done(self) -> bool:
         return self._confirmed is None
+
+    def result(self) -> Answer:
+        assert self._confirmed is None
+        return self._answer
 
     def __await__(self) -> Generator[Any, Any, Answer]:
         if self._confirmed is not None:
             yield from self._confirmed.__await__()
-        return self.answer
+        return self._answer

@@ -47,8 +47,8 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _refusal(shape, error)
-    if written.is_confirmed:
-        return _response(shape, written.answer)
+    if written.done():
+        return _response(shape, written.result())
     return Waiting(_respond(shape, written))
 
 

@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
+from drumlin.coordination.written import Pending
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -45,10 +45,12 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         is_of_another_kind = error.code is ErrorCode.inconsistent_group_protocol
         member_id = NO_MEMBER_ID if is_of_another_kind else request.member_id
         return _response(shape, JoinAnswer(error.code, member_id))
+    if answer.done():
+        return _response(shape, answer.result())
     return Waiting(_respond(shape, answer))
 
 
-async def _respond(shape: Shape, answer: Awaitable[JoinAnswer]) -> Any:
+async def _respond(shape: Shape, answer: Pending[JoinAnswer]) -> Any:
     return _response(shape, await answer)
 
 

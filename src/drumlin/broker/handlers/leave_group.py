@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import LeavingMember
+from drumlin.coordination.written import Pending
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -22,11 +22,13 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
         return _response(shape, leaving, [], error.code)
+    if answer.done():
+        return _response(shape, leaving, answer.result(), ErrorCode.none)
     return Waiting(_respond(shape, leaving, answer))
 
 
 async def _respond(
-    shape: Shape, leaving: list[LeavingMember], answer: Awaitable[list[ErrorCode]]
+    shape: Shape, leaving: list[LeavingMember], answer: Pending[list[ErrorCode]]
 ) -> Any:
     try:
         return _response(shape, leaving, await answer, ErrorCode.none)

@@ -130,8 +130,8 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         written = context.broker.groups.commit(commit)
     except KafkaError as error:
         return _response(shape, refused, _failed(accepted, shape.version, error))
-    if written.is_confirmed:
-        return _response(shape, refused, _results(accepted, written.answer))
+    if written.done():
+        return _response(shape, refused, _results(accepted, written.result()))
     return Waiting(_respond(shape, refused, accepted, written))
 
 

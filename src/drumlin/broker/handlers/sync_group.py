@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import SyncAnswer, SyncRequest
+from drumlin.coordination.written import Pending
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -36,10 +36,12 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         answer = context.broker.groups.sync(request.group_id, sync)
     except KafkaError as error:
         return _response(shape, SyncAnswer(error.code))
+    if answer.done():
+        return _response(shape, answer.result())
     return Waiting(_respond(shape, answer))
 
 
-async def _respond(shape: Shape, answer: Awaitable[SyncAnswer]) -> Any:
+async def _respond(shape: Shape, answer: Pending[SyncAnswer]) -> Any:
     return _response(shape, await answer)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -41,7 +41,7 @@ from drumlin.coordination.groups.repeated_commit import RepeatedCommit
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
-from drumlin.coordination.written import Written
+from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -108,7 +108,7 @@ class GroupCoordinator(GroupExecution):
 
     # -- membership ----------------------------------------------------------------------------
 
-    def join(self, group_id: str, request: JoinRequest) -> Awaitable[JoinAnswer]:
+    def join(self, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
         """JoinGroup. The answer comes when the next generation begins.
 
         Raises:
@@ -140,7 +140,7 @@ class GroupCoordinator(GroupExecution):
 
     def _join_consumer_group(
         self, shard: GroupShard, group: ConsumerGroup, request: JoinRequest
-    ) -> Awaitable[JoinAnswer]:
+    ) -> Pending[JoinAnswer]:
         outcome = classic_members.join(group, request)
         answer = self._bring_about(shard, group.group_id, outcome)
         has_joined = outcome.answer.error is ErrorCode.none
@@ -149,7 +149,7 @@ class GroupCoordinator(GroupExecution):
             self._set_alarm()
         return answer
 
-    def sync(self, group_id: str, request: SyncRequest) -> Awaitable[SyncAnswer]:
+    def sync(self, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
         """SyncGroup. The answer comes when the leader's assignment is in the log.
 
         Raises:
