@@ -15,8 +15,18 @@ from drumlin.broker.router import Router
 from drumlin.clock import ManualClock
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.messages import encode_request
+from rig.messages import build
 
 NOW_MS = 1_700_000_000_000
+
+
+def request(
+    api: str, version: int, number: int = 1, client_id: str | None = "c", **fields: Any
+) -> bytes:
+    """A frame without its length prefix; `number` is its correlation id."""
+    message = build(api, version, fields)
+    return b"".join(encode_request(api, version, number, client_id, message))[4:]
 
 
 class _NoLanes(dict[bytes, Any]):
@@ -56,6 +66,17 @@ class Twin:
     async def configure(self, topic: str, key: str, value: str | None) -> None:
         resource = Resource(ResourceType.TOPIC, topic)
         await self.broker.metadata.alter_configs(resource, lambda _: {key: value})
+
+    async def load_groups(self) -> None:
+        """Have a coordinator of groups that has loaded."""
+        frame = request("find_coordinator", 4, key_type=0, coordinator_keys=["any"])
+        await self.ask(frame, is_writable=True)
+        partitions = self.broker.groups._partitions
+        for partition in partitions.partitions():
+            assert await partitions.when_ready(partition) is not None
+
+    def recognises(self, frame: bytes) -> bool:
+        return any(lane.recognises(memoryview(frame)) for lane in self.connection.lanes.values())
 
     def logs(self) -> dict[str, bytes]:
         return {

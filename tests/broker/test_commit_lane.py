@@ -10,20 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.lane_twins import Twin, both
+from broker.lane_twins import Twin, both, request
 from drumlin.coordination.groups.log import BATCH_BYTES_MAX
-from drumlin.wire.messages import encode_request
-from rig.messages import build
 
 _OFFSETS = "__consumer_offsets"
 _IDS = {"t0": UUID(int=7), "t1": UUID(int=8)}
 #: For every group its member of the consumer protocol, or none.
 _GROUPS = {"simple": None, "modern": "m", "other": None}
-
-
-def request(api: str, version: int, number: int = 1, **fields: Any) -> bytes:
-    message = build(api, version, fields)
-    return b"".join(encode_request(api, version, number, "c", message))[4:]
 
 
 def commit(
@@ -59,11 +52,7 @@ async def prepare(twin: Twin) -> None:
     """Topics, a coordinator that has loaded, and a group with a member."""
     for topic, topic_id in _IDS.items():
         await twin.create(topic, topic_id)
-    await twin.ask(
-        request("find_coordinator", 4, key_type=0, coordinator_keys=["simple"]), is_writable=True
-    )
-    for partition in twin.broker.groups._partitions.partitions():
-        assert await twin.broker.groups._partitions.when_ready(partition) is not None
+    await twin.load_groups()
     await twin.ask(
         request(
             "consumer_group_heartbeat",
@@ -139,9 +128,7 @@ def test_random_commits_are_answered_and_stored_as_without_it(seed: int, tmp_pat
             if chance.random() < 0.05:
                 place = chance.randrange(8, len(frame))
                 frame = frame[:place] + bytes([chance.randrange(256)]) + frame[place + 1 :]
-            hits += any(
-                lane.recognises(memoryview(frame)) for lane in one.connection.lanes.values()
-            )
+            hits += one.recognises(frame)
             answers = [await each.ask(frame, is_writable=True) for each in (one, other)]
             assert answers[0] == answers[1], (number, frame)
         assert await committed(one) == await committed(other)
@@ -183,10 +170,7 @@ def test_commits_that_are_too_large_to_be_kept_go_the_ordinary_way(tmp_path: Pat
                     commit(group_id=group_id, positions=positions), is_writable=True
                 )
                 assert isinstance(answer, bytes)
-            assert not any(
-                lane.recognises(memoryview(commit(group_id=group_id, positions=positions)))
-                for lane in twin.connection.lanes.values()
-            )
+            assert not twin.recognises(commit(group_id=group_id, positions=positions))
         assert one.logs() == other.logs()
 
     both(scenario, tmp_path)

@@ -9,21 +9,15 @@ from uuid import UUID
 
 import pytest
 
-from broker.lane_twins import Twin, both
+from broker.lane_twins import Twin, both, request
 from drumlin.broker.heartbeat_lane import FRAME_BYTES_MAX
 from drumlin.clock import ManualClock
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.messages import encode_request, parse_response
-from rig.messages import build
+from drumlin.wire.messages import parse_response
 
 _API = "consumer_group_heartbeat"
 _OFFSETS = "__consumer_offsets"
 _GROUPS = ("one", "two")
-
-
-def request(api: str, version: int, number: int = 1, **fields: Any) -> bytes:
-    message = build(api, version, fields)
-    return b"".join(encode_request(api, version, number, "c", message))[4:]
 
 
 class Member:
@@ -70,15 +64,7 @@ async def prepare(twin: Twin, ids: dict[str, UUID]) -> None:
     """Topics, and a coordinator that has loaded."""
     for topic, topic_id in ids.items():
         await twin.create(topic, topic_id)
-    await twin.ask(
-        request("find_coordinator", 4, key_type=0, coordinator_keys=["one"]), is_writable=True
-    )
-    for partition in twin.broker.groups._partitions.partitions():
-        assert await twin.broker.groups._partitions.when_ready(partition) is not None
-
-
-def is_recognised(twin: Twin, frame: bytes) -> bool:
-    return any(lane.recognises(memoryview(frame)) for lane in twin.connection.lanes.values())
+    await twin.load_groups()
 
 
 async def _something_happens(
@@ -128,7 +114,7 @@ def test_random_heartbeats_are_answered_and_stored_as_without_it(seed: int, tmp_
             if chance.random() < 0.03:
                 place = chance.randrange(8, len(frame))
                 frame = frame[:place] + bytes([chance.randrange(256)]) + frame[place + 1 :]
-            hits += is_recognised(one, frame)
+            hits += one.recognises(frame)
             answer, expected = [await each.ask(frame, is_writable=True) for each in (one, other)]
             assert answer == expected, (number, frame)
             if isinstance(answer, bytes):

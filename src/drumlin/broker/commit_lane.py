@@ -15,8 +15,9 @@ from drumlin.broker.dispatched import Dispatched
 from drumlin.coordination.groups.repeated_commit import RepeatedCommit
 from drumlin.coordination.written import Written
 from drumlin.metadata.image import TopicState
-from drumlin.wire.commit_template import RequestTemplate, ResponseTemplate
+from drumlin.wire.commit_template import RequestTemplate
 from drumlin.wire.errors import KafkaError
+from drumlin.wire.frame_answers import AnswerTemplate
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -34,7 +35,7 @@ class Learnt(NamedTuple):
     """As they were: where one has changed since, partitions are to be looked for again."""
     commit: RepeatedCommit
     request: RequestTemplate
-    response: ResponseTemplate
+    answer: AnswerTemplate
     refuse: Callable[[int, KafkaError], list[Any]]
     """The answer to a request that failed: correlation id and reason to a frame's parts."""
 
@@ -93,7 +94,7 @@ class CommitLane:
         if written is None:
             return None
         if written.done():
-            return Dispatched([learnt.response.fill(positions.correlation_id)])
+            return Dispatched([learnt.answer.fill(positions.correlation_id)])
         return Dispatched(None, _answer(written, learnt, positions.correlation_id), True)
 
 
@@ -102,4 +103,4 @@ async def _answer(written: Written[None], learnt: Learnt, correlation_id: int) -
         await written
     except KafkaError as error:
         return learnt.refuse(correlation_id, error)
-    return [learnt.response.fill(correlation_id)]
+    return [learnt.answer.fill(correlation_id)]

@@ -15,7 +15,7 @@ from drumlin.broker.dispatched import Dispatched
 from drumlin.replication.waiting import Waiter
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_template import RequestTemplate, ResponseTemplate
-from drumlin.wire.produce_template import correlation_id_of
+from drumlin.wire.frame_answers import correlation_id_of
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker

@@ -212,20 +212,21 @@ class FetchSessions:
             self._partition_count -= len(session.partitions)
 
     def _make_room(self, size: int, now: float) -> bool:
+        return self._make_room_for_one(size, now) and self._make_room_for_partitions(size, now)
+
+    def _make_room_for_one(self, size: int, now: float) -> bool:
         """Evict a stale session, or an old one that is smaller than the new one would be."""
-        if self._max_sessions <= 0:
-            return False
         if len(self._sessions) < self._max_sessions:
-            return self._make_room_for_partitions(size, now)
-        oldest = next(iter(self._sessions.values()))
-        if _is_stale(oldest, now):
-            self._remove(oldest.id)
-            return self._make_room_for_partitions(size, now)
-        smallest = min(self._sessions.values(), key=_size)
-        if _size(smallest) < size and now - smallest.created_at > _EVICTION_S:
-            self._remove(smallest.id)
-            return self._make_room_for_partitions(size, now)
-        return False
+            return True
+        if not self._sessions:  # there are to be none
+            return False
+        evicted = next(iter(self._sessions.values()))
+        if not _is_stale(evicted, now):
+            evicted = min(self._sessions.values(), key=_size)
+            if _size(evicted) >= size or now - evicted.created_at <= _EVICTION_S:
+                return False
+        self._remove(evicted.id)
+        return True
 
     def _make_room_for_partitions(self, size: int, now: float) -> bool:
         """Evict stale sessions, then such as take up more room than the one that asks for it."""

@@ -8,7 +8,6 @@ it decides the coordinator as ever. Whatever else a connection asks is left to
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,6 +15,7 @@ from drumlin.broker.dispatched import Dispatched
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.written import Written
 from drumlin.wire.errors import KafkaError
+from drumlin.wire.frame_answers import AnswerTemplate, correlation_id_of
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 #: A longer request names so many partitions that it is not worth keeping.
 FRAME_BYTES_MAX: Final = 16 * 1024
 _KEY_AND_VERSION: Final = slice(0, 4)
-_CORRELATION_ID: Final = slice(4, 8)
 _BODY: Final = slice(8, None)
-_FRAME_START: Final = struct.Struct(">ii")  # length, correlation id
 
 
 class Learnt(NamedTuple):
@@ -43,7 +41,7 @@ class Learnt(NamedTuple):
 class HeartbeatLane:
     """Heartbeats of one connection's member."""
 
-    __slots__ = ("_body", "_broker", "_key", "_learn", "_learnt", "_said", "_said_bytes")
+    __slots__ = ("_body", "_broker", "_form", "_key", "_learn", "_learnt", "_said")
 
     #: A connection has one such lane.
     kind: Final = b"heartbeats"
@@ -55,7 +53,7 @@ class HeartbeatLane:
         self._learnt: Learnt | None = None
         self._key = self._body = b""
         self._said: HeartbeatAnswer | None = None
-        self._said_bytes = b""
+        self._form: AnswerTemplate | None = None
 
     def watch(self, frame: memoryview) -> None:
         """A request goes the ordinary way; perhaps the next one is the same."""
@@ -81,17 +79,16 @@ class HeartbeatLane:
             written = self._broker.groups.consumer_heartbeat(learnt.group_id, learnt.heartbeat)
         except KafkaError:
             return None  # nothing has happened: the handler is to tell
-        correlation_id = int.from_bytes(frame[_CORRELATION_ID], "big", signed=True)
+        correlation_id = correlation_id_of(frame)
         if not written.done():
             return Dispatched(None, _answer_later(written, learnt, correlation_id), True)
         return Dispatched([self._answer(learnt, correlation_id, written.result())])
 
     def _answer(self, learnt: Learnt, correlation_id: int, answer: HeartbeatAnswer) -> bytes:
-        if answer != self._said:
+        if answer != self._said or self._form is None:
             self._said = answer
-            self._said_bytes = b"".join(learnt.answer(0, answer))[_FRAME_START.size :]
-        size = _FRAME_START.size - 4 + len(self._said_bytes)
-        return _FRAME_START.pack(size, correlation_id) + self._said_bytes
+            self._form = AnswerTemplate(b"".join(learnt.answer(0, answer)))
+        return self._form.fill(correlation_id)
 
 
 async def _answer_later(

@@ -19,7 +19,8 @@ from drumlin.records.batch import (
 )
 from drumlin.records.validation import prepare_at_once
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate, correlation_id_of
+from drumlin.wire.frame_answers import correlation_id_of
+from drumlin.wire.produce_template import RequestTemplate, ResponseTemplate
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker

@@ -213,8 +213,6 @@ class FieldWriter:
 
     def tagged_fields(self, fields: dict[int, bytes]) -> None:
         self.uvarint(len(fields))
-        if not fields:
-            return
         for tag, value in sorted(fields.items()):
             self.uvarint(tag)
             self.uvarint(len(value))

@@ -1,4 +1,4 @@
-"""OffsetCommit requests recognised by their bytes, and their answers from a form.
+"""OffsetCommit requests recognised by their bytes.
 
 A consumer commits the same partitions again and again: its requests differ in correlation id,
 offsets and leader epochs only. As with `produce_template.py`, what comes after the first one is
@@ -12,7 +12,6 @@ import struct
 from typing import Final, NamedTuple
 
 _POSITION: Final = struct.Struct(">qi")  # offset, leader epoch
-_FRAME_START: Final = struct.Struct(">ii")
 _KEY_AND_VERSION: Final = slice(0, 4)
 _AFTER_CORRELATION_ID: Final = 8
 
@@ -52,18 +51,3 @@ class RequestTemplate:
         if fields[2] != self._first or fields[0] != self._key or fields[5::3] != self._others:
             return None
         return Positions(fields[1], fields[3::3], fields[4::3])
-
-
-class ResponseTemplate:
-    """Answers that are the same as an example but for their correlation id."""
-
-    __slots__ = ("_rest", "_size")
-
-    def __init__(self, example: bytes) -> None:
-        """`example` is a frame with its length prefix."""
-        self._size, _ = _FRAME_START.unpack_from(example)
-        self._rest = example[_FRAME_START.size :]
-
-    def fill(self, correlation_id: int) -> bytes:
-        """The frame, with its length prefix."""
-        return _FRAME_START.pack(self._size, correlation_id) + self._rest

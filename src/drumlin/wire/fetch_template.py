@@ -12,7 +12,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-_FRAME_START: Final = struct.Struct(">ii")  # length, correlation id
+from drumlin.wire.frame_answers import FRAME_START
+
 _LENGTH: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 _OFFSETS: Final = struct.Struct(">qqq")  # high watermark, last stable offset, log start offset
@@ -78,7 +79,7 @@ class ResponseTemplate:
         position = before.index(_OFFSETS.pack(*self.OFFSETS))
         length = _length_of(self.RECORDS, compact)
         self._compact = compact
-        self._head = before[_FRAME_START.size : position]
+        self._head = before[FRAME_START.size : position]
         self._middle = before[position + _OFFSETS.size : -len(length)]
         self._tail = b"".join(behind)
 
@@ -100,7 +101,7 @@ class ResponseTemplate:
             )
         )
         size = _LENGTH.size + len(rest) + len(records) + len(self._tail)
-        return [_FRAME_START.pack(size, correlation_id) + rest, records, self._tail]
+        return [FRAME_START.pack(size, correlation_id) + rest, records, self._tail]
 
 
 def _length_of(records: Any, compact: bool) -> bytes:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-_CORRELATION_ID: Final = struct.Struct(">i")
+from drumlin.wire.frame_answers import FRAME_START
+
 _LENGTH: Final = struct.Struct(">i")
-_FRAME_START: Final = struct.Struct(">ii")
 _OFFSETS: Final = struct.Struct(">qqq")  # base offset, log append time, log start offset
 _KEY_AND_VERSION: Final = slice(0, 4)
 _AFTER_CORRELATION_ID: Final = 8
@@ -89,7 +89,7 @@ class ResponseTemplate:
         offsets = _OFFSETS.pack(self.BASE_OFFSET, -1, self.LOG_START_OFFSET)
         position = example.index(offsets)
         self._size = len(example) - _LENGTH.size
-        self._head = example[_FRAME_START.size : position]
+        self._head = example[FRAME_START.size : position]
         self._tail = example[position + len(offsets) :]
 
     def fill(
@@ -102,13 +102,9 @@ class ResponseTemplate:
         """The frame, with its length prefix."""
         return b"".join(
             (
-                _FRAME_START.pack(self._size, correlation_id),
+                FRAME_START.pack(self._size, correlation_id),
                 self._head,
                 _OFFSETS.pack(base_offset, log_append_time_ms, log_start_offset),
                 self._tail,
             )
         )
-
-
-def correlation_id_of(frame: memoryview) -> int:
-    return int(_CORRELATION_ID.unpack_from(frame, 4)[0])

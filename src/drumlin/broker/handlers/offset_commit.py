@@ -20,12 +20,14 @@ from uuid import UUID
 
 from drumlin.broker.commit_lane import FRAME_BYTES_MAX, CommitLane, Learnt
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.offset_positions import position_of
 from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.repeated_commit import RepeatedCommit
 from drumlin.coordination.written import Written
 from drumlin.metadata.image import TopicState
-from drumlin.wire.commit_template import RequestTemplate, ResponseTemplate
+from drumlin.wire.commit_template import RequestTemplate
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.frame_answers import AnswerTemplate
 from drumlin.wire.messages import (
     ZERO,
     RequestHeader,
@@ -96,7 +98,7 @@ def _learn(broker: Broker, frame: memoryview) -> Learnt | None:
         [topic for topic in topics if topic is not None],
         commit,
         template,
-        ResponseTemplate(b"".join(respond(0, None))),
+        AnswerTemplate(b"".join(respond(0, None))),
         respond,
     )
 
@@ -159,7 +161,7 @@ def _sorted_out(
         positions = []
         for part in topic.partitions:
             if state is not None and state.partition(part.partition_index) is not None:
-                positions.append(_position(state, part))
+                positions.append(position_of(state, part))
             else:
                 refused.setdefault(key, []).append((part.partition_index, missing))
         if positions:
@@ -192,17 +194,6 @@ def _find_topic(
     state = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
     missing = ErrorCode.unknown_topic_id if state is None else ErrorCode.unknown_topic_or_partition
     return topic.topic_id, state, missing
-
-
-def _position(topic: TopicState, part: Any) -> Position:
-    return Position(
-        topic.name,
-        topic.topic_id,
-        part.partition_index,
-        part.committed_offset,
-        getattr(part, "committed_leader_epoch", -1),
-        part.committed_metadata or "",
-    )
 
 
 def _retention_ms(request: Any) -> int | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.offset_positions import position_of
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.log import Producer
@@ -56,16 +57,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             if state is None or state.partition(part.partition_index) is None:
                 of_topic[part.partition_index] = ErrorCode.unknown_topic_or_partition
                 continue
-            positions.append(
-                Position(
-                    topic.name,
-                    state.topic_id,
-                    part.partition_index,
-                    part.committed_offset,
-                    getattr(part, "committed_leader_epoch", -1),
-                    part.committed_metadata or "",
-                )
-            )
+            positions.append(position_of(state, part))
     if positions:
         for position, code in zip(
             positions, await _codes(context, request, positions), strict=True

@@ -9,12 +9,12 @@ its records are locked.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from drumlin.coordination.counts import add
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 INITIAL_EPOCH: Final = 0
@@ -61,7 +61,7 @@ class ShareSessions:
         self._max_partitions = max_partitions
         self._sessions: dict[Member, ShareSession] = {}
         self._partition_count = 0
-        self._of_group: Counter[str] = Counter()
+        self._of_group: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -92,7 +92,7 @@ class ShareSessions:
         self._check_room(len(session.partitions) - (0 if old is None else len(old.partitions)))
         self.close(member)
         self._partition_count += len(session.partitions)
-        self._of_group[member.group_id] += 1
+        add(self._of_group, member.group_id, 1)
         self._sessions[member] = session
         return session
 
@@ -148,9 +148,7 @@ class ShareSessions:
         session = self._sessions.pop(member, None)
         if session is not None:
             self._partition_count -= len(session.partitions)
-            self._of_group[member.group_id] -= 1
-            if not self._of_group[member.group_id]:
-                del self._of_group[member.group_id]
+            add(self._of_group, member.group_id, -1)
 
     def has_group(self, group_id: str) -> bool:
         """Whether any member of the group has a session."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from drumlin.coordination.counts import add
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer import leaving
 from drumlin.coordination.groups.consumer.member import (
@@ -310,15 +311,15 @@ class ConsumerGroup:
 
     def _count(self, subscription: Subscription, difference: int) -> None:
         for topic in subscription.topics:
-            _add(self.subscribers, topic, difference)
+            add(self.subscribers, topic, difference)
         if subscription.regex:
-            _add(self.regex_subscribers, subscription.regex, difference)
+            add(self.regex_subscribers, subscription.regex, difference)
         if subscription.assignor is not None:
-            _add(self.assignors, subscription.assignor, difference)
+            add(self.assignors, subscription.assignor, difference)
         if subscription.classic is not None:
             self.classic_count += difference
             for name, _ in subscription.classic.protocols:
-                _add(self.classic_protocols, name, difference)
+                add(self.classic_protocols, name, difference)
 
     def _own(self, progress: Progress) -> None:
         for partitions in (progress.assigned, progress.revoking):
@@ -374,14 +375,6 @@ _REPLAY: Final[Mapping[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
     ProgressKey: ConsumerGroup._replay_progress,
     RegexKey: ConsumerGroup._replay_regex,
 }
-
-
-def _add(counts: dict[str, int], name: str, difference: int) -> None:
-    count = counts.get(name, 0) + difference
-    if count:
-        counts[name] = count
-    else:
-        del counts[name]
 
 
 def _wrong_epoch(member: Member) -> ErrorCode:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from drumlin.coordination.counts import add
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
 from drumlin.coordination.groups.effects import Effect, Write
@@ -426,9 +427,7 @@ class ShareGroup:
 
     def _count(self, topics: Iterable[str], difference: int) -> None:
         for topic in topics:
-            self._subscribers[topic] += difference
-            if not self._subscribers[topic]:
-                del self._subscribers[topic]
+            add(self._subscribers, topic, difference)
 
     def _member(self, member_id: str) -> _Member:
         return self._members.setdefault(member_id, _Member(_NEW_METADATA))
