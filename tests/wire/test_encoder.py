@@ -2,83 +2,23 @@
 
 import io
 import random
-import typing
-from dataclasses import MISSING, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
-from importlib import import_module
-from types import UnionType
-from typing import Any
-from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.index import api_key_map, schema_name_map
+from kio.schema.index import api_key_map
 from kio.serial import entity_writer
 
 from drumlin.wire.encoder import Parts, encoder
-
-_INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63, "uint16": 15, "uint32": 31}
-
-
-def arbitrary(annotation: Any, kafka_type: str, rng: random.Random) -> Any:
-    if isinstance(annotation, UnionType):
-        if rng.random() < 0.3:
-            return None
-        annotation = next(a for a in typing.get_args(annotation) if a is not type(None))
-    if typing.get_origin(annotation) is tuple:
-        inner = typing.get_args(annotation)[0]
-        return tuple(arbitrary(inner, kafka_type, rng) for _ in range(rng.randrange(3)))
-    if is_dataclass(annotation):
-        return arbitrary_message(annotation, rng)
-    return arbitrary_value(kafka_type, rng)
-
-
-def arbitrary_value(kafka_type: str, rng: random.Random) -> Any:
-    if kafka_type in _INTEGERS:
-        bits = _INTEGERS[kafka_type]
-        return rng.choice([0, 1, -1 if "u" not in kafka_type else 2, rng.getrandbits(bits)])
-    match kafka_type:
-        case "string":
-            return rng.choice(["", "a", "топик", "x" * 200])
-        case "bytes" | "records":
-            return rng.choice([b"", b"abc", bytes(5000)])
-        case "bool":
-            return rng.random() < 0.5
-        case "float64":
-            return rng.random()
-        case "uuid":
-            return UUID(int=rng.getrandbits(128) | 1)
-        case "error_code":
-            return rng.choice(list(ErrorCode))
-        case "timedelta_i32" | "timedelta_i64":
-            return timedelta(milliseconds=rng.randrange(2**31))
-        case "datetime_i64":
-            return datetime.fromtimestamp(rng.randrange(2**31), UTC)
-    raise AssertionError(kafka_type)
-
-
-def arbitrary_message(entity: Any, rng: random.Random) -> Any:
-    return entity(
-        **{
-            f.name: arbitrary(f.type, f.metadata.get("kafka_type", ""), rng)
-            for f in fields(entity)
-            if f.default is MISSING or rng.random() < 0.7
-        }
-    )
+from rig.arbitrary_messages import arbitrary_message, message_classes
 
 
 @pytest.mark.parametrize("api_name", sorted(api_key_map.values()))
 def test_same_bytes_as_the_schemas_own_writer(api_name: str) -> None:
     rng = random.Random(api_name)
-    camel = "".join(part.capitalize() for part in api_name.split("_"))
-    for version in schema_name_map[api_name]:
-        for kind in ("request", "response"):
-            module = import_module(f"kio.schema.{api_name}.v{version}.{kind}")
-            entity = getattr(module, camel + kind.capitalize())
-            for _ in range(8):
-                message = arbitrary_message(entity, rng)
-                theirs = io.BytesIO()
-                entity_writer(entity)(theirs, message)
-                parts = Parts()
-                encoder(entity)(message, parts)
-                assert b"".join(parts.finish()) == theirs.getvalue(), (version, kind, message)
+    for version, kind, entity in message_classes(api_name):
+        for _ in range(8):
+            message = arbitrary_message(entity, rng)
+            theirs = io.BytesIO()
+            entity_writer(entity)(theirs, message)
+            parts = Parts()
+            encoder(entity)(message, parts)
+            assert b"".join(parts.finish()) == theirs.getvalue(), (version, kind, message)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-import types
 import typing
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -21,25 +20,18 @@ from uuid import UUID
 
 from kio.serial._implicit_defaults import get_tagged_field_default
 
-#: kafka_type -> (struct code, expression that makes a value packable)
-_FIXED: Final = {
-    "int8": ("b", "{}"),
-    "int16": ("h", "{}"),
-    "uint16": ("H", "{}"),
-    "int32": ("i", "{}"),
-    "uint32": ("I", "{}"),
-    "int64": ("q", "{}"),
-    "float64": ("d", "{}"),
-    "bool": ("?", "{}"),
-    "error_code": ("h", "{}.value"),
-    "uuid": ("16s", "_uuid({})"),
-    "timedelta_i32": ("i", "_milliseconds({})"),
-    "timedelta_i64": ("q", "_milliseconds({})"),
-    "datetime_i64": ("q", "_timestamp({})"),
+from drumlin.wire.field_types import FIXED_CODES, STRING_BYTES_MAX, unwrap
+
+#: kafka_type -> expression that makes a value packable, where it is not as it stands.
+_PACKABLE: Final = {
+    "error_code": "{}.value",
+    "uuid": "_uuid({})",
+    "timedelta_i32": "_milliseconds({})",
+    "timedelta_i64": "_milliseconds({})",
+    "datetime_i64": "_timestamp({})",
 }
 _NULL_UUID: Final = bytes(16)
 _SMALL_BYTES: Final = 4096
-_INT16_MAX: Final = 2**15 - 1
 
 
 class Parts:
@@ -133,7 +125,7 @@ class _Compiler:
 
     def _field(self, field: dataclasses.Field[Any], value: str, is_tagged: bool = False) -> None:
         kafka_type = field.metadata.get("kafka_type", "")
-        inner, nullable, is_array = _unwrap(field.type)
+        inner, nullable, is_array = unwrap(field.type)
         nullable = nullable and not is_tagged
         if is_array:
             self._end_run()
@@ -141,7 +133,7 @@ class _Compiler:
         elif dataclasses.is_dataclass(inner):
             self._end_run()
             self._struct(inner, nullable, value)
-        elif kafka_type in _FIXED:
+        elif kafka_type in FIXED_CODES:
             self._run.append(self._fixed(kafka_type, value))
         else:
             self._end_run()
@@ -152,8 +144,7 @@ class _Compiler:
 
     @staticmethod
     def _fixed(kafka_type: str, value: str) -> tuple[str, str]:
-        code, expression = _FIXED[kafka_type]
-        return code, expression.format(value)
+        return FIXED_CODES[kafka_type], _PACKABLE.get(kafka_type, "{}").format(value)
 
     def _end_run(self) -> None:
         if not self._run:
@@ -190,7 +181,7 @@ class _Compiler:
         self._lines.append(f"for e in {value} or ():" if nullable else f"for e in {value}:")
         if dataclasses.is_dataclass(inner):
             self._lines.append(f"    {self._name('encode', encoder(inner))}(e, out)")
-        elif kafka_type in _FIXED:
+        elif kafka_type in FIXED_CODES:
             code, expression = self._fixed(kafka_type, "e")
             packer = self._name("pack", struct.Struct(">" + code).pack)
             self._lines.append(f"    b += {packer}({expression})")
@@ -233,17 +224,6 @@ class _Compiler:
         return name
 
 
-def _unwrap(annotation: Any) -> tuple[Any, bool, bool]:
-    """The inner type of an annotation, whether it may be None, whether it is an array."""
-    nullable = False
-    if isinstance(annotation, types.UnionType):
-        nullable = True
-        annotation = next(arg for arg in typing.get_args(annotation) if arg is not type(None))
-    if typing.get_origin(annotation) is tuple:
-        return typing.get_args(annotation)[0], nullable, True
-    return annotation, nullable, False
-
-
 # -- values ------------------------------------------------------------------------------
 
 
@@ -279,7 +259,7 @@ def _put_string(buffer: bytearray, value: str | None) -> None:
         buffer += b"\xff\xff"
         return
     encoded = value.encode()
-    if len(encoded) > _INT16_MAX:
+    if len(encoded) > STRING_BYTES_MAX:
         raise ValueError(f"a string of {len(encoded)} bytes does not fit this version")
     buffer += len(encoded).to_bytes(2, "big")
     buffer += encoded

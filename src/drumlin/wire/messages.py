@@ -17,16 +17,17 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_reader
 
+from drumlin.wire.decoder import Decode, decoder, read_uvarint
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
-from drumlin.wire.null_arrays import null_array_check
 
 ZERO: Final = timedelta(0)
 _API_VERSIONS_KEY: Final = 18
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
+#: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
+_COPIED_BYTES_MAX: Final = 64 * 1024
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
 #: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
@@ -160,19 +161,14 @@ def response_shape(api_name: str, version: int) -> Shape:
 
 
 @functools.cache
-def _null_array_check(api_name: str, version: int) -> Callable[[Any], None] | None:
-    return null_array_check(_payload_class(api_name, version, "request"))
-
-
-@functools.cache
 def _flexible_header(api_name: str, version: int) -> bool:
     header = _payload_class(api_name, version, "request").__header_schema__
     return bool(header.__flexible__)
 
 
 @functools.cache
-def _reader(api_name: str, version: int, kind: str) -> Callable[..., Any]:
-    return entity_reader(_payload_class(api_name, version, kind))
+def _decoder(api_name: str, version: int, kind: str) -> Decode:
+    return decoder(_payload_class(api_name, version, kind))
 
 
 @functools.cache
@@ -216,27 +212,14 @@ def _has_flexible_header(api_key: int, version: int) -> bool:
 
 
 def _skip_tagged_fields(frame: memoryview | bytes, position: int) -> int:
-    count, position = _read_uvarint(frame, position)
+    count, position = read_uvarint(frame, position)
     for _ in range(count):
-        _, position = _read_uvarint(frame, position)
-        size, position = _read_uvarint(frame, position)
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
         position += size
         if position > len(frame):
             raise MalformedMessage("a tagged field ends behind the frame")
     return position
-
-
-def _read_uvarint(frame: memoryview | bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(frame):
-            raise MalformedMessage("the frame ends within a varint")
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise MalformedMessage("a varint of more than 5 bytes")
 
 
 def parse_request(api_name: str, version: int, frame: memoryview | bytes, position: int) -> Any:
@@ -245,11 +228,7 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
     Raises:
         MalformedMessage: whatever is wrong with it.
     """
-    message = _parse(api_name, version, "request", frame, position)
-    check = _null_array_check(api_name, version)
-    if check is not None:
-        check(message)
-    return message
+    return _parse(api_name, version, "request", frame, position)
 
 
 def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tuple[int, Any]:
@@ -268,13 +247,12 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
 
 
 def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, position: int) -> Any:
-    if isinstance(frame, memoryview):
-        frame = frame.toreadonly()  # the native reader takes no other
+    if len(frame) <= _COPIED_BYTES_MAX:
+        frame = bytes(frame)
     try:
-        message, _ = _reader(api_name, version, kind)(frame, position)
-    except Exception as error:
-        what = f"{api_name} {kind} v{version}"
-        raise MalformedMessage(f"{what}: {type(error).__name__}: {error}") from error
+        message, _ = _decoder(api_name, version, kind)(frame, position)
+    except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
+        raise MalformedMessage(f"{api_name} {kind} v{version}: {error}") from error
     return message
 
 

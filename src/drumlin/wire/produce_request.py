@@ -3,8 +3,8 @@
 The generated schemas copy every record field: on requests of a megabyte the copies would cost
 as much as everything else. So of large requests only the frame around the records is read
 here, and the records come out as slices of it, in place, writable, ready to be patched and
-written to the log. Small requests come in read-only memory and go through the schemas, whose
-native reader is quicker there.
+written to the log. Small requests come in read-only memory and go through the decoder, which
+is quicker there.
 Both ways give the same, and tests hold them against each other.
 
     v3-8:  transactional_id acks timeout_ms [name [index records]]

@@ -1,0 +1,201 @@
+"""Every message class, every version: what is read is what was written, and nothing is believed."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader
+from kio.serial._implicit_defaults import get_tagged_field_default
+
+from drumlin.wire import encoder as encoders
+from drumlin.wire.decoder import decoder
+from drumlin.wire.encoder import Parts, encoder
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.messages import parse_request, parse_response
+from rig.arbitrary_messages import arbitrary_message, message_classes
+
+_APIS = sorted(api_key_map.values())
+_REFUSED = (MalformedMessage, ValueError, IndexError, OverflowError, encoders.struct.error)
+
+
+def _encoded(message: Any) -> bytes:
+    parts = Parts()
+    encoder(type(message))(message, parts)
+    return b"".join(parts.finish())
+
+
+@pytest.mark.parametrize("api_name", _APIS)
+def test_reads_what_was_written(api_name: str) -> None:
+    rng = random.Random(api_name)
+    for version, kind, entity in message_classes(api_name):
+        for _ in range(8):
+            message = arbitrary_message(entity, rng)
+            data = _encoded(message)
+            read, end = decoder(entity)(b"before" + data + b"after", 6)
+            assert (read, end) == (message, 6 + len(data)), (version, kind)
+            assert type(read) is entity
+            assert (read, len(data)) == entity_reader(entity)(data, 0), (version, kind)
+            assert decoder(entity)(memoryview(bytearray(data)), 0)[0] == message
+
+
+@pytest.mark.parametrize("api_name", _APIS)
+def test_a_message_that_ends_early_is_refused(api_name: str) -> None:
+    rng = random.Random(api_name)
+    for _, _, entity in message_classes(api_name):
+        data = _encoded(arbitrary_message(entity, rng))
+        for size in {*range(min(len(data), 40)), *(rng.randrange(len(data) + 1) for _ in range(8))}:
+            if size < len(data):
+                with pytest.raises(_REFUSED):
+                    decoder(entity)(data[:size], 0)
+
+
+@pytest.mark.parametrize("api_name", _APIS)
+def test_damaged_messages_are_read_or_refused(api_name: str) -> None:
+    rng = random.Random(api_name)
+    for _, _, entity in message_classes(api_name):
+        for _ in range(20):
+            data = bytearray(_encoded(arbitrary_message(entity, rng)) + b"\x00")
+            for _ in range(rng.randrange(1, 4)):
+                data[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+            try:
+                _, end = decoder(entity)(bytes(data), 0)
+            except _REFUSED:
+                continue
+            assert end <= len(data)
+
+
+@pytest.mark.parametrize("api_name", _APIS)
+def test_unknown_tagged_fields_are_passed_over(
+    api_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each struct of a message gets a field with a tag that no schema knows, or two."""
+    rng = random.Random(api_name)
+
+    def with_unknown_tags(self: Any, _: Any) -> None:
+        self._lines.append(r"b += b'\x02\xe7\x07\x03abc\x88\x27\x00'")
+
+    cases = []
+    for _, _, entity in message_classes(api_name):
+        if entity.__flexible__:
+            message = arbitrary_message(entity, rng)
+            cases.append((message, _without_tags(message)))
+    monkeypatch.setattr(encoders, "_compiled", {})
+    monkeypatch.setattr(encoders._Compiler, "_tagged", with_unknown_tags)
+    for message, expected in cases:
+        data = _encoded(message)
+        assert decoder(type(message))(data, 0) == (expected, len(data))
+
+
+def _without_tags(message: Any) -> Any:
+    """The message with its tagged fields as they are when nobody sends them."""
+    if isinstance(message, tuple):
+        return tuple(_without_tags(each) for each in message)
+    if not is_dataclass(message):
+        return message
+
+    return type(message)(
+        **{
+            each.name: get_tagged_field_default(each)
+            if "tag" in each.metadata
+            else _without_tags(getattr(message, each.name))
+            for each in fields(message)
+        }
+    )
+
+
+@pytest.mark.parametrize("api_name", _APIS)
+def test_announced_arrays_cost_nothing(api_name: str) -> None:
+    """2^32-2 elements, announced wherever a message may begin with an array."""
+    for _, _, entity in message_classes(api_name):
+        for lead in range(12):
+            for count in (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff"):
+                data = bytes(lead) + count + bytes(4)
+                tracemalloc.start()
+                try:
+                    decoder(entity)(data, 0)
+                except _REFUSED:
+                    pass
+                finally:
+                    _, peak = tracemalloc.get_traced_memory()
+                    tracemalloc.stop()
+                assert peak < 1_000_000
+
+
+def test_the_count_that_was_announced_is_named() -> None:
+    with pytest.raises(MalformedMessage, match="topics announces 4294967294 elements"):
+        parse_request("metadata", 13, bytes.fromhex("ffffffff0f"), 0)
+    with pytest.raises(MalformedMessage, match="topics announces 2147483647 elements"):
+        parse_request("metadata", 1, bytes.fromhex("7fffffff"), 0)
+    with pytest.raises(MalformedMessage, match="brokers announces 1000 elements"):
+        parse_response("metadata", 1, bytes(4) + (1000).to_bytes(4, "big") + bytes(100))
+
+
+def test_strings_have_a_limit() -> None:
+    """As in Apache Kafka: 32,767 bytes, with compact lengths too."""
+    name = "x" * 32_767
+    shortest = _find_coordinator(name)
+    assert parse_request("find_coordinator", 4, shortest, 0).coordinator_keys == (name,)
+    with pytest.raises(MalformedMessage, match="a string of 32768 bytes; 32767 are allowed"):
+        parse_request("find_coordinator", 4, _find_coordinator(name + "x"), 0)
+
+
+def _find_coordinator(key: str) -> bytes:
+    encoded = key.encode()
+    size = len(encoded) + 1
+    length = bytes([size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14])
+    return b"\x00\x02" + length + encoded + b"\x00"
+
+
+def test_byte_fields_have_no_such_limit() -> None:
+    size = 100_000
+    data = b"\x00\x01g\x00\x00\x00\x01\x00\x01m\x00\x00\x00\x01\x00\x01m"
+    data += size.to_bytes(4, "big") + bytes(size)
+    assert len(parse_request("sync_group", 0, data, 0).assignments[0].assignment) == size
+
+
+def test_text_that_is_no_utf_8_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match=r"metadata request v1: .*utf-8"):
+        parse_request("metadata", 1, b"\x00\x00\x00\x01\x00\x01\xff", 0)
+
+
+def test_a_tagged_field_that_does_not_fill_its_size() -> None:
+    # ApiVersions v3 knows supported_features by tag 0: an empty array of one byte, said to be two.
+    body = b"\x00\x00" + b"\x01" + bytes(4) + b"\x01\x00\x02\x01\x00"
+    with pytest.raises(MalformedMessage, match="supported_features"):
+        parse_response("api_versions", 3, bytes(4) + body)
+
+
+def test_null_array() -> None:
+    with pytest.raises(MalformedMessage, match="topics is null"):
+        parse_request("list_offsets", 1, b"\xff" * 8, 0)
+
+
+def test_null_array_within_an_array() -> None:
+    with pytest.raises(MalformedMessage, match="partitions is null"):
+        parse_request(
+            "list_offsets", 1, b"\xff" * 4 + b"\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff", 0
+        )
+
+
+def test_null_array_that_may_be() -> None:
+    assert parse_request("metadata", 1, b"\xff" * 4, 0).topics is None
+
+
+def test_null_string() -> None:
+    with pytest.raises(MalformedMessage, match="group_id is null"):
+        parse_request("heartbeat", 0, b"\xff\xff" + bytes(4) + b"\x00\x00", 0)
+
+
+def test_null_string_within_an_array() -> None:
+    with pytest.raises(MalformedMessage, match="coordinator_keys is null"):
+        parse_request("find_coordinator", 4, b"\x00\x02\x00\x00", 0)
+
+
+def test_an_error_that_is_not_known_is_an_error() -> None:
+    response = parse_response("heartbeat", 0, bytes(4) + (999).to_bytes(2, "big"))[1]
+    assert response.error_code.name == "unknown_server_error"
