@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import typing
-from collections.abc import Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from types import UnionType
@@ -18,20 +18,24 @@ from kio.schema.index import schema_name_map
 _INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63, "uint16": 15, "uint32": 31}
 
 
-def arbitrary(annotation: Any, kafka_type: str, rng: random.Random) -> Any:
+#: Makes a value: its kafka_type, the name of its field, what decides.
+MakeValue = Callable[[str, str, random.Random], Any]
+
+
+def arbitrary(annotation: Any, field: Field[Any], rng: random.Random, make: MakeValue) -> Any:
     if isinstance(annotation, UnionType):
         if rng.random() < 0.3:
             return None
         annotation = next(a for a in typing.get_args(annotation) if a is not type(None))
     if typing.get_origin(annotation) is tuple:
         inner = typing.get_args(annotation)[0]
-        return tuple(arbitrary(inner, kafka_type, rng) for _ in range(rng.randrange(3)))
+        return tuple(arbitrary(inner, field, rng, make) for _ in range(rng.randrange(3)))
     if is_dataclass(annotation):
-        return arbitrary_message(annotation, rng)
-    return arbitrary_value(kafka_type, rng)
+        return arbitrary_message(annotation, rng, make)
+    return make(field.metadata.get("kafka_type", ""), field.name, rng)
 
 
-def arbitrary_value(kafka_type: str, rng: random.Random) -> Any:
+def arbitrary_value(kafka_type: str, name: str, rng: random.Random) -> Any:
     if kafka_type in _INTEGERS:
         bits = _INTEGERS[kafka_type]
         return rng.choice([0, 1, -1 if "u" not in kafka_type else 2, rng.getrandbits(bits)])
@@ -55,10 +59,11 @@ def arbitrary_value(kafka_type: str, rng: random.Random) -> Any:
     raise AssertionError(kafka_type)
 
 
-def arbitrary_message(entity: Any, rng: random.Random) -> Any:
+def arbitrary_message(entity: Any, rng: random.Random, make: MakeValue = arbitrary_value) -> Any:
+    """An instance of `entity`; `make` makes its values."""
     return entity(
         **{
-            f.name: arbitrary(f.type, f.metadata.get("kafka_type", ""), rng)
+            f.name: arbitrary(f.type, f, rng, make)
             for f in fields(entity)
             if f.default is MISSING or rng.random() < 0.7
         }

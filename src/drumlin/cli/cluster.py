@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.errors import ErrorCode, KafkaError, error_of
 
 T = TypeVar("T")
 
@@ -86,4 +86,4 @@ def connect(bootstrap: str, options: PeerOptions | None = None) -> Iterator[Clus
 def check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
     """Raise the broker's error, if it is one."""
     if code != ErrorCode.none:
-        raise KafkaError(ErrorCode(code), f"{what}: {message}" if message else what)
+        raise KafkaError(error_of(code), f"{what}: {message}" if message else what)

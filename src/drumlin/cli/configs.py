@@ -16,6 +16,7 @@ from drumlin.cli.options import (
     examples,
     parse_assignments,
 )
+from drumlin.peer.errors import only
 from drumlin.wire.messages import Shape
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -108,7 +109,7 @@ def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
         return shape("DescribeConfigsRequest", resources=(resource,))
 
     response = _ask(cluster, kind, name, "describe_configs", build)
-    result = response.results[0]
+    result = only(response.results, f"{kind} {name!r}")
     check(result.error_code, f"{kind} {name!r}", result.error_message)
     return list(result.configs)
 
@@ -187,7 +188,7 @@ def _alter(
         return shape("IncrementalAlterConfigsRequest", resources=(resource,), validate_only=dry_run)
 
     response = _ask(cluster, kind, name, "incremental_alter_configs", build)
-    result = response.responses[0]
+    result = only(response.responses, f"{kind} {name!r}")
     check(result.error_code, f"{kind} {name!r}", result.error_message)
 
 

@@ -25,6 +25,7 @@ from drumlin.cli.outcomes import for_each
 from drumlin.client import admin, offsets
 from drumlin.client.admin import TopicDescription
 from drumlin.client.offsets import TopicPartition
+from drumlin.peer.errors import only
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -302,6 +303,7 @@ def _delete_before(cluster: Cluster, topic: str, partition: int, offset: int) ->
         )
 
     response = cluster.ask_leader(topic, partition, "delete_records", build)
-    answer = response.topics[0].partitions[0]
-    check(answer.error_code, f"topic {topic!r} partition {partition}")
+    where = f"topic {topic!r} partition {partition}"
+    answer = only(only(response.topics, where).partitions, where)
+    check(answer.error_code, where)
     return int(answer.low_watermark)

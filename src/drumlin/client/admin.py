@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.cluster_view import PartitionView
 from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.errors import only
 from drumlin.peer.retry import Deadline
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -224,7 +225,8 @@ def _results(response: Any) -> Sequence[Any]:
 
 
 def _check(results: Sequence[Any], topic: str) -> None:
-    code = results[0].error_code
+    result = only(results, f"topic {topic!r}")
+    code = result.error_code
     if code is not ErrorCode.none:
-        message = getattr(results[0], "error_message", None)
+        message = getattr(result, "error_message", None)
         raise KafkaError(code, f"topic {topic!r}" + (f": {message}" if message else ""))

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.client.offsets import TopicPartition, by_topic
 from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.errors import only
 from drumlin.wire.consumer_protocol import NO_GENERATION
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
@@ -131,8 +132,8 @@ def fetched_offsets(
     response: Any, group_id: str, check: Check
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """What an OffsetFetch brought; partitions of which nothing is committed are left out."""
-    answer: Any = getattr(response, "groups", (response,))[0]
     what = f"offset_fetch of group {group_id!r}"
+    answer: Any = only(getattr(response, "groups", (response,)), what)
     check(getattr(answer, "error_code", ErrorCode.none), what)
     found = {}
     for topic in answer.topics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import only
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -34,8 +35,9 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
 
     connection = await connections.any()
     response = await connection.request("find_coordinator", build)
-    found = getattr(response, "coordinators", (response,))[0]
+    what = f"coordinator of group {group_id!r}"
+    found = only(getattr(response, "coordinators", (response,)), what)
     if found.error_code is not ErrorCode.none:
-        raise KafkaError(found.error_code, f"coordinator of group {group_id!r}")
+        raise KafkaError(found.error_code, what)
     node_id: int = found.node_id
     return node_id

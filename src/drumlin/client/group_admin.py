@@ -24,7 +24,8 @@ from drumlin.client.group_members import Member, classic_members, consumer_membe
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.errors import only
+from drumlin.wire.errors import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ async def describe_group(connections: BrokerConnections, group: str) -> GroupDes
         )
 
     def first(response: Any) -> Any:
-        found = response.groups[0]
+        found = only(response.groups, f"group {group!r}")
         if found.error_code is not ErrorCode.group_id_not_found:
             _check(found.error_code, f"group {group!r}", getattr(found, "error_message", None))
         return found
@@ -149,7 +150,8 @@ async def delete_group(connections: BrokerConnections, group: str) -> None:
         return shape("DeleteGroupsRequest", groups_names=(group,))
 
     def read(response: Any) -> None:
-        _check(response.results[0].error_code, f"group {group!r}")
+        what = f"group {group!r}"
+        _check(only(response.results, what).error_code, what)
 
     await ask_coordinator(connections, group, "delete_groups", build, read)
 
@@ -219,8 +221,9 @@ async def delete_offsets(
         return shape("OffsetDeleteRequest", group_id=group, topics=(named,))
 
     def read(response: Any) -> None:
-        _check(response.error_code, f"group {group!r}")
-        for answer in response.topics[0].partitions:
+        what = f"group {group!r}"
+        _check(response.error_code, what)
+        for answer in only(response.topics, what).partitions:
             _check(answer.error_code, f"group {group!r}, {topic}-{answer.partition_index}")
 
     await ask_coordinator(connections, group, "offset_delete", build, read)
@@ -228,4 +231,4 @@ async def delete_offsets(
 
 def _check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
     if code != ErrorCode.none:
-        raise KafkaError(ErrorCode(code), f"{what}: {message}" if message else what)
+        raise KafkaError(error_of(code), f"{what}: {message}" if message else what)

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import InvalidResponse
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -89,6 +90,9 @@ async def list_offsets(
                 errors += _take(answer, missing, found)
         if errors:
             raise next((each for each in errors if not is_retriable(each)), errors[0])
+        for topic, partition in missing:
+            where = f"topic {topic!r} partition {partition}"
+            raise InvalidResponse(f"{where}: the answer about offsets leaves it out")
 
     await connections.retrying(attempt, topics={topic for topic, _ in wanted})
     return {each: found[each] for each in wanted}

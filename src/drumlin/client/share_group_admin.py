@@ -19,7 +19,8 @@ from drumlin.client.group_admin import (
 from drumlin.client.group_members import consumer_members
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.errors import only
+from drumlin.wire.errors import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
 
 SHARE: Final = "share"
@@ -34,7 +35,7 @@ async def describe_share_group(connections: BrokerConnections, group: str) -> Gr
         )
 
     def read(response: Any) -> GroupDescription:
-        found = response.groups[0]
+        found = only(response.groups, f"group {group!r}")
         _check(found, f"group {group!r}")
         members = tuple(consumer_members(found.members))
         return GroupDescription(group, found.group_state, SHARE, members)
@@ -52,7 +53,7 @@ async def fetch_start_offsets(
         return shape("DescribeShareGroupOffsetsRequest", groups=(wanted,))
 
     def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-        found = response.groups[0]
+        found = only(response.groups, f"group {group!r}")
         _check(found, f"offsets of group {group!r}")
         return {
             (topic.topic_name, part.partition_index): OffsetAndMetadata(
@@ -96,7 +97,7 @@ async def alter_start_offsets(
     def read(response: Any) -> dict[TopicPartition, ErrorCode]:
         _check(response, f"group {group!r}")
         refused = {
-            (topic.topic_name, part.partition_index): ErrorCode(part.error_code)
+            (topic.topic_name, part.partition_index): error_of(part.error_code)
             for topic in response.responses
             for part in topic.partitions
             if part.error_code is not ErrorCode.none
@@ -129,4 +130,4 @@ async def delete_start_offsets(connections: BrokerConnections, group: str, topic
 def _check(answer: Any, what: str) -> None:
     if answer.error_code is not ErrorCode.none:
         message = f"{what}: {answer.error_message}" if answer.error_message else what
-        raise KafkaError(ErrorCode(answer.error_code), message)
+        raise KafkaError(error_of(answer.error_code), message)

@@ -5,6 +5,11 @@ An answer with an error code is a `KafkaError`. Every message here names the bro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class PeerError(Exception):
     """No usable answer from a broker."""
@@ -24,3 +29,14 @@ class UnsupportedByBroker(PeerError):
 
 class InvalidResponse(PeerError):
     """The broker sent bytes that are no answer to what it was asked."""
+
+
+def only(answers: Sequence[T], what: str) -> T:
+    """The one answer about the one thing that was asked for.
+
+    Raises:
+        InvalidResponse: there is none, or there are more.
+    """
+    if len(answers) != 1:
+        raise InvalidResponse(f"{what}: {len(answers)} answers to one question")
+    return answers[0]

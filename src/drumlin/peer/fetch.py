@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.errors import only
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.records.batch import (
     HEADER_SIZE,
@@ -72,7 +73,7 @@ async def fetch(
     where = f"fetch of topic {topic!r} partition {partition}"
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, where)
-    fetched = response.topics[0].partitions[0]
+    fetched = only(only(response.topics, where).partitions, where)
     if fetched.error_code is not ErrorCode.none:
         raise KafkaError(fetched.error_code, where)
     return fetched

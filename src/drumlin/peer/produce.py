@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.errors import only
 from drumlin.records.batch import Buffer
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -62,10 +63,12 @@ def produced(response: Any, topic: str, partition: int) -> Produced:
 
     Raises:
         KafkaError: the broker's error for this partition.
+        InvalidResponse: the answer says nothing about it.
     """
     if response is None:
         return Produced(-1, -1, -1)
-    answer = response.responses[0].partition_responses[0]
+    what = f"produce to topic {topic!r} partition {partition}"
+    answer = only(only(response.responses, what).partition_responses, what)
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, _complaint(answer, topic, partition))
     time = answer.log_append_time

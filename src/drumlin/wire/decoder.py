@@ -17,15 +17,14 @@ import dataclasses
 import functools
 import struct
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
 from kio.serial._implicit_defaults import get_tagged_field_default
 
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.errors import MalformedMessage, error_of
 from drumlin.wire.field_types import FIXED_CODES, STRING_BYTES_MAX, unwrap
 
 #: A frame, where in it to begin -> the message, where it ends. Running off the frame raises
@@ -38,7 +37,6 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL_UUID: Final = bytes(16)
 _UUIDS_KEPT: Final = 4096
-_ERROR_CODES: Final[dict[int, ErrorCode]] = {each.value: each for each in ErrorCode}
 
 _compiled: dict[Any, Decode] = {}
 
@@ -192,8 +190,8 @@ class _Compiler:
             default = self._name("default", get_tagged_field_default(field))
             self._lines.append(f"o.{field.name} = {default}")
         known = {tag: (field.name, self._tag_decoder(field)) for tag, field in tagged}
-        reading = self._name("tags", functools.partial(_read_tags, known))
-        self._lines += ["if f[p]:", f"    p = {reading}(f, p, o)", "else:", "    p += 1"]
+        reading, tags = self._name("tags", read_tags), self._name("known", known)
+        self._lines += ["if f[p]:", f"    p = {reading}(f, p, {tags}, o)", "else:", "    p += 1"]
 
     def _tag_decoder(self, field: dataclasses.Field[Any]) -> Decode:
         """Reads the value of one tagged field: it is there, so it is never null by absence."""
@@ -239,6 +237,8 @@ def read_uvarint(frame: Any, position: int) -> tuple[int, int]:
     """An unsigned varint of at most five bytes, and where it ends."""
     value = 0
     for shift in range(0, 35, 7):
+        if position >= len(frame):
+            raise MalformedMessage("ends within a varint")
         byte = frame[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -289,23 +289,22 @@ def _fixed_items(
     return values if making is None else tuple(map(making, values)), end
 
 
-def _read_tags(
-    known: dict[int, tuple[str, Decode]], frame: Any, position: int, message: Any
+def read_tags(
+    frame: Any, position: int, known: Mapping[int, tuple[str, Decode]], message: Any
 ) -> int:
+    """Set the tagged fields of `message` that are `known`, by tag; where the last one ends."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
         end = position + size
         if end > len(frame):
-            raise MalformedMessage(f"tagged field {tag} of {size} bytes ends behind its frame")
+            raise MalformedMessage(f"tagged field {tag} of {size} bytes ends behind the frame")
         if tag in known:
             name, decode = known[tag]
             value, position = decode(frame, position)
             if position != end:
-                raise MalformedMessage(
-                    f"{name} (tagged field {tag}) does not fill its {size} bytes"
-                )
+                raise MalformedMessage(f"{name} (tagged field {tag}) does not fill {size} bytes")
             setattr(message, name, value)
         position = end
     return position
@@ -373,7 +372,7 @@ def _maker(kafka_type: str, nullable: bool) -> Callable[[Any], Any] | None:
     """What makes the value of a fixed-size field out of what `struct` gives; None: nothing."""
     match kafka_type:
         case "error_code":
-            return _error
+            return error_of
         case "uuid":
             return _uuid
         case "timedelta_i32" | "timedelta_i64":
@@ -381,11 +380,6 @@ def _maker(kafka_type: str, nullable: bool) -> Callable[[Any], Any] | None:
         case "datetime_i64":
             return _nullable_timestamp if nullable else _timestamp
     return None
-
-
-def _error(code: int) -> ErrorCode:
-    # A code that only a newer broker knows is an error all the same.
-    return _ERROR_CODES.get(code, ErrorCode.unknown_server_error)
 
 
 @functools.lru_cache(maxsize=_UUIDS_KEPT)

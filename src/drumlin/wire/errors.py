@@ -7,9 +7,18 @@ client with a code raises `KafkaError`; bytes that are no message at all raise
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError", "MalformedMessage"]
+__all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_of"]
+
+_BY_NUMBER: Final[dict[int, ErrorCode]] = {each.value: each for each in ErrorCode}
+
+
+def error_of(number: int) -> ErrorCode:
+    """The error code of that number; one that is not known here is an error all the same."""
+    return _BY_NUMBER.get(number, ErrorCode.unknown_server_error)
 
 
 class KafkaError(Exception):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from drumlin.wire.errors import ErrorCode, MalformedMessage
+from drumlin.wire.errors import ErrorCode, MalformedMessage, error_of
 from drumlin.wire.field_reader import FieldReader
 
 VERSION_MIN: Final = 4
@@ -95,7 +95,7 @@ class _Reader:
             error, session_id = fields.fixed(_ERROR_AND_SESSION)
         topics = [self._topic() for _ in range(fields.array_length())]
         fields.skip_tags()
-        return FetchResponse(ErrorCode(error), session_id, topics)
+        return FetchResponse(error_of(error), session_id, topics)
 
     def _topic(self) -> TopicFetch:
         name = self._fields.string()
@@ -116,7 +116,7 @@ class _Reader:
         fields.skip_tags()
         return PartitionFetch(
             partition,
-            ErrorCode(error),
+            error_of(error),
             high_watermark,
             last_stable_offset,
             log_start_offset,

@@ -33,8 +33,9 @@ class FrameReader:
     Receive into `buffers()` (or into `writable()`, the first of them) and call `received(n)` at
     once; it returns the frames that are complete. Small frames are read-only copies; a large
     one is writable memory that belongs to whoever holds it. `allocate` may give memory for a
-    large frame, or None to let it grow here as the frame arrives; `has_plenty` says whether it
-    may grow far beyond what has arrived.
+    large frame, or None to let it grow here as the frame arrives; it is not asked for far more
+    than this peer has ever sent at once. `has_plenty` says whether memory may grow far beyond
+    what has arrived.
     """
 
     __slots__ = (
@@ -142,7 +143,9 @@ class FrameReader:
         return start
 
     def _begin_large(self, size: int, held: memoryview) -> None:
-        memory = None if self._allocate is None else self._allocate(size)
+        memory = None
+        if self._allocate is not None and size <= self._trusted * _GROWTH:
+            memory = self._allocate(size)
         if memory is None:
             trusted = self._trusted if self._has_plenty() else _TRUSTED_FIRST
             memory = bytearray(min(size, max(trusted, len(held))))

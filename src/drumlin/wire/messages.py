@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.index import api_key_map, schema_name_map
 
-from drumlin.wire.decoder import Decode, decoder, read_uvarint
+from drumlin.wire.decoder import Decode, decoder, read_tags
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
 
@@ -199,7 +199,7 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     if length >= 0:
         client_id = str(frame[_REQUEST_HEADER_START.size : end], "utf-8", errors="replace")
     if _has_flexible_header(api_key, version):
-        end = _skip_tagged_fields(frame, end)
+        end = read_tags(frame, end, {}, None)
     return RequestHeader(api_key, version, correlation_id, client_id, end)
 
 
@@ -209,17 +209,6 @@ def _has_flexible_header(api_key: int, version: int) -> bool:
     if api_name is None:
         raise MalformedMessage(f"unknown API key {api_key}")
     return version in schema_name_map[api_name] and _flexible_header(api_name, version)
-
-
-def _skip_tagged_fields(frame: memoryview | bytes, position: int) -> int:
-    count, position = read_uvarint(frame, position)
-    for _ in range(count):
-        _, position = read_uvarint(frame, position)
-        size, position = read_uvarint(frame, position)
-        position += size
-        if position > len(frame):
-            raise MalformedMessage("a tagged field ends behind the frame")
-    return position
 
 
 def parse_request(api_name: str, version: int, frame: memoryview | bytes, position: int) -> Any:
@@ -241,7 +230,7 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
         raise MalformedMessage(f"a response of {len(frame)} bytes has no header")
     position = 4
     if _response_header_is_flexible(api_name, version):
-        position = _skip_tagged_fields(frame, position)
+        position = read_tags(frame, position, {}, None)
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     return correlation_id, _parse(api_name, version, "response", frame, position)
 
@@ -249,10 +238,13 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
 def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, position: int) -> Any:
     if len(frame) <= _COPIED_BYTES_MAX:
         frame = bytes(frame)
+    what = f"{api_name} {kind} v{version}"
     try:
         message, _ = _decoder(api_name, version, kind)(frame, position)
-    except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
-        raise MalformedMessage(f"{api_name} {kind} v{version}: {error}") from error
+    except (struct.error, IndexError) as error:
+        raise MalformedMessage(f"{what}: ends early, after {len(frame)} bytes") from error
+    except (MalformedMessage, UnicodeDecodeError, OverflowError) as error:
+        raise MalformedMessage(f"{what}: {error}") from error
     return message
 
 
