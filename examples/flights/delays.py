@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ _RECORDS_PER_BATCH = 100_000
 def start_spark() -> SparkSession:
     """A quiet Spark session on all cores of this machine, with Java from wherever there is one."""
     ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark-conf")))
     return (

