@@ -1,0 +1,34 @@
+"""How brokers for tests are configured where nobody says otherwise.
+
+Everything that is not here has Kafka's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: Configuration keys of Kafka with their values.
+Config = Mapping[str, str | int | float | bool]
+
+BROKER_DEFAULTS: Final[Config] = {
+    # A group need not wait for members that might still come.
+    "group.initial.rebalance.delay.ms": 0,
+    # So that a test can have a member time out quickly.
+    "group.min.session.timeout.ms": 100,
+    # One partition, not 50, to create when the first group or transaction comes.
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    # An index takes its full size on file systems without sparse files.
+    "log.index.size.max.bytes": 1 << 20,
+}
+
+
+def as_properties(config: Config) -> dict[str, str]:
+    """The same as Kafka writes it: all values as text."""
+    return {key: _text(value) for key, value in config.items()}
+
+
+def _text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,46 @@
+"""The process of a broker for tests: a broker that does not outlive whoever started it.
+
+Standard input is a pipe of which the starter alone has the other end. When the starter ends,
+however it ends, the system closes that end, and the broker removes its folder and ends.
+(PR_SET_PDEATHSIG would do so when the *thread* that started it ends.)
+
+    python -m drumlin.testing.guarded_server FOLDER PROPERTIES-AS-JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+
+def main(folder: Path, properties: dict[str, str]) -> int:
+    """Run a broker until it is told to stop, or nobody is left to tell it."""
+    is_data_kept = folder not in Path(properties["log.dirs"]).parents
+    threading.Thread(target=_watch, args=(folder, is_data_kept), daemon=True).start()
+    # kio loads all of hypothesis where it finds it, which takes as long as the rest of the start.
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    from drumlin.broker.process import run
+
+    return run(properties)
+
+
+def _watch(folder: Path, is_data_kept: bool) -> None:
+    """Wait for the end of the starter, and leave nothing behind."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    if is_data_kept:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+    while folder.exists():  # the broker may be writing into it
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), json.loads(sys.argv[2])))

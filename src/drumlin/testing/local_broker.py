@@ -1,0 +1,252 @@
+"""A broker of one's own on this machine, for as long as a `with` block lasts.
+
+The broker is a process. Its port is kept by this process from before it starts until the block
+ends, so nobody else can take it, also while the broker is stopped. Whatever ends this process
+ends the broker too, and removes its files: see `guarded_server`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from drumlin.testing.defaults import BROKER_DEFAULTS, Config, as_properties
+
+_HOST: Final = "127.0.0.1"
+_STOP_TIMEOUT_S: Final = 30.0
+_LOG_SHOWN_CHARACTERS: Final = 8000
+#: What the arguments of `broker` decide.
+_TAKEN: Final = {"listeners": "port", "log.dirs": "data", "log.dir": "data"}
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME_LENGTH_MAX: Final = 200  # of the 249 that Kafka allows
+
+
+class BrokerFailed(RuntimeError):
+    """The broker did not start, or ended by itself; the message has what it wrote."""
+
+
+class Broker:
+    """A broker for tests. Made by `broker`."""
+
+    def __init__(
+        self, properties: Mapping[str, str], folder: Path, data: Path, port: int, timeout_s: float
+    ) -> None:
+        #: Where the logs are.
+        self.data = data
+        #: The port of 127.0.0.1 on which it listens, for as long as it exists.
+        self.port = port
+        self._folder = folder
+        self._log_file = folder / "broker.log"
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._properties = {
+            **properties,
+            "listeners": f"PLAINTEXT://{_HOST}:{port}",
+            "log.dirs": str(data),
+        }
+
+    def __repr__(self) -> str:
+        return f"<drumlin.testing.Broker {self.bootstrap_servers}>"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What any Kafka client is to be told."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def log(self) -> str:
+        """All that it has written to its log so far."""
+        return self._log_file.read_text("utf-8", "replace") if self._log_file.exists() else ""
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` or `kill` ended it: not, if it ended by itself."""
+        return self._process is None
+
+    # -- life ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it again after `stop` or `kill`, with the same port and data.
+
+        Raises:
+            BrokerFailed: it ended, or was not ready in time.
+        """
+        if self._process is not None:
+            raise RuntimeError("the broker was started already")
+        arguments = [str(self._folder), json.dumps(self._properties)]
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own server
+                [sys.executable, "-P", "-m", "drumlin.testing.guarded_server", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the tests; they stop it in their order
+            )
+        try:
+            self._await_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Stop it cleanly, as SIGTERM does.
+
+        Raises:
+            BrokerFailed: it had ended by itself, or does not end cleanly.
+        """
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once, as `kill -9` does: nothing is flushed, nothing is said."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop it cleanly and start it again, with the same port and data."""
+        self.stop()
+        self.start()
+
+    @contextlib.contextmanager
+    def topic(
+        self, name: str = "test", partitions: int = 1, config: Config | None = None
+    ) -> Iterator[str]:
+        """A new topic for as long as a `with` block lasts; gives its name.
+
+        Args:
+            name: what the name begins with; the rest makes it unique.
+            config: Kafka's keys of topics.
+        """
+        import drumlin
+        from drumlin.client.errors import UnknownTopic
+
+        begin = _NOT_IN_NAMES.sub("-", name).strip("-")[:_NAME_LENGTH_MAX]
+        topic = f"{begin}-{secrets.token_hex(4)}"
+        with drumlin.connect(self.bootstrap_servers) as client:
+            client.create_topic(topic, partitions, configs=as_properties(config or {}))
+        try:
+            yield topic
+        finally:
+            if self.is_running:
+                with (
+                    drumlin.connect(self.bootstrap_servers) as client,
+                    contextlib.suppress(UnknownTopic),
+                ):
+                    client.delete_topic(topic)
+
+    # -- the process ---------------------------------------------------------------------
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        deadline = time.monotonic() + self._timeout_s
+        said = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in said:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise self._failed(f"was not ready after {self._timeout_s:g} s")
+                more = os.read(process.stdout.fileno(), 4096)
+                if not more:
+                    raise self._failed(f"did not start: it ended with {process.wait()}")
+                said += more
+
+    def _end(self, number: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        self._process = None
+        ended_with = process.poll()
+        try:
+            process.send_signal(number)
+            code = process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise self._failed(f"did not stop within {_STOP_TIMEOUT_S:g} s") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+        if number == signal.SIGTERM and code != 0:
+            how = "stopped" if ended_with is None else "ended by itself"
+            raise self._failed(f"{how} with {code}")
+
+    def _failed(self, what: str) -> BrokerFailed:
+        said = self.log.strip()[-_LOG_SHOWN_CHARACTERS:] or "(nothing)"
+        return BrokerFailed(f"the broker {what}. What it wrote:\n{said}")
+
+
+@contextlib.contextmanager
+def broker(
+    config: Config | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    port: int = 0,
+    timeout_s: float = 30.0,
+) -> Iterator[Broker]:
+    """A broker that runs for as long as a `with` block lasts.
+
+    Args:
+        config: Kafka's keys of brokers; they go before `drumlin.testing.defaults`.
+        data: where to keep the logs, and leave them afterwards. By default they are in a
+            temporary folder that goes with the broker.
+        port: the port of 127.0.0.1 to listen on; by default one that is free.
+        timeout_s: how long it may take until the broker is ready.
+
+    Raises:
+        BrokerFailed: it did not start.
+    """
+    properties = as_properties({**BROKER_DEFAULTS, **(config or {})})
+    for key in _TAKEN.keys() & properties.keys():
+        raise ValueError(f"{key} is given by the argument {_TAKEN[key]}, not by config")
+    with (
+        contextlib.closing(_reserve(port)) as reserved,
+        tempfile.TemporaryDirectory(prefix="drumlin-test-", ignore_cleanup_errors=True) as name,
+    ):
+        folder = Path(name)
+        kept = None if data is None else Path(data).absolute()
+        running = Broker(
+            properties, folder, kept or folder / "data", reserved.getsockname()[1], timeout_s
+        )
+        running.start()
+        try:
+            yield running
+        finally:
+            # Data that nobody will read need not be flushed.
+            if kept is not None and running.is_running:
+                running.stop()
+            else:
+                running.kill()
+
+
+def _reserve(port: int) -> socket.socket:
+    """A socket that keeps a port for the broker.
+
+    It never listens, so the broker, which sets SO_REUSEADDR too, can listen on the same port.
+    But the system gives the port to nobody who asks for just any.
+    """
+    sock = socket.socket()
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((_HOST, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,146 @@
+"""The pytest plugin: fixtures `drumlin_broker`, `drumlin_topic` and `drumlin_client`.
+
+pytest loads it in every run, whether it is used or not. A broker starts with the first test
+that wants it. Tests that want different configurations get different brokers, each of which
+runs until the session ends; with pytest-xdist every worker is a session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from drumlin.testing.defaults import Config, as_properties
+from drumlin.testing.local_broker import Broker, broker
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+
+_INI: Final = "drumlin_config"
+_MARKERS: Final = (
+    "drumlin(config): keys and values with which the broker of `drumlin_broker` is configured",
+    "drumlin_topic(partitions=1, config=None): what the topic of `drumlin_topic` is like",
+)
+#: Tests keep their names when a marker chooses their broker, where pytest can do so.
+_NAME_PART: Final = getattr(pytest, "HIDDEN_PARAM", "drumlin")
+
+
+class _Brokers:
+    """The brokers of a session, by what they are configured with beyond the defaults."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._running: dict[tuple[tuple[str, str], ...], Broker] = {}
+
+    def get(self, properties: Mapping[str, str]) -> Broker:
+        key = tuple(sorted(properties.items()))
+        if key not in self._running:
+            self._running[key] = self._stack.enter_context(broker(properties))
+        return self._running[key]
+
+    def start_again(self) -> None:
+        """Bring those back that a test has stopped."""
+        for each in self._running.values():
+            if each.is_stopped:
+                each.start()
+
+
+_BROKERS: Final = pytest.StashKey[_Brokers]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(_INI, "KEY=VALUE lines: how the brokers of drumlin are configured", "linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have the marker choose among brokers that are of the session.
+
+    A fixture of a session cannot see the marker of a test. A parameter of the fixture does what
+    is wanted: fixtures that are built on the broker are set up anew when it changes.
+    """
+    if "drumlin_broker" not in metafunc.fixturenames:
+        return
+    properties: dict[str, str] = {}
+    for mark in reversed(list(metafunc.definition.iter_markers("drumlin"))):
+        properties |= as_properties(_arguments(_broker_marker, mark))
+    if properties:
+        metafunc.parametrize(
+            "drumlin_broker", [properties], indirect=True, scope="session", ids=[_NAME_PART]
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    brokers = item.session.stash.get(_BROKERS, None)
+    if brokers is not None:
+        brokers.start_again()
+
+
+@pytest.fixture(scope="session")
+def _drumlin_brokers(request: pytest.FixtureRequest) -> Iterator[_Brokers]:
+    with contextlib.ExitStack() as stack:
+        brokers = _Brokers(stack)
+        request.session.stash[_BROKERS] = brokers
+        yield brokers
+        del request.session.stash[_BROKERS]
+
+
+@pytest.fixture(scope="session")
+def drumlin_broker(request: pytest.FixtureRequest, _drumlin_brokers: _Brokers) -> Broker:
+    """A Kafka-compatible broker of this session; clients connect to `.bootstrap_servers`."""
+    by_marker: Mapping[str, str] = getattr(request, "param", {})
+    return _drumlin_brokers.get({**_ini_properties(request.config), **by_marker})
+
+
+@pytest.fixture
+def drumlin_topic(request: pytest.FixtureRequest, drumlin_broker: Broker) -> Iterator[str]:
+    """The name of a new topic, which is deleted after the test."""
+    mark = request.node.get_closest_marker("drumlin_topic")
+    partitions, config = (1, {}) if mark is None else _arguments(_topic_marker, mark)
+    with drumlin_broker.topic(request.node.name, partitions, config) as topic:
+        yield topic
+
+
+@pytest.fixture
+def drumlin_client(drumlin_broker: Broker) -> Iterator[Client]:
+    """A client that is connected to `drumlin_broker`."""
+    import drumlin
+
+    with drumlin.connect(drumlin_broker.bootstrap_servers) as client:
+        yield client
+
+
+# -- what is given -------------------------------------------------------------------------------
+
+
+def _broker_marker(config: Config) -> Config:
+    return config
+
+
+def _topic_marker(partitions: int = 1, config: Config | None = None) -> tuple[int, Config]:
+    return partitions, config or {}
+
+
+def _arguments(takes: Callable[..., Any], mark: pytest.Mark) -> Any:
+    try:
+        return takes(*mark.args, **mark.kwargs)
+    except TypeError as error:
+        raise pytest.UsageError(f"@pytest.mark.{mark.name}: {error}") from None
+
+
+def _ini_properties(config: pytest.Config) -> dict[str, str]:
+    properties = {}
+    for line in config.getini(_INI):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{_INI}: {line!r} is not KEY=VALUE")
+        properties[key.strip()] = value.strip()
+    return properties
