@@ -17,7 +17,9 @@ import pytest
 from broker.in_process import config, running
 from drumlin.broker.broker import Broker
 from drumlin.broker.opening import StartFailed
+from drumlin.broker.process import risks
 from drumlin.clock import SystemClock
+from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.database import FILE_NAME, Database
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer, server_command
@@ -129,9 +131,47 @@ def test_stop_during_the_start(tmp_path: Path) -> None:
 
 
 def _minds_sigterm(pid: int) -> bool:
+    return _is_among(pid, "SigCgt", signal.SIGTERM)
+
+
+def _is_among(pid: int, kind: str, number: signal.Signals) -> bool:
+    """Whether a process catches (SigCgt) or ignores (SigIgn) a signal."""
     status = Path(f"/proc/{pid}/status").read_text()
-    caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
-    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith(kind))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_the_end_of_a_terminal_is_a_clean_stop(server: DrumlinServer) -> None:
+    server.start()
+    os.kill(server.pid, signal.SIGHUP)
+    assert server.wait_until_ended() == 0
+    assert "stopped cleanly" in server.said()
+
+
+def test_a_server_under_nohup_outlives_its_terminal(server: DrumlinServer) -> None:
+    server.launch(["nohup", *server_command(server.data, server.port)])
+    server.await_ready_line(str(server.port))
+    assert _is_among(server.pid, "SigIgn", signal.SIGHUP)
+    server.stop()
+
+
+def test_what_may_surprise_is_said(tmp_path: Path) -> None:
+    def said(listen: str, data: str) -> list[str]:
+        given = {
+            "listeners": f"PLAINTEXT://{listen}:9092",
+            "advertised.listeners": "PLAINTEXT://here:9092",
+            "log.dirs": data,
+        }
+        return [each.split(":")[0] for each in risks(BrokerConfig.load(given))]
+
+    everybody = "whoever reaches this machine can read, write and delete everything"
+    fleeting = "the data may be gone after the next reboot"
+    assert said("127.0.0.1", "/var/lib/drumlin") == []
+    assert said("", "/tmp/kafka-logs") == [everybody, fleeting]
+    assert said("0.0.0.0", "/var/lib/drumlin") == [everybody]
+    assert said("[::]", "/var/lib/drumlin") == [everybody]
+    (tmp_path / "link").symlink_to("/tmp")
+    assert said("127.0.0.1", f"/var/lib/drumlin,{tmp_path}/link/x") == [fleeting]
 
 
 # -- starting ----------------------------------------------------------------------------------

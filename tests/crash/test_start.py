@@ -89,7 +89,7 @@ def test_memory_when_idle(make_server: MakeServer) -> None:
 def test_ready_line(make_server: MakeServer) -> None:
     """Address, data directory and cluster id; and nothing else where nothing is to be said."""
     server = make_server()
-    lines = [line for line in server.said().splitlines() if "ready" in line]
+    lines = [line for line in server.said().splitlines() if "is ready" in line]
     assert len(lines) == 1
     with server.connect() as client:
         cluster_id = client.ask("metadata", 12, topics=[]).cluster_id

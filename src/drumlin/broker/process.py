@@ -13,7 +13,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from drumlin.broker.broker import Broker
@@ -26,10 +27,12 @@ _log = logging.getLogger("drumlin")
 #: How long the event loop waits for a thread (a cleaner's, above all) that holds the interpreter.
 #: Python's 5 ms would be seen in clients' latency.
 _SWITCH_INTERVAL_S: Final = 0.0002
+#: Where many systems clear up when they start.
+_FLEETING: Final = "/tmp"  # noqa: S108
 
 
 def run(properties: Mapping[str, str]) -> int:
-    """Run a broker until SIGTERM or SIGINT; the exit code of the process."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
     _set_up_logging()
     _raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -47,6 +50,8 @@ async def _serve(config: BrokerConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it for us
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
     loop.set_exception_handler(_log_exception)
     if config.without_effect:
         _log.warning("without effect here: %s", ", ".join(config.without_effect))
@@ -60,10 +65,28 @@ async def _serve(config: BrokerConfig) -> None:
         f"cluster id {broker.metadata.image.cluster_id})",
         flush=True,
     )
+    for risk in risks(config):
+        _log.warning("%s", risk)
     await stop.wait()
     _log.info("stopping")
     await broker.stop()
     _log.info("stopped cleanly")
+
+
+def risks(config: BrokerConfig) -> Iterator[str]:
+    """What is usual on a server behind a firewall, and may surprise whoever tries it elsewhere."""
+    if any(each.host in ("", "::", "0.0.0.0") for each in config.listeners):  # noqa: S104
+        yield (
+            "whoever reaches this machine can read, write and delete everything: it listens on "
+            "every interface, and asks nobody who they are; --listen 127.0.0.1:PORT is for this "
+            "machine only"
+        )
+    fleeting = [path for path in config.log_dirs if Path(path).resolve().is_relative_to(_FLEETING)]
+    if fleeting:
+        yield (
+            "the data may be gone after the next reboot: they are in "
+            f"{', '.join(fleeting)}; --data DIR keeps them elsewhere"
+        )
 
 
 async def _start(config: BrokerConfig, stop: asyncio.Event) -> Broker:

@@ -25,13 +25,14 @@ _PORT_MAX: Final = 65535
 _OUR_VARIABLES: Final = frozenset({"DRUMLIN_BOOTSTRAP", "DRUMLIN_TRACEBACK"})
 _EPILOG: Final = """\
 examples:
-  drumlin server
-  drumlin server --data /var/lib/drumlin --listen 127.0.0.1:9092
+  drumlin server --data ./data --listen 127.0.0.1:9092
+  drumlin server --data /var/lib/drumlin --listen 192.0.2.1:9092
   drumlin server config/server.properties --set log.retention.hours=24 num.partitions=6
   DRUMLIN_LOG_RETENTION_HOURS=24 drumlin server
 
 Configuration keys are Kafka's, with Kafka's defaults and units. The command line goes before
-the environment, the environment before the file.
+the environment, the environment before the file. Without any, data go to /tmp/kafka-logs
+and clients may come from everywhere, to port 9092.
 """
 
 
