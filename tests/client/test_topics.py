@@ -13,7 +13,7 @@ from rig.waiting import wait_until
 
 
 def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
-    client.create_topic("client-life", 2, configs={"retention.ms": "60000"})
+    assert client.create_topic("client-life", 2, configs={"retention.ms": "60000"})
     assert "client-life" in client.list_topics()
     assert client.list_topics("client-li.*") == ["client-life"]
     assert client.list_topics("client-li") == []
@@ -28,6 +28,8 @@ def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
 
     with pytest.raises(TopicExists, match="client-life"):
         client.create_topic("client-life")
+    assert not client.create_topic("client-life", 7, if_not_exists=True)
+    assert client.partitions("client-life") == [0, 1, 2]
     client.delete_topic("client-life")
     wait_until(lambda: "client-life" not in client.list_topics(), "the topic to be gone")
     with pytest.raises(UnknownTopic, match="client-life"):

@@ -20,7 +20,7 @@ from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
-from drumlin.client.errors import translated
+from drumlin.client.errors import TopicExists, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
@@ -151,14 +151,24 @@ class Client:
         *,
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
-    ) -> None:
+        if_not_exists: bool = False,
+    ) -> bool:
         """Create a topic and wait until all its partitions have leaders; -1: broker's default.
+
+        With `if_not_exists` one that is there is left as it is, whatever it is like. Tells
+        whether the topic was created.
 
         Raises:
             TopicExists: it is there already.
         """
         wanted = admin.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
-        self._run(admin.create_topic(self._connections, wanted))
+        try:
+            self._run(admin.create_topic(self._connections, wanted))
+        except TopicExists:
+            if if_not_exists:
+                return False
+            raise
+        return True
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with all its records.
