@@ -44,7 +44,7 @@ def test_a_topic_from_creation_to_deletion(run: Run, cluster: DrumlinServer) -> 
     assert (created.code, created.out) == (0, "life: created\n")
     assert run("topics", "create", "life", "--if-not-exists").out == "life: exists\n"
     assert ["life", "2", "1"] in run("topics", "list", "l*").rows
-    assert run("topics", "add-partitions", "life", "3").code == 0
+    assert run("topics", "add-partitions", "life", "3", "--yes").code == 0
     described = run("topics", "describe", "life", "--json").json[0]
     assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
     assert run("topics", "delete", "life", "--yes").code == 0
@@ -93,11 +93,11 @@ def test_refusals_are_one_line(run: Run, topic: str) -> None:
         ["topics", "create", "no/slash"],
         ["topics", "create", "never", "-c", "no.such.key=1"],
         ["topics", "describe", "nowhere"],
-        ["topics", "add-partitions", topic, "1"],
+        ["topics", "add-partitions", topic, "1", "--yes"],
         ["configs", "alter", "topic", topic, "--set", "retention.ms=soon"],
         ["configs", "describe", "topic", "nowhere"],
         ["groups", "describe", "nobody"],
-        ["groups", "delete", "nobody"],
+        ["groups", "delete", "nobody", "--yes"],
         ["consume", topic, "--from", "7"],
         ["consume", topic, "--from", "some day"],
         ["consume", topic, "--format", "{nonsense}"],
@@ -165,6 +165,21 @@ def test_a_line_that_is_no_record_is_named(run: Run, topic: str, tmp_path: Path)
     result = run("produce", topic, str(lines), "--json-lines")
     assert result.code == 1
     assert result.err.startswith(f"drumlin: {lines}, line 2: ")
+    assert result.err.endswith("; 1 records were written\n")
+    assert run("consume", topic).out == "1\n"
+
+
+def test_a_file_that_fails_half_way_says_how_much_of_it_was_written(
+    run: Run, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rows.csv"
+    # Batches of a CSV file have a megabyte; the last line of the third is cut off.
+    file.write_text("value,n\n" + f"{'x' * 1000},1\n" * 3000 + "alone\n")
+    result = run("produce", topic, str(file), "--value", "value", "--partition", "0")
+    assert result.code == 1
+    there = len(run("consume", topic, "--format", "{offset}").out.splitlines())
+    assert 0 < there < 3000
+    assert result.err.endswith(f"; {there:,} records were written\n")
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])

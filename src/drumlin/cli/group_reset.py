@@ -7,7 +7,6 @@ members: they would go on from where they are, and commit that.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +18,15 @@ import typer
 from drumlin.cli import group_offsets, output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.completion import complete_group, complete_topic
-from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
+from drumlin.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    can_ask,
+    confirm,
+    examples,
+)
 from drumlin.cli.places import parse_place
 from drumlin.client import admin, offsets
 from drumlin.client.committed_offsets import OffsetAndMetadata
@@ -276,7 +283,7 @@ def _carry_out(
     as_json: bool,
 ) -> None:
     group = described.group
-    asks = not dry_run and not yes and sys.stdin.isatty()
+    asks = not dry_run and not yes and can_ask()
     if dry_run or asks:
         _show(group, rows, as_json and dry_run, is_done=False)
     if dry_run:

@@ -16,7 +16,15 @@ import typer
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.completion import complete_group
-from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
+from drumlin.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    can_ask,
+    confirm,
+    examples,
+)
 from drumlin.client.log_bounds import log_bounds
 from drumlin.migration import transfer
 from drumlin.migration.file_store import FileStore
@@ -181,22 +189,19 @@ def _transfer(
         bounds = logs.run(log_bounds(logs.connections, wanted))
         steps += transfer.plan(group, wanted, destination.read(group), bounds, rules)
     _tell_notes(source, destination)
-    asks = not dry_run and not yes and sys.stdin.isatty()
+    asks = not dry_run and not yes and can_ask()
     if dry_run or asks:
         _show([_row(step, step.action) for step in steps], as_json and dry_run)
     if not dry_run:
-        confirm(_question(steps, destination), yes)
+        count = sum(step.action == "write" for step in steps)
+        if count:
+            confirm(f"Write {count} offsets to {destination.name}?", yes)
         steps = transfer.carry_out(destination, steps)
         _show([_row(step, DONE[step.action]) for step in steps], as_json)
     refused = sum(step.action == "refuse" for step in steps)
     if refused:
         would_be = "would not be" if dry_run else "were not"
         raise output.Failure(f"{refused} of {len(steps)} offsets {would_be} written: see `remark`")
-
-
-def _question(steps: list[Step], destination: OffsetStore) -> str:
-    count = sum(step.action == "write" for step in steps)
-    return f"Write {count} offsets to {destination.name}?"
 
 
 def _tell_notes(*stores: OffsetStore) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
+from drumlin.cli import output
+
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Bootstrap = Annotated[
@@ -21,13 +23,31 @@ Bootstrap = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Do not ask; without a terminal nothing is done otherwise."),
+]
+_EXIT_USAGE: Final = 2
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask a person; a script has made up its mind."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(question, abort=True, err=True)
+    """Ask before doing what cannot be undone.
+
+    Raises:
+        output.Failure: nobody is there to be asked: a script has to say `--yes`.
+        typer.Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not can_ask():
+        refusal = f"{question} There is no terminal to ask on: say --yes to have it done"
+        raise output.Failure(refusal, _EXIT_USAGE)
+    typer.confirm(question, abort=True, err=True)
+
+
+def can_ask() -> bool:
+    """Whether a person reads and answers."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def examples(*commands: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,6 +17,7 @@ from drumlin.cli import output
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, parse_assignments
 from drumlin.cli.record_text import parse_json_line
+from drumlin.client.errors import ClientError
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -145,6 +147,19 @@ def produce(
         output.note(f"{records:,} records to {topic} ({records / seconds:,.0f}/s)")
 
 
+@contextmanager
+def _counted(written: Callable[[], int]) -> Iterator[None]:
+    """Have errors say how many records were written: who repeats the command has those twice."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note(f"{written():,} records were written")
+        raise
+    except (output.Failure, ClientError, OSError, ValueError) as error:
+        count = written() + getattr(error, "acknowledged", 0)
+        raise output.Failure(f"{error}; {count:,} records were written") from error
+
+
 def _unescaped(separator: str) -> bytes:
     return separator.replace(r"\t", "\t").encode()
 
@@ -163,7 +178,9 @@ def _produce_lines(
         total = None if file == _STDIN else file.stat().st_size
         progress = stack.enter_context(output.progress(enabled=not sys.stdin.isatty()))
         task = progress.add_task(topic, total=total, done="")
-        writer = stack.enter_context(client.writer(topic, **delivery))
+        writer = client.writer(topic, **delivery)
+        stack.enter_context(_counted(lambda: writer.acknowledged))
+        stack.enter_context(writer)
         pending_bytes = 0
         for number, line in enumerate(source, start=1):
             try:
@@ -196,7 +213,7 @@ def _produce_rows(
     done = 0
     if partition is not None:
         delivery["partition"] = lambda batch, _: pa.array([partition] * batch.num_rows, pa.int32())
-    with output.progress() as progress:
+    with output.progress() as progress, _counted(lambda: done):
         task = progress.add_task(topic, total=rows, done="")
         for batch in batches:
             client.append(as_records(batch, key, value), topic, **delivery)

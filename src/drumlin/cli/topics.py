@@ -240,17 +240,25 @@ def delete(
         for_each("topic", topics, delete_one, done="deleted", as_json=as_json)
 
 
-@app.command("add-partitions", epilog=examples("drumlin topics add-partitions flights 8"))
+@app.command(
+    "add-partitions",
+    epilog=examples(
+        "drumlin topics add-partitions flights 8", "drumlin topics add-partitions flights 8 --yes"
+    ),
+)
 def add_partitions(
     topic: Topic,
     count: Annotated[int, typer.Argument(help="How many there shall be in total.")],
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Raise the number of a topic's partitions.
 
     Records with keys go elsewhere from then on; those already written stay where they are.
+    There is no way back: partitions cannot be taken away.
     """
+    confirm(f"Raise the partitions of {topic} to {count}, for good?", yes)
     with connect(bootstrap) as cluster:
         cluster.run(admin.add_partitions(cluster.connections, topic, count))
     row = {"topic": topic, "partitions": count}

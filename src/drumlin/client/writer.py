@@ -87,6 +87,7 @@ class Writer:
         self._sticky = random.choice(self._partitions)
         self._buffered_bytes = 0
         self._unsettled = 0  # batches that are open or on their way
+        self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
 
@@ -136,6 +137,11 @@ class Writer:
             if batch.room_bytes < RECORD_OVERHEAD or batch.room_records == 0:
                 self._close_batch(batch)
         return delivery
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records have been written; with `acks="none"`, sent."""
+        return self._acknowledged
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Write everything that was sent so far, and wait until it is acknowledged.
@@ -246,5 +252,7 @@ class Writer:
         with self._lock:
             self._buffered_bytes -= batch.size_bytes
             self._unsettled -= 1
+            if failure is None:
+                self._acknowledged += len(batch)
             self._failure = self._failure or failure
             self._lock.notify_all()
