@@ -2,7 +2,7 @@
 # Source it, then call `set_up <extra>`.
 
 set_up() {
-    local extra=$1 python=${PYTHON:-python3} stamp
+    local extra=$1 python=${PYTHON:-python3} stamp loudness
     stamp=".venv/.installed-$extra-$(sha256sum pyproject.toml | cut -c1-16)"
     if [ ! -e "$stamp" ]; then
         if ! "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -11,7 +11,9 @@ set_up() {
         fi
         [ -x .venv/bin/python ] || { echo "Creating .venv ..."; "$python" -m venv .venv; }
         echo "Installing drumlin[$extra] into .venv (a few minutes the first time) ..."
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extra]"
+        # A person wants to see that it goes on; a log need not hold every download.
+        [ -t 1 ] && loudness= || loudness=--quiet
+        .venv/bin/python -m pip install $loudness --disable-pip-version-check --no-compile -e ".[$extra]"
         touch "$stamp"
     fi
     export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
