@@ -215,6 +215,11 @@ def test_deleted_records_are_gone(run: Run, topic: str, produce: Produce) -> Non
     done = run("topics", "delete-records", topic, "--before", "2", "-p", "0", "--yes")
     assert done.rows == [[topic, "0", "2"]]
     assert run("consume", topic).out == "c\n"
+    produce("a\nb\n", topic, "-p", "1")
+    half = run("topics", "delete-records", topic, "--before", "1", "-p", "1", "-p", "9", "--yes")
+    assert half.code == 1
+    assert half.rows == [[topic, "1", "1"]]
+    assert half.err.count("\n") == 1
 
 
 def test_configs_show_what_was_set(run: Run, topic: str) -> None:

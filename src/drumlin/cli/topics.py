@@ -290,13 +290,16 @@ def delete_records(
     confirm(f"Delete records of {topic} before offset {before}?", yes)
     offset = _END if before == "end" else int(before)
     rows = []
+    columns = ("topic", "partition", "start_offset")
     with connect(bootstrap) as cluster:
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
-        for index in partition or [each.index for each in described.partitions]:
-            start = _delete_before(cluster, topic, index, offset)
-            rows.append({"topic": topic, "partition": index, "start_offset": start})
-    columns = ("topic", "partition", "start_offset")
-    output.show_rows(rows, columns, as_json=as_json)
+        try:
+            for index in partition or [each.index for each in described.partitions]:
+                start = _delete_before(cluster, topic, index, offset)
+                rows.append({"topic": topic, "partition": index, "start_offset": start})
+        finally:
+            if rows:  # these are gone, whatever became of the others
+                output.show_rows(rows, columns, as_json=as_json)
 
 
 def _delete_before(cluster: Cluster, topic: str, partition: int, offset: int) -> int:
