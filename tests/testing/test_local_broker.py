@@ -140,15 +140,17 @@ def test_a_port_of_ones_own_choice_may_be_taken() -> None:
         pass
 
 
-def test_an_end_of_its_own_is_told_when_it_is_stopped() -> None:
-    with broker() as started:
-        process = server_of(os.getpid())
-        process.kill()
+def test_an_end_of_its_own_is_told() -> None:
+    with pytest.raises(BrokerFailed, match="ended by itself with -9"), broker() as started:
+        server_of(os.getpid()).kill()
         wait_until(lambda: not started.is_running, "the end of the broker")
         assert not started.is_stopped
-        with pytest.raises(BrokerFailed, match="ended by itself"):
-            started.stop()
+        with pytest.raises(BrokerFailed, match="ended by itself with -9"):
+            started.restart()
         assert started.is_stopped
+        started.start()
+        server_of(os.getpid()).kill()
+        wait_until(lambda: not started.is_running, "the end of the broker")
 
 
 def test_many_start_at_once() -> None:

@@ -211,7 +211,7 @@ def broker(
         timeout_s: how long it may take until the broker is ready.
 
     Raises:
-        BrokerFailed: it did not start.
+        BrokerFailed: it did not start; or, when the block ends, it had ended by itself.
     """
     properties = as_properties({**BROKER_DEFAULTS, **(config or {})})
     for key in _TAKEN.keys() & properties.keys():
@@ -229,11 +229,10 @@ def broker(
         try:
             yield running
         finally:
-            # Data that nobody will read need not be flushed.
-            if kept is not None and running.is_running:
-                running.stop()
+            if running.is_running and kept is None:
+                running.kill()  # nobody will read the data
             else:
-                running.kill()
+                running.stop()  # which tells if it has ended by itself
 
 
 def _reserve(port: int) -> socket.socket:

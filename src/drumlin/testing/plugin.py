@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from drumlin.testing.defaults import Config, as_properties
-from drumlin.testing.local_broker import Broker, broker
+from drumlin.testing.local_broker import Broker, BrokerFailed, broker
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -97,7 +97,10 @@ def _drumlin_brokers(request: pytest.FixtureRequest) -> Iterator[_Brokers]:
 def drumlin_broker(request: pytest.FixtureRequest, _drumlin_brokers: _Brokers) -> Broker:
     """A Kafka-compatible broker of this session; clients connect to `.bootstrap_servers`."""
     by_marker: Mapping[str, str] = getattr(request, "param", {})
-    return _drumlin_brokers.get({**_ini_properties(request.config), **by_marker})
+    try:
+        return _drumlin_brokers.get({**_ini_properties(request.config), **by_marker})
+    except BrokerFailed as error:  # its message says all; where we noticed is of no interest
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture
