@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -116,7 +118,8 @@ def test_a_pattern_passes_over_groups_that_zookeeper_cannot_have(
         assert (broker.committed(topic), store.committed(f"{topic}-too", topic)) == ({0: 4}, {1: 2})
 
 
-def test_it_ends_after_a_last_pass(both: Both, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_after_a_last_pass(both: Both, tmp_path: Path, number: signal.Signals) -> None:
     both.mirror = MirrorProcess(
         tmp_path,
         both.group,
@@ -130,7 +133,8 @@ def test_it_ends_after_a_last_pass(both: Both, tmp_path: Path) -> None:
     both.mirror.start()
     both.await_both({0: 4})
     both.in_broker(p0=9)
-    both.mirror.stop()
+    os.kill(both.mirror.pid, number)
+    assert both.mirror.wait_until_ended() == 0
     assert both.stores == ({0: 9}, {0: 9})
     assert both.mirror.events("written") == []
 

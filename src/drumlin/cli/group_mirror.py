@@ -87,8 +87,8 @@ def mirror(
 ) -> None:
     """Keep the offsets of groups in ZooKeeper and in this cluster the same, both ways.
 
-    The last change wins, forward or back. Ends at SIGTERM or Ctrl-C, after a last pass; exit
-    code 1 says that this pass could not be made.
+    The last change wins, forward or back. Ends at SIGTERM, SIGHUP or Ctrl-C, after a last pass;
+    exit code 1 says that this pass could not be made.
     """
     from drumlin.migration.commit_times import find_commits
     from drumlin.migration.mirror import Mirror
@@ -125,8 +125,11 @@ def _stop_at_signals(stack: ExitStack, stop: threading.Event, wake: threading.Ev
         stop.set()
         wake.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before = signal.signal(number, stop_soon)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        before = signal.getsignal(number)
+        if number == signal.SIGHUP and before == signal.SIG_IGN:
+            continue  # nohup ignores it for us
+        signal.signal(number, stop_soon)
         stack.callback(signal.signal, number, before)
 
 
