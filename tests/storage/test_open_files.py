@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import threading
 from pathlib import Path
@@ -11,7 +12,17 @@ import pytest
 
 from drumlin.storage.files import Files
 from drumlin.storage.open_files import LogFile, OpenFiles
-from storage.samples import append, create, offsets, open_logs, read_all
+from drumlin.wire.errors import KafkaError
+from storage.samples import (
+    NOW_MS,
+    append,
+    create,
+    from_producer,
+    marker,
+    offsets,
+    open_logs,
+    read_all,
+)
 
 
 def _files(tmp_path: Path, count: int, open_files: OpenFiles) -> list[LogFile]:
@@ -74,6 +85,82 @@ def test_a_discarded_file_closes_with_its_last_user(tmp_path: Path) -> None:
     assert file.is_open
     file.release()
     assert not file.is_open
+
+
+def test_a_discarded_file_is_never_opened_again(tmp_path: Path) -> None:
+    """Its name may have become another file's."""
+    open_files = OpenFiles(Files(), budget=4)
+    (file,) = _files(tmp_path, 1, open_files)
+    file.discard()
+    (tmp_path / "0").write_bytes(b"another file's content")
+    with pytest.raises(FileNotFoundError):
+        _content(file)
+    assert open_files.open_count == 0
+
+
+def test_a_deleted_log_reads_nothing_of_the_one_made_anew(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    old = create(logs)
+    append(old)
+    old.close_files()
+    logs.delete("t", 0)
+    new = create(logs)
+    append(new, value=b"of the new topic")
+    new.append_as_leader(from_producer(0, is_transactional=True), 0, NOW_MS)
+    new.append_internal(marker(commit=False), 0, NOW_MS)
+    for look in (
+        lambda: read_all(old),
+        lambda: old.aborted_transactions(0, 1),
+        lambda: old.offset_for_timestamp(NOW_MS),
+    ):
+        with pytest.raises(KafkaError, match="was deleted"):
+            look()
+    assert logs.directories[0].is_online
+    logs.close()
+
+
+@pytest.mark.parametrize("kind", ["slice", "walk"])
+def test_the_collector_may_come_while_files_are_opened(tmp_path: Path, kind: str) -> None:
+    """What it finds holds a file that is to be closed, and is finalized wherever it comes."""
+
+    class Collecting(Files):
+        collects = False
+
+        def open(self, path: str, *, create: bool = False) -> int:
+            if self.collects:
+                self.collects = False
+                gc.collect()
+            return super().open(path, create=create)
+
+    files = Collecting()
+    logs = open_logs(tmp_path, files=files)
+    doomed, other = create(logs, topic="doomed"), create(logs, topic="other")
+    for log in (doomed, other):
+        append(log)
+        append(log)
+        log.close_files()
+    held: list[object] = []
+    if kind == "slice":
+        held.append(doomed.read(0, 1000, 1, minimum_one_batch=True).slices[0])
+    else:
+        walk = doomed.segments.active.walk(0)
+        next(walk)
+        held.append(walk)
+        del walk
+    gc.collect()
+    held.append(held)  # a cycle, such as a fetch that was cancelled leaves behind
+    del held
+    log_file = doomed.segments.active.log_file
+    logs.delete("doomed", 0)
+    assert log_file.is_open
+    files.collects = True
+    reader = threading.Thread(target=read_all, args=(other,), daemon=True)
+    reader.start()
+    reader.join(20)
+    assert not reader.is_alive()
+    assert not files.collects
+    assert not log_file.is_open
+    logs.close()
 
 
 def test_closes_others_when_the_process_is_short(tmp_path: Path) -> None:

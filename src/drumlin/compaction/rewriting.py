@@ -27,7 +27,8 @@ from drumlin.compaction.transactions import TransactionFilter
 from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels.compaction_layout import FAULT_ORDER
-from drumlin.storage.segment import IndexProgress, Segment, TimestampAndOffset
+from drumlin.storage.segment import IndexProgress, Segment
+from drumlin.storage.segment_times import TimestampAndOffset
 from drumlin.storage.transaction_index import AbortedTransaction
 
 _OUTPUT_BYTES: Final = 2 << 20

@@ -21,9 +21,9 @@ from drumlin.storage.segment import (
     RELATIVE_OFFSET_MAX,
     IndexProgress,
     Segment,
-    TimestampAndOffset,
     file_prefix,
 )
+from drumlin.storage.segment_times import TimestampAndOffset
 from drumlin.storage.swap_plan import CLEANED_SUFFIX
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import (

@@ -12,6 +12,7 @@ the next entries there.
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
@@ -19,9 +20,11 @@ from typing import ClassVar, Final
 from drumlin.records.batch import Buffer
 from drumlin.storage.files import ReadAt
 from drumlin.storage.open_files import OpenFiles
+from drumlin.storage.unsynced import Unsynced
 
 _NOT_LOADED: Final = -1
 _BLOCK_ENTRIES: Final = 512
+_putting_in = threading.Lock()  # for all indexes: it is held for a moment only
 
 Entry = tuple[int, int]
 
@@ -34,9 +37,9 @@ class IndexFile:
 
     __slots__ = (
         "_files",
-        "_is_synced",
         "_last_entry",
         "_recent_block",
+        "_unsynced",
         "base_offset",
         "count",
         "file",
@@ -47,7 +50,7 @@ class IndexFile:
         self.file = open_files.file(path_prefix + self.SUFFIX)
         self.count = _NOT_LOADED  # of entries; `load` makes it so
         self._files = open_files.files
-        self._is_synced = True
+        self._unsynced = Unsynced()
         self._last_entry: Entry | None = None
         # One block at most. When entries go away there is a new list, so that a thread which is
         # still reading the old ones does not put them here.
@@ -61,22 +64,30 @@ class IndexFile:
         self._files.create(self.file.path)
         self.count, self._last_entry = 0, None
         self._recent_block = []
-        self._is_synced = False
+        self._unsynced.note()
 
     def load(self) -> None:
-        """Look at the file, once. Entries that can't be, at its end, count for nothing."""
+        """Look at the file, once. Entries that can't be, at its end, count for nothing.
+
+        Any thread may do it. Whoever changes the index does it first, so what a thread has seen
+        of an older file comes too late.
+        """
         if self.count != _NOT_LOADED:
             return
         with self.file as descriptor:
             count = self._files.size(descriptor) // self.LAYOUT.size
-            if count and not self._is_sane(self._read_entry(descriptor, count - 1)):
+            last_entry = self._read_entry(descriptor, count - 1) if count else None
+            if last_entry is not None and not self._is_sane(last_entry):
 
                 def is_broken(number: int) -> bool:
                     return not self._is_sane(self._read_entry(descriptor, number))
 
                 count = bisect_left(range(count), True, key=is_broken)
-            last_entry = self._read_entry(descriptor, count - 1) if count else None
-        self.count, self._last_entry = count, last_entry
+                last_entry = self._read_entry(descriptor, count - 1) if count else None
+        with _putting_in:
+            if self.count == _NOT_LOADED:
+                self._last_entry = last_entry
+                self.count = count  # last: by it others see that all is there
 
     @property
     def size_bytes(self) -> int:
@@ -115,7 +126,7 @@ class IndexFile:
             self._files.write_at(descriptor, packed, self.count * self.LAYOUT.size)
         self._last_entry = last_entry
         self.count += len(packed) // self.LAYOUT.size
-        self._is_synced = False
+        self._unsynced.note()
 
     def cut_while(self, is_gone: Callable[[Entry], bool]) -> None:
         """Remove entries from the end for as long as `is_gone` says so."""
@@ -128,20 +139,12 @@ class IndexFile:
             if count < self.count:
                 self.count, self._last_entry = count, entry
                 self._recent_block = []
-                self._is_synced = False
                 self._files.truncate(descriptor, count * self.LAYOUT.size)
+                self._unsynced.note()
 
     def sync(self) -> None:
         """Make all entries durable. May run in a thread beside the writer."""
-        if self._is_synced:
-            return
-        self._is_synced = True  # before: an entry that arrives meanwhile makes it false again
-        try:
-            with self.file as descriptor:
-                self._files.sync(descriptor)
-        except OSError:
-            self._is_synced = False
-            raise
+        self._unsynced.sync(self.file.sync)
 
     # -- finding -----------------------------------------------------------------------
 

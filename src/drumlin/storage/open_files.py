@@ -12,9 +12,12 @@ Inside the `with` (a lease) the descriptor stays valid, even if the file is dele
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import resource
 import threading
+from collections import deque
 from typing import Final
 
 from drumlin.storage.files import NO_DESCRIPTOR, Files
@@ -64,27 +67,40 @@ class LogFile:
             raise
 
     def release(self) -> None:
+        """End a lease. A finalizer may call it, wherever its thread is."""
         self._leases.pop()
         if self._is_discarded:
-            self._open_files.close(self)
+            self._open_files.close_soon(self)
 
     __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
         self._leases.pop()  # as in `release`, without the call
         if self._is_discarded:
-            self._open_files.close(self)
+            self._open_files.close_soon(self)
+
+    @property
+    def is_discarded(self) -> bool:
+        return self._is_discarded
 
     @property
     def is_open(self) -> bool:
         return self._descriptor >= 0
+
+    def sync(self) -> None:
+        """Make durable what was written so far. Blocks."""
+        with self as descriptor:
+            self._open_files.files.sync(descriptor)
 
     def close(self) -> None:
         """Close now if nobody holds a lease; the next use opens it again."""
         self._open_files.close(self)
 
     def discard(self) -> None:
-        """Close as soon as the last lease ends; used when the file is to be deleted."""
+        """Close as soon as the last lease ends, for good: the file is to be deleted.
+
+        Nobody opens it again, as its name may have become another file's.
+        """
         self._is_discarded = True
         self._open_files.close(self)
 
@@ -95,6 +111,8 @@ class LogFile:
     def open_descriptor(self, files: Files) -> int:
         """The descriptor, opened if need be. Called by `OpenFiles` under its lock."""
         if self._descriptor < 0:
+            if self._is_discarded:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
             self._descriptor = files.open(self.path)
         return self._descriptor
 
@@ -115,6 +133,7 @@ class OpenFiles:
         self.budget = default_budget() if budget is None else budget
         self._open: dict[LogFile, None] = {}  # oldest first
         self._lock = threading.Lock()
+        self._to_close: deque[LogFile] = deque()
         self._has_warned = False
 
     @property
@@ -126,6 +145,12 @@ class OpenFiles:
 
     def open(self, file: LogFile) -> int:
         """Open for a user that already announced itself."""
+        try:
+            return self._open_file(file)
+        finally:
+            self._close_those_that_wait()
+
+    def _open_file(self, file: LogFile) -> int:
         with self._lock:
             if len(self._open) >= self.budget:
                 self._warn_once()
@@ -146,11 +171,31 @@ class OpenFiles:
         with self._lock:
             self.files.rename(file.path, path)
             file.path = path
+        self._close_those_that_wait()
 
     def close(self, file: LogFile) -> None:
         """Close now, unless someone holds a lease: then the end of that lease calls again."""
         with self._lock:
             self._close(file)
+        self._close_those_that_wait()
+
+    def close_soon(self, file: LogFile) -> None:
+        """`close`, at once or by whoever is in here: this thread itself, maybe.
+
+        The interpreter calls finalizers in the midst of anything. One that waited for the lock
+        could wait for its own thread.
+        """
+        self._to_close.append(file)
+        self._close_those_that_wait()
+
+    def _close_those_that_wait(self) -> None:
+        # Who does not get the lock is seen by who has it, which comes here behind.
+        while self._to_close and self._lock.acquire(blocking=False):
+            try:
+                while self._to_close:
+                    self._close(self._to_close.popleft())
+            finally:
+                self._lock.release()
 
     def _close(self, file: LogFile) -> bool:
         descriptor = file.take_descriptor()

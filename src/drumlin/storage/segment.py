@@ -19,8 +19,10 @@ from drumlin.storage.files import Files, ReadAt
 from drumlin.storage.known_positions import KnownPositions
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import LogFile, OpenFiles
+from drumlin.storage.segment_times import NO_TIMESTAMP_YET, SegmentTimes, TimestampAndOffset
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
+from drumlin.storage.unsynced import Unsynced
 
 if TYPE_CHECKING:
     from drumlin.records.scan import IndexEntry
@@ -34,11 +36,6 @@ _SET_ASIDE_FROM_BYTES: Final = 64 * 1024
 _SET_ASIDE_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
-class TimestampAndOffset(NamedTuple):
-    timestamp: int
-    offset: int
-
-
 class BatchPlace(NamedTuple):
     position: int
     header: BatchHeader
@@ -49,9 +46,6 @@ class IndexProgress(NamedTuple):
 
     largest_timestamp: TimestampAndOffset
     unindexed_bytes: int
-
-
-_NO_TIMESTAMP_YET: Final = TimestampAndOffset(NO_TIMESTAMP, -1)
 
 
 def file_prefix(offset: int) -> str:
@@ -74,10 +68,9 @@ class Segment:
         "_bytes_since_index_entry",
         "_file_end",
         "_files",
-        "_first_timestamp",
-        "_is_synced",
         "_known_positions",
-        "_largest_timestamp",
+        "_times",
+        "_unsynced",
         "base_offset",
         "created_ms",
         "is_deleted",
@@ -106,9 +99,8 @@ class Segment:
         # Up to here the file may have blocks of its own, or remains of a failed append.
         self._file_end = 0
         self._bytes_since_index_entry = 0
-        self._is_synced = True
-        self._largest_timestamp: TimestampAndOffset | None = None  # None: not read yet
-        self._first_timestamp: int | None = None
+        self._unsynced = Unsynced()
+        self._times = SegmentTimes()
         self._known_positions = KnownPositions()
 
     @classmethod
@@ -125,7 +117,7 @@ class Segment:
             segment.remove_files()
             raise
         segment.was_loaded = False
-        segment._largest_timestamp = _NO_TIMESTAMP_YET
+        segment._times = SegmentTimes(NO_TIMESTAMP_YET)
         return segment
 
     @classmethod
@@ -144,7 +136,7 @@ class Segment:
         segment = cls(directory, base_offset, open_files, created_ms)
         segment.transaction_index.know(aborted)
         segment.size = size
-        segment._largest_timestamp = largest_timestamp
+        segment._times = SegmentTimes(largest_timestamp)
         return segment
 
     # -- appending ---------------------------------------------------------------------
@@ -157,10 +149,10 @@ class Segment:
         end = position + len(batch)
         if end > self._file_end:
             self._set_aside(end)
-        largest = self._largest_timestamp or self.largest_timestamp
+        times = self._times
+        largest = times.largest or self.largest_timestamp
         if max_timestamp > largest[0]:
             largest = TimestampAndOffset(max_timestamp, last_offset)
-        self._is_synced = False
         try:
             with self.log_file as descriptor:
                 self._files.write_at(descriptor, batch, position)
@@ -169,20 +161,21 @@ class Segment:
         except OSError:
             self._cut_back(position)
             raise
+        self._unsynced.note()
         self._bytes_since_index_entry += end - position
-        self._largest_timestamp = largest
+        times.largest = largest
         if position == 0:
-            self._first_timestamp = max_timestamp
+            times.first = max_timestamp
         self.size = end
         self._known_positions.put(last_offset + 1, end)
 
     def index_batch(self, place: BatchPlace, size: int, index_interval_bytes: int) -> None:
         """Index a batch that is in the file already, as `append` would have."""
         position, header = place
-        largest = self._largest_timestamp or _NO_TIMESTAMP_YET
+        largest = self._times.largest or NO_TIMESTAMP_YET
         if header.max_timestamp > largest[0]:
             largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
-            self._largest_timestamp = largest
+            self._times.largest = largest
         if self._bytes_since_index_entry > index_interval_bytes:
             self._index(header.last_offset, position, largest)
         self._bytes_since_index_entry += size
@@ -190,9 +183,8 @@ class Segment:
     @property
     def index_progress(self) -> IndexProgress:
         """How far `index_batch` and `take_over_index` have come."""
-        return IndexProgress(
-            self._largest_timestamp or _NO_TIMESTAMP_YET, self._bytes_since_index_entry
-        )
+        largest = self._times.largest or NO_TIMESTAMP_YET
+        return IndexProgress(largest, self._bytes_since_index_entry)
 
     def take_over_index(self, entries: Sequence[IndexEntry], progress: IndexProgress) -> None:
         """Index batches that are in the file already, as found by someone else."""
@@ -201,7 +193,7 @@ class Segment:
             self.time_index.append_all(
                 (each.largest_timestamp, each.largest_timestamp_offset) for each in entries
             )
-        self._largest_timestamp, self._bytes_since_index_entry = progress
+        self._times.largest, self._bytes_since_index_entry = progress
 
     def _index(self, last_offset: int, position: int, largest: TimestampAndOffset) -> None:
         self.offset_index.append(last_offset, position)
@@ -215,6 +207,7 @@ class Segment:
             self.offset_index.truncate_to_position(position)
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, position)
+            self._unsynced.note()
             self._file_end = position
         except OSError:
             return
@@ -246,47 +239,41 @@ class Segment:
     # -- durability --------------------------------------------------------------------
 
     def sync_log(self) -> None:
-        """Make all batches durable. May run in a thread beside the writer."""
-        if self._is_synced:
-            return
-        self._is_synced = True  # before: a batch that arrives meanwhile makes it false again
-        try:
-            with self.log_file as descriptor:
-                self._files.sync(descriptor)
-        except OSError:
-            self._is_synced = False
-            raise
+        """Make durable all batches, and what of them was aborted. May run beside the writer."""
+        self._unsynced.sync(self.log_file.sync)
+        self.transaction_index.sync()
 
     def sync(self) -> None:
-        """Make the batches and all indexes durable."""
+        """Make the batches and all indexes durable. May run beside the writer."""
         self.sync_log()
         self.offset_index.sync()
         self.time_index.sync()
-        self.transaction_index.sync()
 
     # -- looking up --------------------------------------------------------------------
 
     @property
     def largest_timestamp(self) -> TimestampAndOffset:
         """The largest timestamp, and the last offset of the first batch that has it."""
-        largest = self._largest_timestamp
-        if largest is None:
-            largest = TimestampAndOffset(*self.time_index.last)
-            for _, header in self.walk(self.offset_index.lookup(largest.offset)):
-                if header.max_timestamp > largest.timestamp:
-                    largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
-            self._largest_timestamp = largest
+        times = self._times
+        return times.largest or times.put_in(self._find_largest_timestamp())
+
+    def _find_largest_timestamp(self) -> TimestampAndOffset:
+        largest = TimestampAndOffset(*self.time_index.last)
+        for _, header in self.walk(self.offset_index.lookup(largest.offset)):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
         return largest
 
     @property
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, which `segment.ms` counts from."""
-        if self._first_timestamp is None:
+        times = self._times
+        if times.first is None:
             first = next(self.walk(0), None)
             if first is None:
                 return NO_TIMESTAMP
-            self._first_timestamp = first.header.max_timestamp
-        return self._first_timestamp
+            times.first = first.header.max_timestamp  # as long as there is one, it stays the same
+        return times.first
 
     def modified_ms(self) -> int:
         with self.log_file as descriptor:
@@ -409,14 +396,15 @@ class Segment:
 
     def truncate_to_position(self, position: int) -> None:
         """Cut the file and the offset index; the caller sees to the other indexes."""
-        self._known_positions = KnownPositions()
         self.offset_index.truncate_to_position(position)
         with self.log_file as descriptor:
             self._files.truncate(descriptor, position)
         self.size = position
         self._file_end = 0
-        self._is_synced = False
-        self._largest_timestamp = self._first_timestamp = None
+        self._unsynced.note()
+        # Behind the new size: what threads find out of what was cut goes into the old ones.
+        self._known_positions = KnownPositions()
+        self._times = SegmentTimes()
         self._bytes_since_index_entry = position - self.offset_index.last_position
 
     def start_indexes_anew(self) -> None:
@@ -424,9 +412,9 @@ class Segment:
         self.offset_index.create()
         self.time_index.create()
         self._known_positions = KnownPositions()
-        self._largest_timestamp = _NO_TIMESTAMP_YET
+        self._times = SegmentTimes(NO_TIMESTAMP_YET)
         self._bytes_since_index_entry = 0
-        self._is_synced = False
+        self._unsynced.note()
 
     def all_files(self) -> tuple[LogFile, ...]:
         return (

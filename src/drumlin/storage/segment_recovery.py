@@ -13,7 +13,8 @@ from drumlin.records.batch import HEADER_SIZE, MAGIC, compute_crc, parse_header
 from drumlin.records.kernels import kernels_for
 from drumlin.records.scan import Scan
 from drumlin.storage.producer_replay import follow_batch
-from drumlin.storage.segment import BatchPlace, IndexProgress, Segment, TimestampAndOffset
+from drumlin.storage.segment import BatchPlace, IndexProgress, Segment
+from drumlin.storage.segment_times import TimestampAndOffset
 
 if TYPE_CHECKING:
     from drumlin.storage.partition_log import PartitionLog

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from drumlin.storage.open_files import OpenFiles
+from drumlin.storage.unsynced import Unsynced
 
 _LAYOUT: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
+_putting_in = threading.Lock()  # for all indexes: it is held for a moment only
 
 
 class AbortedTransaction(NamedTuple):
@@ -35,17 +38,18 @@ class TransactionIndex:
     """Aborted transactions in the order of their end; so their last stable offsets ascend too.
 
     Kept in memory as they are in the file, once they were asked for: there may be very many.
-    Readers in other threads take hold of the bytes first. Those grow in place and are replaced
-    where they become fewer.
+    Any thread may ask first; what it has read counts unless another was faster. Whoever changes
+    them asks before. Readers in other threads take hold of the bytes first. Those grow in place
+    and are replaced where they become fewer.
     """
 
     SUFFIX: Final = ".txnindex"
-    __slots__ = ("_files", "_packed", "file", "is_synced")
+    __slots__ = ("_files", "_packed", "_unsynced", "file")
 
     def __init__(self, path_prefix: str, open_files: OpenFiles) -> None:
         self.file = open_files.file(path_prefix + self.SUFFIX)
-        self.is_synced = True
         self._files = open_files.files
+        self._unsynced = Unsynced()
         self._packed: bytearray | None = None  # None: not read yet
 
     def entries(self) -> tuple[AbortedTransaction, ...]:
@@ -58,14 +62,23 @@ class TransactionIndex:
 
     def _loaded(self) -> bytearray:
         packed = self._packed
-        if packed is None:
-            packed = self._packed = self._read()
-        return packed
+        return self._load() if packed is None else packed
+
+    def _load(self) -> bytearray:
+        read = self._read()
+        with _putting_in:
+            if self._packed is None:
+                self._packed = read
+            return self._packed
 
     def _read(self) -> bytearray:
-        if not self._files.exists(self.file.path):
+        try:
+            with self.file as descriptor:
+                data = self._files.read_at(descriptor, self._files.size(descriptor), 0)
+        except FileNotFoundError:
+            if self.file.is_discarded:
+                raise  # what was in it is not known any more
             return bytearray()
-        data = self._files.read_file(self.file.path)
         return bytearray(data[: len(data) // _LAYOUT.size * _LAYOUT.size])
 
     def append(self, transaction: AbortedTransaction) -> None:
@@ -76,7 +89,7 @@ class TransactionIndex:
             entry = encode_transactions([transaction])
             self._files.write_at(descriptor, entry, len(packed))
         packed += entry
-        self.is_synced = False
+        self._unsynced.note()
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with an offset in the range; `end_offset` is exclusive."""
@@ -107,7 +120,7 @@ class TransactionIndex:
             with self.file as descriptor:
                 self._files.truncate(descriptor, size)
             self._packed = packed[:size]
-            self.is_synced = False
+            self._unsynced.note()
 
     def forget_last(self, transaction: AbortedTransaction) -> None:
         """Its marker did not get into the log."""
@@ -116,6 +129,7 @@ class TransactionIndex:
             self._packed = packed[: -_LAYOUT.size]
             with contextlib.suppress(OSError), self.file as descriptor:
                 self._files.truncate(descriptor, len(self._packed))
+                self._unsynced.note()
 
     def clear(self) -> None:
         """Remove the file: to be filled anew."""
@@ -125,15 +139,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Make all entries durable. May run in a thread beside the writer."""
-        if self.is_synced:
-            return
-        self.is_synced = True
-        try:
-            with self.file as descriptor:
-                self._files.sync(descriptor)
-        except OSError:
-            self.is_synced = False
-            raise
+        self._unsynced.sync(self.file.sync)
 
 
 def _count(packed: bytearray) -> int:
