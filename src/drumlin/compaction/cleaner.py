@@ -64,13 +64,8 @@ class Outline(NamedTuple):
 
 def outline(log: PartitionLog) -> Outline:
     """A log as it is about now: a cleaning begins with a view that is true."""
-    end_offset = log.log_end_offset
-    while True:
-        try:
-            first_undecided = log.producer_state.first_undecided_offset
-            break
-        except RuntimeError:  # a transaction begins or ends this very moment
-            continue
+    end_offset = log.log_end_offset  # first: what is undecided below is noted by then
+    first_undecided = log.producer_state.first_undecided_offset
     return Outline(
         log.segments.snapshot(),
         log.log_start_offset,

@@ -78,12 +78,16 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction, or the high watermark."""
+        """First offset of an undecided transaction, or the high watermark. Any thread may ask.
+
+        The high watermark first: a transaction in front of it that is open has been noted then.
+        """
+        high_watermark = self.high_watermark
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is None:
-            return self.high_watermark
+            return high_watermark
         # Of the transaction's beginning retention may have left nothing.
-        return max(min(first_undecided, self.high_watermark), self.log.log_start_offset)
+        return max(min(first_undecided, high_watermark), self.log.log_start_offset)
 
     def readable_end_offset(self, isolation_level: int) -> int:
         """Where a consumer's reading ends: READ_COMMITTED stops at the last stable offset."""

@@ -161,6 +161,7 @@ class PartitionLog:
         self._write(buffer, base_offset, last_offset, leader_epoch, timestamp, now_ms)
         if has_producer:
             self.producer_state.update(header, base_offset, timestamp)
+        self.log_end_offset = last_offset + 1  # last: so readers of it know what is undecided
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def append_internal(
@@ -244,6 +245,7 @@ class PartitionLog:
         )
         if header.has_producer_id:
             state.follow(header, marker)
+        self.log_end_offset = header.end_offset  # last, as above
 
     def _write(
         self,
@@ -255,7 +257,7 @@ class PartitionLog:
         now_ms: int,
         aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Put a batch into the active segment. All of an append that can fail is in here."""
+        """Put a batch behind the log's end. All of an append that can fail is in here."""
         if self.log_directory.failure is not None:
             self.log_directory.check_writable()
         try:
@@ -269,7 +271,6 @@ class PartitionLog:
             if aborted is not None:
                 segment.transaction_index.forget_last(aborted)
             raise self._failed(error, "append to") from error
-        self.log_end_offset = last_offset + 1
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, base_offset)
 

@@ -103,10 +103,19 @@ class TransactionMarker(NamedTuple):
 class ProducerState:
     """All producers of one log, up to `end_offset`."""
 
-    __slots__ = ("_open_transactions", "_producers", "_verifications", "end_offset")
+    __slots__ = (
+        "_open_transactions",
+        "_producers",
+        "_verifications",
+        "end_offset",
+        "first_undecided_offset",
+    )
 
     def __init__(self) -> None:
         self.end_offset = 0
+        #: Where the earliest open transaction begins: READ_COMMITTED readers stop there. Threads
+        #: look at it, and find it as it is after a change or before.
+        self.first_undecided_offset: int | None = None
         self._producers: dict[int, ProducerEntry] = {}
         # Producer id -> first offset; ascending, as transactions open in the order of offsets.
         self._open_transactions: dict[int, int] = {}
@@ -126,11 +135,6 @@ class ProducerState:
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._producers.get(producer_id)
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the earliest open transaction begins: READ_COMMITTED readers stop there."""
-        return next(iter(self._open_transactions.values()), None)
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self._producers.get(producer_id)
@@ -327,6 +331,7 @@ class ProducerState:
             if entry.transaction_first_offset is None:
                 entry.transaction_first_offset = base_offset
                 self._open_transactions[producer_id] = base_offset
+                self._note_first_undecided()
             if self._verifications:
                 self._verifications.pop(producer_id, None)
 
@@ -356,8 +361,7 @@ class ProducerState:
         entry.start_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
-        entry.transaction_first_offset = None
-        self._open_transactions.pop(header.producer_id, None)
+        self._close_transaction(entry)
         verification = self._verifications.get(header.producer_id)
         if verification is not None and verification.is_ended_by_marker(header.producer_epoch):
             del self._verifications[header.producer_id]
@@ -383,8 +387,15 @@ class ProducerState:
             self._producers[header.producer_id] = entry
         entry.start_epoch(header.producer_epoch)
         entry.last_timestamp = max(entry.last_timestamp, header.max_timestamp)
+        self._close_transaction(entry)
+
+    def _close_transaction(self, entry: ProducerEntry) -> None:
         entry.transaction_first_offset = None
-        self._open_transactions.pop(header.producer_id, None)
+        self._open_transactions.pop(entry.producer_id, None)
+        self._note_first_undecided()
+
+    def _note_first_undecided(self) -> None:
+        self.first_undecided_offset = next(iter(self._open_transactions.values()), None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have long been silent; not those with an open transaction.
@@ -416,6 +427,7 @@ class ProducerState:
             if entry.transaction_first_offset is not None
         ]
         self._open_transactions = {producer_id: first for first, producer_id in sorted(opened)}
+        self._note_first_undecided()
         self._verifications = {}
         self.end_offset = end_offset
 
