@@ -17,6 +17,7 @@ from storage.samples import (
     batch_of,
     create,
     from_producer,
+    marker,
     offsets,
     open_logs,
     read_all,
@@ -179,6 +180,51 @@ def test_missing_indexes_are_built_again(tmp_path: Path, clean: bool) -> None:
     for offset in range(36):
         assert read_all(log, offset)[0].offset == offset
     logs.abandon()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("has_snapshots", [True, False])
+@pytest.mark.parametrize("rolls", [0b000, 0b001, 0b011, 0b110, 0b111])
+def test_what_was_aborted_is_found_again_with_the_indexes(
+    tmp_path: Path, clean: bool, has_snapshots: bool, rolls: int
+) -> None:
+    """The segment comes from a backup, say, without its indexes."""
+    logs = open_logs(tmp_path)
+    log = create(logs)
+
+    def perhaps_roll(number: int) -> None:
+        if rolls >> number & 1:
+            log.roll(NOW_MS)
+
+    log.append_as_leader(from_producer(0, producer_id=5, is_transactional=True), 0, NOW_MS)
+    perhaps_roll(0)
+    log.append_as_leader(from_producer(0, producer_id=6, is_transactional=True), 0, NOW_MS)
+    log.append_internal(marker(commit=False, producer_id=5), 0, NOW_MS)
+    perhaps_roll(1)
+    append(log)
+    log.append_internal(marker(commit=True, producer_id=6), 0, NOW_MS)
+    perhaps_roll(2)
+    append(log)
+    aborted = log.aborted_transactions(0, 6)
+    assert len(aborted) == 1
+    for _ in range(2):
+        if clean:
+            logs.close()
+        else:
+            log.flush()
+            logs.write_checkpoints()
+            logs.abandon()
+        for path in tmp_path.glob("t-0/*index"):
+            path.unlink()
+        if not has_snapshots:
+            for path in tmp_path.glob("t-0/*.snapshot"):
+                path.unlink()
+        logs, log = loaded(tmp_path, LogConfig())
+        assert log.aborted_transactions(0, 6) == aborted
+        assert log.log_end_offset == 6
+        assert log.producer_state.first_undecided_offset is None
+        assert logs.logs_to_flush() == [log] * (len(log.segments) > 1)
+    logs.close()
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros", "wrong"])

@@ -49,6 +49,20 @@ def load_latest_snapshot(
     state.load([], start_offset)
 
 
+def load_snapshot_up_to(
+    offset_max: int, state: ProducerState, path: str, files: Files, start_offset: int
+) -> None:
+    """Become the latest sound snapshot up to `offset_max`, or empty. None is removed."""
+    for offset in reversed(snapshot_offsets(path, files)):
+        if offset <= offset_max:
+            try:
+                state.load(decode_snapshot(files.read_file(snapshot_path(path, offset))), offset)
+                return
+            except CorruptSnapshot:
+                continue
+    state.load([], start_offset)
+
+
 def follow_segment(state: ProducerState, segment: Segment) -> None:
     """Catch up with the batches in a segment, by their headers."""
     for place in segment.walk(segment.offset_index.lookup(state.end_offset)):

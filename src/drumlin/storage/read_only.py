@@ -20,8 +20,7 @@ from drumlin.storage.loading import partitions_in
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_replay import follow_segment, snapshot_offsets
-from drumlin.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, snapshot_path
+from drumlin.storage.producer_replay import OFFSET_MAX, follow_segment, load_snapshot_up_to
 from drumlin.storage.segment import LOG_SUFFIX, Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.swap_plan import FILE_NAME as SWAP_PLAN
@@ -115,12 +114,6 @@ def look_at_log(
 
 def _follow_producers(log: PartitionLog) -> None:
     state, files = log.producer_state, log.log_directory.files
-    state.load([], log.log_start_offset)
-    for offset in reversed(snapshot_offsets(log.path, files)):
-        try:
-            state.load(decode_snapshot(files.read_file(snapshot_path(log.path, offset))), offset)
-            break
-        except CorruptSnapshot:
-            continue
+    load_snapshot_up_to(OFFSET_MAX, state, log.path, files, log.log_start_offset)
     for segment in log.segments.from_offset(state.end_offset):
         follow_segment(state, segment)

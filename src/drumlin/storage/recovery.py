@@ -20,9 +20,12 @@ from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import read_topic_id
 from drumlin.storage.producer_replay import (
     OFFSET_MAX,
+    follow_batch,
     follow_segment,
     load_latest_snapshot,
+    load_snapshot_up_to,
 )
+from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import recover_segment
@@ -50,7 +53,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         OSError: the folder can't be read or mended.
         UnsupportedFormat: its batches are of an old format.
     """
-    segments = _open_segments(directory, request, now_ms)
+    segments, unindexed = _open_segments(directory, request, now_ms)
     log = PartitionLog(
         directory,
         request.path,
@@ -61,7 +64,9 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         SegmentList(segments),
     )
     log.leader_epochs = _read_leader_epochs(directory, request.path)
-    _recover(log, request)
+    if not request.was_clean or unindexed or not segments[0].was_loaded:
+        log.durability.note_new_names()
+    _recover(log, request, unindexed)
     return log
 
 
@@ -96,8 +101,11 @@ def reload_log(log: PartitionLog) -> None:
 # -- reading what is there ---------------------------------------------------------------------
 
 
-def _open_segments(directory: LogDirectory, request: LoadRequest, now_ms: int) -> list[Segment]:
-    files, segments = directory.files, []
+def _open_segments(
+    directory: LogDirectory, request: LoadRequest, now_ms: int
+) -> tuple[list[Segment], list[Segment]]:
+    """All segments, and those of them that an index is missing of."""
+    files, segments, unindexed = directory.files, [], []
     names = set(sort_out_leftovers(request.path, files))
     for name in names:
         if not name.endswith(LOG_SUFFIX):
@@ -108,14 +116,12 @@ def _open_segments(directory: LogDirectory, request: LoadRequest, now_ms: int) -
         indexes = (segment.offset_index, segment.time_index)
         if any(index.file.path.rpartition("/")[2] not in names for index in indexes):
             _logger.warning("%s: an index is missing and built anew", segment.log_file.path)
-            segment.start_indexes_anew()
-            for place in segment.walk(0):
-                segment.index_batch(place, place.header.size, request.config.index_interval_bytes)
+            unindexed.append(segment)
         segments.append(segment)
     if not segments:
         base_offset = request.log_start_offset
         segments = [Segment.create(request.path, base_offset, directory.open_files, now_ms)]
-    return segments
+    return segments, unindexed
 
 
 def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs:
@@ -131,16 +137,20 @@ def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs:
 # -- recovery ----------------------------------------------------------------------------------
 
 
-def _recover(log: PartitionLog, request: LoadRequest) -> None:
+def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segment]) -> None:
     """Find the log's end and its producers' state; mend what the last stop left broken."""
     segments = log.segments
     log.log_start_offset = max(request.log_start_offset, segments.first.base_offset)
     if request.was_clean:
-        end_offset = segments.active.sound_end_offset()
+        is_indexed = segments.active not in unindexed
+        end_offset = segments.active.sound_end_offset() if is_indexed else None
         recover_from = segments.active.base_offset if end_offset is None else OFFSET_MAX
     else:
         end_offset = None
         recover_from = segments.from_offset(request.recovery_point)[0].base_offset
+    for segment in sorted(unindexed, key=lambda each: each.base_offset):
+        if segment.base_offset < recover_from:  # what lies behind is read again anyway
+            _index_anew(log, segment)
     load_latest_snapshot(
         log.producer_state,
         log.path,
@@ -165,9 +175,33 @@ def _note_mended(log: PartitionLog, recovered_from: int) -> None:
     active = log.segments.active
     for segment in log.segments.from_offset(recovered_from):
         if segment is not active and segment.base_offset >= recovered_from:
-            segment.seal()
-            log.durability.note_sealed(segment)
-            log.log_directory.awaiting_flush.add(log)
+            _have_flushed(log, segment)
+
+
+def _have_flushed(log: PartitionLog, sealed: Segment) -> None:
+    sealed.seal()
+    log.durability.note_sealed(sealed)
+    log.log_directory.awaiting_flush.add(log)
+
+
+def _index_anew(log: PartitionLog, segment: Segment) -> None:
+    """Build all indexes of a sealed segment, from its headers and markers.
+
+    What was aborted in it is told by what its producers had begun before it.
+    """
+    state = ProducerState()
+    load_snapshot_up_to(
+        segment.base_offset, state, log.path, log.log_directory.files, log.log_start_offset
+    )
+    for earlier in log.segments.from_offset(state.end_offset):
+        if earlier.base_offset < segment.base_offset:
+            follow_segment(state, earlier)
+    segment.start_indexes_anew()
+    segment.transaction_index.clear()
+    for place in segment.walk(0):
+        segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
+        follow_batch(state, segment, place, writes_index=True)
+    _have_flushed(log, segment)
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:
