@@ -3,20 +3,28 @@
 Owns the recovery point: everything below it is on the device, so recovery reads from there on.
 Appends and retention, on the broker's loop, only note what is to be synced, and never wait;
 `sync` does it, in any thread. Whoever calls it, or cuts the log, holds `lock`.
+
+What is noted while a `sync` runs is left to the next one. So notes are taken and given in single
+steps (of a dict, or of `Unsynced`), and none is ever taken back for what came before it.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from drumlin.storage import leader_epochs as epochs_file
-from drumlin.storage.files import Files
+from drumlin.storage.files import TEMPORARY_SUFFIX, Files
 from drumlin.storage.leader_epochs import LeaderEpochs
+from drumlin.storage.log_directory import storage_error
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
+from drumlin.storage.unsynced import Unsynced
+
+_numbers: Final = itertools.count(1)
 
 
 class Durability:
@@ -24,9 +32,12 @@ class Durability:
 
     __slots__ = (
         "_files",
-        "_has_new_names",
-        "_new_folder_file",
+        "_folder",
+        "_is_given_up",
+        "_names",
+        "_number",
         "_path",
+        "_renaming",
         "_sealed",
         "_snapshots",
         "lock",
@@ -38,13 +49,16 @@ class Durability:
         self.lock = threading.RLock()
         self._path = path
         self._files = files
-        self._sealed: list[Segment] = []
+        self._sealed: dict[Segment, None] = {}
         self._snapshots: dict[int, bytes] = {}
-        self._has_new_names = True
-        self._new_folder_file: str | None = None
+        self._names = Unsynced()  # in the folder
+        self._folder: dict[str, None] = {}  # a file in it, while it is new itself
+        self._number = next(_numbers)
+        self._renaming = threading.Lock()  # held for a rename only: the loop may wait for it
+        self._is_given_up = False
 
     def note_sealed(self, segment: Segment) -> None:
-        self._sealed.append(segment)
+        self._sealed[segment] = None
 
     def note_snapshot(self, offset: int, content: bytes) -> None:
         """Producer state at `offset`, to be written before the recovery point passes it."""
@@ -52,16 +66,22 @@ class Durability:
 
     def note_new_names(self) -> None:
         """Files were created or renamed in the folder."""
-        self._has_new_names = True
+        self._names.note()
 
     def note_new_folder(self, file_path: str) -> None:
         """The folder itself is new, and this file in it."""
-        self._new_folder_file = file_path
+        self._folder[file_path] = None
+        self._names.note()
+
+    def give_up(self) -> None:
+        """The folder goes, or its log is loaded anew: nothing is put in place there any more."""
+        with self._renaming:
+            self._is_given_up = True
 
     def forget(self, gone: Sequence[Segment]) -> None:
         """These segments, and the snapshots at their beginning, are deleted."""
-        self._sealed = [segment for segment in self._sealed if segment not in gone]
         for segment in gone:
+            self._sealed.pop(segment, None)
             self._snapshots.pop(segment.base_offset, None)
 
     def drop_from(self, offset: int) -> None:
@@ -72,49 +92,61 @@ class Durability:
     def sync(self, segments: SegmentList, epochs: LeaderEpochs, end_offset: int) -> None:
         """Make all below `end_offset` durable, then advance the recovery point.
 
-        The active segment's indexes are left out: recovery fills them again, and any first part
-        of a sparse index is still right.
+        What is on the device already costs nothing. The active segment's sparse indexes are left
+        out: recovery fills them again, and any first part of one is still right. Not so what was
+        aborted: once the recovery point has reached the next segment, nobody looks for that.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log is deleted or loaded anew.
+            OSError: it could not be done, and is to be tried again.
         """
-        if end_offset <= self.recovery_point and not self._sealed:
-            return  # the sync of another caller has covered this one
-        self._save_leader_epochs(epochs)
+        if not (end_offset or self._sealed or self._snapshots):
+            return  # there has never been a record
+        epochs.unsaved.sync(lambda: self._replace(epochs_file.FILE_NAME, epochs.encode()))
         self._save_snapshots()
-        for segment in self._sealed.copy():
+        for segment in list(self._sealed):
             _unless_deleted(segment, segment.sync)
-            with contextlib.suppress(ValueError):  # forgotten meanwhile
-                self._sealed.remove(segment)
+            self._sealed.pop(segment, None)
         for segment in segments.from_offset(self.recovery_point):
             _unless_deleted(segment, segment.sync_log)
-        self._sync_names()
+        self._sync_folder()
+        self._names.sync(lambda: self._files.sync_directory(self._path))
         self.recovery_point = max(self.recovery_point, end_offset)
 
-    def _sync_names(self) -> None:
-        if self._new_folder_file is not None:
-            self._files.sync_file(self._new_folder_file)
+    def _sync_folder(self) -> None:
+        for file_path in list(self._folder):
+            self._files.sync_file(file_path)
             self._files.sync_directory(self._path.rpartition("/")[0])
-            self._new_folder_file = None
-        if self._has_new_names:
-            self._has_new_names = False  # before: a name that arrives meanwhile counts again
-            try:
-                self._files.sync_directory(self._path)
-            except OSError:
-                self._has_new_names = True
-                raise
-
-    def _save_leader_epochs(self, epochs: LeaderEpochs) -> None:
-        if epochs.is_saved:
-            return
-        epochs.is_saved = True  # before: an epoch that begins meanwhile makes it false again
-        try:
-            self._files.replace_file(f"{self._path}/{epochs_file.FILE_NAME}", epochs.encode())
-        except OSError:
-            epochs.is_saved = False
-            raise
+            self._folder.pop(file_path, None)
 
     def _save_snapshots(self) -> None:
-        for offset, content in list(self._snapshots.items()):
-            self._files.replace_file(snapshot_path(self._path, offset), content)
-            self._snapshots.pop(offset, None)
+        for offset in list(self._snapshots):
+            content = self._snapshots.pop(offset, None)
+            if content is not None:  # forgotten meanwhile
+                try:
+                    name = snapshot_path(self._path, offset).rpartition("/")[2]
+                    self._replace(name, content)
+                except BaseException:
+                    self._snapshots.setdefault(offset, content)
+                    raise
+
+    def _replace(self, name: str, content: bytes) -> None:
+        """Have a file of the folder hold `content`, durably; not in another log's folder.
+
+        The folder of a topic that was deleted and made anew has the same name. What may come into
+        such a one has a name of its own, and is removed again.
+        """
+        path = f"{self._path}/{name}"
+        temporary = f"{path}.{self._number}{TEMPORARY_SUFFIX}"
+        self._files.write_file(temporary, content)
+        self._files.sync_file(temporary)
+        with self._renaming:
+            if not self._is_given_up:
+                self._files.rename(temporary, path)
+        if self._is_given_up:
+            self._files.remove(temporary)
+            raise storage_error(f"{self._path} was deleted, or is loaded anew")
+        self._files.sync_directory(self._path)
 
 
 def _unless_deleted(segment: Segment, sync: Callable[[], None]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from drumlin.storage.unsynced import Unsynced
+
 UNDEFINED: Final = -1
 FILE_NAME: Final = "leader-epoch-checkpoint"
 _VERSION: Final = 0
@@ -29,12 +31,12 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs that have records in this log, or just began."""
 
-    __slots__ = ("_entries", "is_saved", "latest_epoch")
+    __slots__ = ("_entries", "latest_epoch", "unsaved")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries = tuple(entries)
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED
-        self.is_saved = True
+        self.unsaved = Unsynced()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -94,13 +96,14 @@ class LeaderEpochs:
         if entries != self._entries:
             self._entries = entries
             self.latest_epoch = entries[-1].epoch if entries else UNDEFINED
-            self.is_saved = False
+            self.unsaved.note()
 
     # -- the file ----------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        lines = [str(_VERSION), str(len(self._entries))]
-        lines += [f"{entry.epoch} {entry.start_offset}" for entry in self._entries]
+        entries = self._entries  # of one moment: another thread may change them
+        lines = [str(_VERSION), str(len(entries))]
+        lines += [f"{entry.epoch} {entry.start_offset}" for entry in entries]
         return ("\n".join(lines) + "\n").encode()
 
     @classmethod

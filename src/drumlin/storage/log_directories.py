@@ -324,9 +324,9 @@ class LogDirectories:
 
         Those with sealed segments, and those with records as old as `flush.ms`.
         """
-        now_ms = self._clock.wall_ms()
+        now_s = self._clock.monotonic()
         due = {log for directory in self.directories for log in directory.awaiting_flush.copy()}
-        due.update(log for log in self if log.is_flush_overdue(now_ms))
+        due.update(log for log in self if log.is_flush_overdue(now_s))
         return [log for log in due if log.log_directory.is_online]
 
     # -- now and then: in a thread -----------------------------------------------------

@@ -21,7 +21,7 @@ from uuid import UUID
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
-from drumlin.storage import expiry, partition_metadata, truncation
+from drumlin.storage import closing, expiry, partition_metadata, truncation
 from drumlin.storage.append_result import AppendResult
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
@@ -44,7 +44,6 @@ T = TypeVar("T")
 
 
 _NOTHING: Final = ReadResult(())
-_CHEAP_TO_REPLAY_BYTES: Final = 16 * 1024
 
 
 class PartitionLog:
@@ -80,7 +79,7 @@ class PartitionLog:
         self._files = log_directory.files
         self._open_files = log_directory.open_files
         self.durability = Durability(path, log_directory.files)
-        self.last_flush_ms = log_directory.clock.wall_ms()
+        self._last_flush_s = log_directory.clock.monotonic()
         self._end_offset_when_last_looked = -1
         self.config = config
 
@@ -266,6 +265,7 @@ class PartitionLog:
                 segment = self._roll(base_offset, now_ms)
             if aborted is not None:  # before the marker: readers go by the marker
                 segment.transaction_index.append(aborted)
+                self.durability.note_new_names()  # it has no file before the first one
             segment.append(batch, last_offset, timestamp, self._config.index_interval_bytes)
         except OSError as error:
             if aborted is not None:
@@ -295,7 +295,8 @@ class PartitionLog:
             segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
             self.segments.add(segment)
             self.durability.note_sealed(active)
-        self._note_snapshot(base_offset)
+        producers = encode_snapshot(self.producer_state.producers())
+        self.durability.note_snapshot(base_offset, producers)
         self.durability.note_new_names()
         self._roll_rule.draw_jitter()
         self.log_directory.awaiting_flush.add(self)
@@ -327,38 +328,29 @@ class PartitionLog:
             return
         self.log_directory.check_writable()
         waiting = self.log_directory.awaiting_flush
-        waiting.discard(self)  # before: what is sealed meanwhile waits again
-        try:
-            with self.durability.lock:
-                self.durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
-        except OSError as error:
-            if not self.is_deleted:
-                waiting.add(self)
-            raise self._failed(error, "flush") from error
-        self.last_flush_ms = self.log_directory.clock.wall_ms()
+        durability = self.durability
+        with self._failing_as("flush"), durability.lock:
+            waiting.discard(self)  # before: what is sealed meanwhile waits again
+            try:
+                durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
+            except BaseException:
+                if not self.is_deleted:
+                    waiting.add(self)
+                raise
+        self._last_flush_s = self.log_directory.clock.monotonic()
 
-    def is_flush_overdue(self, now_ms: int) -> bool:
+    def is_flush_overdue(self, now_s: float) -> bool:
         """Whether records have waited for the device as long as `flush.ms` allows."""
         return (
-            now_ms - self.last_flush_ms >= self._config.flush_ms
+            now_s - self._last_flush_s >= self._config.flush_ms / 1000
             and self.recovery_point < self.log_end_offset
         )
 
     def close(self) -> None:
-        """Make all durable and close the files: a clean stop.
-
-        Producers and timestamps at the end of a small segment are found again by reading it,
-        unless its records were deleted; an idle partition need not spend disk blocks on them.
-        """
+        """Make all durable and close the files: a clean stop."""
         self.log_directory.check_writable()
         with self._failing_as("close"):
-            active = self.segments.active
-            if active.size > _CHEAP_TO_REPLAY_BYTES or self.log_start_offset > active.base_offset:
-                active.seal()
-                active.sync()
-                self._note_snapshot(self.log_end_offset)
-            else:
-                active.release_set_aside()
+            closing.complete(self)
         self.flush()
         self.close_files()
 
@@ -372,6 +364,7 @@ class PartitionLog:
     def mark_deleted(self) -> None:
         """The folder is about to go: readers keep what they hold, all else stops."""
         self.is_deleted = True
+        self.durability.give_up()
         self.log_directory.awaiting_flush.discard(self)
         for segment in self.segments:
             segment.discard()
@@ -380,9 +373,6 @@ class PartitionLog:
         """Give back descriptors and unused blocks; the next use opens what it needs."""
         for segment in self.segments:
             segment.close()
-
-    def _note_snapshot(self, offset: int) -> None:
-        self.durability.note_snapshot(offset, encode_snapshot(self.producer_state.producers()))
 
     # -- reading -----------------------------------------------------------------------
 
@@ -495,11 +485,17 @@ class PartitionLog:
 
     def adopt(self, fresh: PartitionLog) -> None:
         """Become what was found when the folder was loaded anew."""
-        for segment in self.segments:
-            segment.discard()
+        before = self.segments
+        self.durability.give_up()
         self.segments = fresh.segments
         self.log_start_offset = fresh.log_start_offset
         self.log_end_offset = fresh.log_end_offset
         self.leader_epochs = fresh.leader_epochs
         self.producer_state = fresh.producer_state
         self.durability = fresh.durability
+        waiting = self.log_directory.awaiting_flush
+        if fresh in waiting:
+            waiting.discard(fresh)
+            waiting.add(self)
+        for segment in before:
+            segment.discard()
