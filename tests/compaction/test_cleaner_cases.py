@@ -85,6 +85,23 @@ def test_what_was_aborted_is_known_after_a_restart(folder: Path) -> None:
     world.logs.abandon()
 
 
+@pytest.mark.parametrize("retention_ms", [0, RETENTION_MS, 2**63 - 1])
+def test_markers_are_kept_for_as_long_as_anybody_asks(folder: Path, retention_ms: int) -> None:
+    world = new_world(folder, dataclasses.replace(CONFIG, delete_retention_ms=retention_ms))
+    log = world.log
+    for number in range(2):
+        transactional = from_producer(number, is_transactional=True)
+        log.append_as_leader(transactional, 0, NOW_MS)
+        log.append_internal(marker(commit=True), 0, NOW_MS)
+        for _ in range(2):
+            append(log)  # of the same key: nothing is left of the transaction in the end
+            log.roll(NOW_MS)
+            assert clean(world) is not None
+    is_marker = [place.header.is_control for segment in log.segments for place in segment.walk(0)]
+    assert any(is_marker)
+    world.logs.abandon()
+
+
 def test_an_aborted_transaction_that_began_before_the_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from drumlin.compaction.batches import (
     without_records,
 )
 from drumlin.compaction.errors import CleaningFailed
-from drumlin.compaction.pass_outcomes import FAULTS
+from drumlin.compaction.pass_outcomes import FAULTS, new_horizon_ms
 from drumlin.compaction.passes import FilterPass, FilterRules, IndexEntry, Reason
 from drumlin.compaction.pieces import Piece, PieceReader
 from drumlin.compaction.statistics import CleaningStatistics
@@ -231,8 +231,7 @@ class Rewriting:
         if marker is None:
             return self._emptied(header)
         if not header.has_delete_horizon:
-            horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
-            return with_delete_horizon(batch, header, horizon_ms)
+            return with_delete_horizon(batch, header, new_horizon_ms(self._rules))
         if header.base_timestamp > self._rules.now_ms:
             return batch
         self.special.markers_removed += 1
