@@ -234,11 +234,15 @@ class Connection:
 
     def _send(self) -> None:
         slots = self._slots
-        while slots and slots[0].done:
-            slot = slots.popleft()
-            self._in_flight_bytes -= slot.request_bytes
-            if slot.parts:
-                self._outbox.put(slot.parts)
+        try:
+            while slots and slots[0].done:
+                slot = slots.popleft()
+                self._in_flight_bytes -= slot.request_bytes
+                if slot.parts:
+                    self._outbox.put(slot.parts)
+        except OSError as error:
+            self.close(error)
+            return
         self._flush()
 
     def _flush(self) -> None:

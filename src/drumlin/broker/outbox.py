@@ -37,13 +37,16 @@ class Outbox:
         return self._memory_bytes > _FULL_BYTES or len(self._parts) > _IOV_MAX
 
     def put(self, parts: list[Any]) -> None:
-        """Take the parts of one response. File slices are released once they are sent."""
+        """Take the parts of one response. File slices are released once they are sent.
+
+        Raises:
+            OSError: a slice cannot be read, or its file has become shorter: there is no telling
+                the peer, who knows by now how many bytes come.
+        """
         for part in parts:
             if type(part) is not bytes and hasattr(part, "fileno"):
                 if len(part) < SENDFILE_MIN_BYTES:
-                    data = part.read()
-                    part.release()
-                    part = data
+                    part = _read_whole(part)
                 else:
                     self._parts.append(part)
                     continue
@@ -118,3 +121,14 @@ class Outbox:
             if hasattr(part, "fileno"):
                 part.release()
         self._parts.clear()
+
+
+def _read_whole(part: Any) -> bytes:
+    """The bytes of a file slice, which is released."""
+    try:
+        data: bytes = part.read()
+    finally:
+        part.release()
+    if len(data) < len(part):
+        raise OSError(f"log file ended {len(part) - len(data)} bytes before a slice being sent")
+    return data
