@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -211,6 +212,24 @@ def test_finds_offsets_by_time(logs: LogDirectories) -> None:
     found = log.offset_for_timestamp(0)
     assert found is not None
     assert found[:2] == (60, 1300)
+
+
+def test_a_search_by_time_takes_little_memory_for_very_many_records(log: PartitionLog) -> None:
+    count = 30_000
+    append(log, count, value=b"")  # a millisecond later each
+    for search in (
+        lambda: log.offset_for_timestamp(NOW_MS + count - 1),
+        lambda: log.max_timestamp_offset(),
+    ):
+        tracemalloc.start()
+        try:
+            found = search()
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert found is not None
+        assert found.offset == count - 1
+        assert peak_bytes < 60 * count  # the batch itself has some 20 bytes for each
 
 
 def test_finds_the_first_record_with_the_largest_time(log: PartitionLog) -> None:

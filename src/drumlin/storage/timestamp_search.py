@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from drumlin.records.batch import NO_TIMESTAMP
-from drumlin.records.record import decode_batch
+from drumlin.records.record_times import record_times
 from drumlin.storage.segment import BatchPlace, Segment
 from drumlin.storage.segment_list import SegmentList
 
@@ -73,20 +73,19 @@ def _newest_record(segment: Segment, largest: int, start_offset: int) -> OffsetF
 
 
 def _newest_record_in(segment: Segment, place: BatchPlace, start_offset: int) -> OffsetFound | None:
-    newest: OffsetFound | None = None
-    for record in decode_batch(segment.read_batch(place)):
-        if record.offset >= start_offset and record.timestamp > (
-            NO_TIMESTAMP if newest is None else newest.timestamp
-        ):
-            newest = OffsetFound(record.offset, record.timestamp, place.header.leader_epoch)
-    return newest
+    newest_offset, newest_timestamp = -1, NO_TIMESTAMP
+    for offset, timestamp in record_times(segment.read_batch(place)):
+        if offset >= start_offset and timestamp > newest_timestamp:
+            newest_offset, newest_timestamp = offset, timestamp
+    if newest_timestamp == NO_TIMESTAMP:
+        return None
+    return OffsetFound(newest_offset, newest_timestamp, place.header.leader_epoch)
 
 
 def _first_record(
     segment: Segment, place: BatchPlace, timestamp: int, start_offset: int
 ) -> OffsetFound | None:
-    header = place.header
-    for record in decode_batch(segment.read_batch(place)):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return OffsetFound(record.offset, record.timestamp, header.leader_epoch)
+    for offset, found in record_times(segment.read_batch(place)):
+        if found >= timestamp and offset >= start_offset:
+            return OffsetFound(offset, found, place.header.leader_epoch)
     return None
