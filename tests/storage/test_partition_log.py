@@ -10,17 +10,19 @@ from random import Random
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import parse_header
+from drumlin.records.batch import BatchHeader, parse_header
 from drumlin.records.record import Record, decode_records, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.producer_state import ProducerState
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import (
     NOW_MS,
     append,
     batch_of,
     create,
+    from_producer,
     offsets,
     open_logs,
     prepared,
@@ -59,6 +61,27 @@ def test_base_offset_and_epoch_are_written_into_the_batch(log: PartitionLog) -> 
     append(log, 2, leader_epoch=5)
     assert read_bytes(log, 3) == batch_of(2, base_offset=3, leader_epoch=5)
     assert log.leader_epochs.entries == ((0, 0), (5, 3))
+
+
+def test_an_offset_is_given_once_whatever_becomes_of_what_is_known_of_producers(
+    log: PartitionLog,
+) -> None:
+    class Starved(ProducerState):
+        __slots__ = ()
+
+        def update(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+            raise MemoryError
+
+    log.producer_state = Starved()
+    for append_one in (
+        lambda: log.append_as_leader(from_producer(0), 0, NOW_MS),
+        lambda: log.append_internal(from_producer(1).buffer, 0, NOW_MS),
+    ):
+        with pytest.raises(MemoryError):
+            append_one()
+    log.producer_state = ProducerState()
+    append(log)
+    assert offsets(read_all(log)) == [0, 1, 2]
 
 
 def test_a_batch_larger_than_a_segment_is_refused(logs: LogDirectories) -> None:

@@ -102,7 +102,7 @@ class Durability:
         """
         if not (end_offset or self._sealed or self._snapshots):
             return  # there has never been a record
-        epochs.unsaved.sync(lambda: self._replace(epochs_file.FILE_NAME, epochs.encode()))
+        self.save_leader_epochs(epochs)
         self._save_snapshots()
         for segment in list(self._sealed):
             _unless_deleted(segment, segment.sync)
@@ -112,6 +112,10 @@ class Durability:
         self._sync_folder()
         self._names.sync(lambda: self._files.sync_directory(self._path))
         self.recovery_point = max(self.recovery_point, end_offset)
+
+    def save_leader_epochs(self, epochs: LeaderEpochs) -> None:
+        """Make them durable, unless they are."""
+        epochs.unsaved.sync(lambda: self._replace(epochs_file.FILE_NAME, epochs.encode()))
 
     def _sync_folder(self) -> None:
         for file_path in list(self._folder):

@@ -41,8 +41,6 @@ from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
-
-
 _NOTHING: Final = ReadResult(())
 
 
@@ -158,9 +156,11 @@ class PartitionLog:
         last_offset = base_offset + header.last_offset_delta
         assign_offsets(buffer, 0, base_offset, leader_epoch)
         self._write(buffer, base_offset, last_offset, leader_epoch, timestamp, now_ms)
-        if has_producer:
-            self.producer_state.update(header, base_offset, timestamp)
-        self.log_end_offset = last_offset + 1  # last: so readers of it know what is undecided
+        try:
+            if has_producer:
+                self.producer_state.update(header, base_offset, timestamp)
+        finally:  # last, so that readers of it know what is undecided; and whatever happens
+            self.log_end_offset = last_offset + 1
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def append_internal(
@@ -242,9 +242,11 @@ class PartitionLog:
             now_ms,
             None if marker is None else state.aborted_by(header, marker, base_offset),
         )
-        if header.has_producer_id:
-            state.follow(header, marker)
-        self.log_end_offset = header.end_offset  # last, as above
+        try:
+            if header.has_producer_id:
+                state.follow(header, marker)
+        finally:  # as above
+            self.log_end_offset = header.end_offset
 
     def _write(
         self,
