@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -46,6 +47,24 @@ def test_where_an_epoch_ends() -> None:
     assert known.end_offset_for(8, 44) == (-1, -1)
     assert known.end_offset_for(-1, 44) == (-1, -1)
     assert epochs().end_offset_for(0, 0) == (-1, -1)
+
+
+def test_where_an_epoch_ends_while_the_log_is_cut() -> None:
+    class Cutting(tuple[EpochEntry, ...]):
+        """Entries that are cut from the start while somebody goes through them."""
+
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[EpochEntry]:
+            yield from super().__iter__()
+            changing._entries = (EpochEntry(2, 90),)
+
+    changing = LeaderEpochs()
+    changing._entries = Cutting((EpochEntry(0, 0), EpochEntry(1, 10), EpochEntry(2, 20)))
+    changing.latest_epoch = 2
+    assert changing.end_offset_for(1, 100) == (1, 20)
+    assert changing.end_offset_for(1, 100) == (1, 90)
+    assert changing.end_offset_for(2, 100) == (2, 100)
 
 
 def test_a_new_epoch_removes_what_contradicts_it() -> None:

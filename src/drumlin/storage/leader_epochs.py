@@ -60,12 +60,14 @@ class LeaderEpochs:
 
         That is where a follower that last saw `epoch` has to truncate.
         """
-        if epoch == UNDEFINED or epoch > self.latest_epoch:
+        entries = self._entries  # of one moment: a thread may ask while the log changes
+        latest_epoch = entries[-1].epoch if entries else UNDEFINED
+        if epoch == UNDEFINED or epoch > latest_epoch:
             return EpochEnd(UNDEFINED, UNDEFINED)
-        if epoch == self.latest_epoch:
+        if epoch == latest_epoch:
             return EpochEnd(epoch, log_end_offset)
-        at_or_below = [entry for entry in self._entries if entry.epoch <= epoch]
-        above = self._entries[len(at_or_below)]
+        at_or_below = [entry for entry in entries if entry.epoch <= epoch]
+        above = entries[len(at_or_below)]
         floor = at_or_below[-1].epoch if at_or_below else epoch
         return EpochEnd(floor, above.start_offset)
 
