@@ -50,6 +50,30 @@ def checkpointed(directory: Path, name: str = RECOVERY_POINT) -> dict[tuple[str,
     return decode_checkpoint(path.read_bytes()) if path.exists() else {}
 
 
+def test_a_log_that_cannot_be_flushed_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush = PartitionLog.flush
+
+    def starve(log: PartitionLog, up_to_offset: int | None = None) -> None:
+        if log.topic.startswith("starving"):
+            raise MemoryError
+        flush(log, up_to_offset)
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            names = [f"{kind}-{number}" for number in range(4) for kind in ("starving", "other")]
+            partitions = [await create(broker, name, flush_ms="1") for name in names]
+            with monkeypatch.context() as patch:
+                patch.setattr(PartitionLog, "flush", starve)
+                for partition in partitions:
+                    append(partition)
+                await eventually(lambda: all(each.log.recovery_point for each in partitions[1::2]))
+            await eventually(lambda: all(each.log.recovery_point for each in partitions))
+
+    asyncio.run(run())
+
+
 def test_records_are_flushed_after_flush_ms_and_the_recovery_point_is_written_down(
     tmp_path: Path,
 ) -> None:

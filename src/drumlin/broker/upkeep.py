@@ -6,6 +6,7 @@ What changes a log runs on the event loop; what waits for a disk runs in a threa
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 from drumlin.wire.errors import KafkaError
@@ -13,6 +14,8 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.broker.cycles import Cycles
+
+_log = logging.getLogger(__name__)
 
 _SECOND_MS: Final = 1000
 _PROBE_MS: Final = 5000
@@ -69,6 +72,8 @@ async def _flush(broker: Broker) -> None:
             await broker.blocking(log.flush)
         except KafkaError:
             continue  # deleted meanwhile; or its dir has failed, which was said there
+        except Exception:  # noqa: BLE001  the others are owed theirs all the same
+            _log.exception("%s could not be flushed", log.name)
 
 
 async def _probe(broker: Broker) -> None:
