@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import signal
 import socket
 import sqlite3
@@ -117,9 +117,12 @@ def test_stop_while_a_log_dir_is_offline(tmp_path: Path) -> None:
 def test_stop_during_the_start(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    os.mkfifo(data / "meta.properties")  # whoever reads it waits: a start that takes for ever
     command = server_command(data, free_ports(1)[0])
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        contextlib.closing(sqlite3.connect(data / FILE_NAME, isolation_level=None)) as metadata,
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        metadata.execute("BEGIN EXCLUSIVE")  # a start waits some seconds for that to end
         try:
             wait_until(lambda: _minds_sigterm(process.pid), "the start to be under way", 20)
             process.send_signal(signal.SIGTERM)

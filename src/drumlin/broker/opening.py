@@ -156,7 +156,7 @@ def _open_metadata(paths: list[Path]) -> SqliteMetadata:
         cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
         return SqliteMetadata.open(first, cluster_id)
     except OSError as error:
-        raise StartFailed(f"cannot use {first}: {error.strerror}") from error
+        raise StartFailed(f"cannot use {first}: {error}") from error
     except UnreadableMetadata as error:
         raise StartFailed(f"cannot use {first}: {error}") from error
 

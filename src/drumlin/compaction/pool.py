@@ -302,7 +302,7 @@ class CleanerPool:
 
     def _failed(self, log: PartitionLog, error: OSError) -> bool:
         if error.errno not in NO_ROOM and not log.is_deleted:
-            log.log_directory.fail(error, f"clean {log.name}")
+            log.log_directory.fail_log(error, f"clean {log.name}")
         return self._rest(log, error)
 
     # -- what others ask for -----------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -21,6 +22,11 @@ from drumlin.records.batch import Buffer
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process or the machine is short of descriptors; the device is not to blame.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+#: One file is in the way, or cannot be used: the log that it belongs to suffers, not the device.
+OF_ONE_FILE: Final = frozenset(
+    {errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
+)
 
 #: How bytes are read: `Files.read_at`, or `Files.read_resident_at` where nothing may block.
 ReadAt = Callable[[int, int, int], bytes | bytearray]  # descriptor, length, position
@@ -43,12 +49,11 @@ class Files:
 
     def open(self, path: str, *, create: bool = False) -> int:
         """A descriptor for reading and writing."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return os.open(path, flags, 0o644)
+        return _open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0))
 
     def create(self, path: str) -> None:
         """An empty file, whatever was there before."""
-        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, 0o644))
+        os.close(_open_regular(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
     def close(self, descriptor: int) -> None:
         self._always_resident.discard(descriptor)
@@ -161,7 +166,9 @@ class Files:
             return
 
     def size_of(self, path: str) -> int:
-        return os.stat(path).st_size
+        found = os.stat(path)
+        _check_regular(found.st_mode, path)
+        return found.st_size
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -185,7 +192,7 @@ class Files:
     # -- small files, whole ------------------------------------------------------------
 
     def read_file(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open_regular(path, os.O_RDONLY)
         try:
             return self.read_at(descriptor, self.size(descriptor), 0)
         finally:
@@ -214,3 +221,20 @@ class Files:
         self.sync_file(temporary)
         self.rename(temporary, path)
         self.sync_directory(os.path.dirname(path))
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """A descriptor of an ordinary file; whatever else is there is refused, and never waited for."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    try:
+        _check_regular(os.fstat(descriptor).st_mode, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_regular(mode: int, path: str) -> None:
+    if not stat.S_ISREG(mode):
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+        raise OSError(code, "Not an ordinary file", path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from drumlin.config.topic import LogConfig
+from drumlin.storage.files import OF_ONE_FILE
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
@@ -63,7 +65,8 @@ def _requests(
             config_for(topic),
             recovery_points.get((topic, partition), 0),
             log_start_offsets.get((topic, partition), 0),
-            directory.was_clean,
+            # One that the checkpoint does not have was not in order at the last clean stop.
+            directory.was_clean and (topic, partition) in recovery_points,
         )
 
 
@@ -83,14 +86,24 @@ def deleted_folders_in(directory: LogDirectory) -> list[str]:
 def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
     if not directory.is_online:
         return None
+    key = request.topic, request.partition
+    directory.not_loaded.add(key)
     try:
         log = load_log(directory, request, directory.clock.wall_ms())
         log.close_files()  # most logs rest: they open again when they are used
+        directory.note_in_order(key)
+        if directory.was_clean and not request.was_clean and log.epoch_due_at is None:
+            log.epoch_due_at = log.log_end_offset  # alone among others it may lack records
         return log
     except OSError as error:
-        directory.fail(error, f"load {request.path}")
+        if error.errno in OF_ONE_FILE or error.errno == errno.ENOENT:
+            _logger.error("%s is not loaded: %s", request.path, error)
+        else:
+            directory.fail(error, f"load {request.path}")
     except UnsupportedFormat as error:
         _logger.error("%s is not loaded: %s", request.path, error)
     except Exception:  # what nobody foresaw in one log must not keep the others away
         _logger.exception("%s is not loaded", request.path)
+    if not request.was_clean:
+        directory.in_disorder.add(key)
     return None

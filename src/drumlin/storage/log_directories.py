@@ -17,14 +17,19 @@ from uuid import UUID
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
 from drumlin.storage import swap_plan
-from drumlin.storage.checkpoints import PartitionOffsets
+from drumlin.storage.checkpoints import Checkpoint, PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
 from drumlin.storage.loading import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.partition_names import deleted_directory_name, directory_name
+from drumlin.storage.partition_metadata import encode_uuid
+from drumlin.storage.partition_names import (
+    deleted_directory_name,
+    directory_name,
+    stray_directory_name,
+)
 from drumlin.storage.recovery import reload_log
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
@@ -112,7 +117,7 @@ class LogDirectories:
             directory.fail(error, f"open {directory.path}")
             if not any(each.is_online for each in self.directories):
                 raise UnusableLogDirectory(
-                    f"log dir {directory.path} can't be used: {error.strerror}"
+                    f"log dir {directory.path} can't be used: {error}"
                 ) from error
 
     def _load(self, directories: Sequence[LogDirectory]) -> None:
@@ -239,6 +244,7 @@ class LogDirectories:
             with contextlib.suppress(OSError):
                 self._files.remove_directory(path)
             raise directory.fail(error, f"create {path}") from error
+        directory.note_in_order((topic, partition))
         segments = SegmentList([segment])
         log = PartitionLog(directory, path, topic, partition, topic_id, config, segments)
         log.write_topic_id(topic_id)
@@ -249,23 +255,42 @@ class LogDirectories:
 
         Where the partition has a second one, that is its log from now on.
         """
-        key = topic, partition
-        log = self._logs.pop(key, None)
+        log = self._logs.get((topic, partition))
         if log is None:
             return
+        path = self._let_go(log, deleted_directory_name(topic, partition))
+        if path is not None:
+            self._doomed.add([path], log.config.file_delete_delay_ms)
+
+    def move_aside(self, topic: str, partition: int) -> None:
+        """As `delete`, but the folder is kept, under a name of its own: nobody has deleted it."""
+        log = self._logs[topic, partition]
+        path = self._let_go(log, stray_directory_name(topic, partition))
+        if path is not None:
+            _logger.warning(
+                "%s belongs to another topic of that name, with the id %s. It is kept as %s.",
+                log.path,
+                encode_uuid(log.topic_id),
+                path,
+            )
+
+    def _let_go(self, log: PartitionLog, new_name: str) -> str | None:
+        """Forget a log. What its folder is called from now on; None where it cannot be renamed."""
+        key = log.topic, log.partition
+        del self._logs[key]
         if key in self._second_logs:
             self._logs[key] = self._second_logs[key].pop()
             if not self._second_logs[key]:
                 del self._second_logs[key]
         log.mark_deleted()
         directory = log.log_directory
-        path = f"{directory.path}/{deleted_directory_name(topic, partition)}"
+        path = f"{directory.path}/{new_name}"
         try:
             self._files.rename(log.path, path)
         except OSError as error:
-            directory.fail(error, f"delete {log.path}")
-            return
-        self._doomed.add([path], log.config.file_delete_delay_ms)
+            directory.fail(error, f"rename {log.path}")
+            return None
+        return path
 
     # -- now and then: on the loop -----------------------------------------------------
 
@@ -307,8 +332,13 @@ class LogDirectories:
                 continue
 
     def release_idle(self) -> None:
-        """Give back what logs hold that were not appended to since the last call."""
+        """Give back what logs hold that were not appended to since the last call.
+
+        Those of a failed dir are left alone: a thread may be loading them anew.
+        """
         for log in self:
+            if not log.log_directory.is_readable:
+                continue
             try:
                 log.release_if_idle()
             except KafkaError:
@@ -367,17 +397,33 @@ class LogDirectories:
         def logs() -> dict[tuple[str, int], PartitionLog]:
             return {(log.topic, log.partition): log for log in self.in_directory(directory)}
 
+        def kept(checkpoint: Checkpoint) -> dict[tuple[str, int], int]:
+            """What is noted of logs that are there, but could not be loaded."""
+            offsets = checkpoint.read()
+            return {key: offsets[key] for key in directory.not_loaded & offsets.keys()}
+
+        recovery_points = kept(directory.recovery_points)
         directory.recovery_points.write(
-            lambda: {key: log.recovery_point for key, log in logs().items()}
-        )
-        directory.log_start_offsets.write(
             lambda: {
-                key: log.log_start_offset
-                for key, log in logs().items()
-                if log.log_start_offset > log.segments.first.base_offset
+                key: offset
+                for key, offset in (
+                    recovery_points | {key: log.recovery_point for key, log in logs().items()}
+                ).items()
+                if key not in directory.in_disorder
             }
         )
-        directory.cleaner_offsets.keep(logs)
+        log_start_offsets = kept(directory.log_start_offsets)
+        directory.log_start_offsets.write(
+            lambda: (
+                log_start_offsets
+                | {
+                    key: log.log_start_offset
+                    for key, log in logs().items()
+                    if log.log_start_offset > log.segments.first.base_offset
+                }
+            )
+        )
+        directory.cleaner_offsets.keep(lambda: logs().keys() | directory.not_loaded)
         if high_watermarks is not None:
             there = logs()
             offsets = {key: offset for key, offset in high_watermarks.items() if key in there}
@@ -402,6 +448,9 @@ class LogDirectories:
         except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
             _logger.warning("Log dir %s stays offline: %s", directory.path, error)
             return False
+        except Exception:  # the other dirs are to be tried all the same
+            _logger.exception("Log dir %s stays offline", directory.path)
+            return False
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:
@@ -421,7 +470,7 @@ class LogDirectories:
     def close(self, high_watermarks: PartitionOffsets | None = None) -> None:
         """A clean stop: all is made durable, and the next start knows it. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
-            list(pool.map(_close_log, self))
+            list(pool.map(_close_log, self))  # the checkpoints will show which could not be
         self.write_checkpoints(high_watermarks)
         for directory in self.directories:
             if directory.is_online:
@@ -443,5 +492,5 @@ def _close_log(log: PartitionLog) -> None:
     if log.log_directory.is_online:
         try:
             log.close()
-        except KafkaError:
-            return  # said where the dir failed; without the marker it is recovered
+        except KafkaError:  # said where it failed
+            log.log_directory.in_disorder.add((log.topic, log.partition))

@@ -15,7 +15,7 @@ from drumlin.clock import Clock
 from drumlin.storage import checkpoints, meta_properties
 from drumlin.storage.checkpoints import Checkpoint
 from drumlin.storage.directory_lock import DirectoryLock
-from drumlin.storage.files import NO_DESCRIPTOR, NO_ROOM
+from drumlin.storage.files import NO_DESCRIPTOR, NO_ROOM, OF_ONE_FILE
 from drumlin.storage.meta_properties import MetaProperties
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_names import parse_directory_name
@@ -48,6 +48,10 @@ class LogDirectory:
         self.failure: OSError | None = None
         #: Logs with sealed segments that wait to be flushed in the background.
         self.awaiting_flush: set[PartitionLog] = set()
+        #: Partitions that have a folder here whose log could not be loaded.
+        self.not_loaded: set[tuple[str, int]] = set()
+        #: Partitions that are to be read again at the next start, whatever marker there is.
+        self.in_disorder: set[tuple[str, int]] = set()
         self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
         self.high_watermarks = Checkpoint(path, checkpoints.HIGH_WATERMARK, self.files)
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
@@ -57,6 +61,7 @@ class LogDirectory:
         self.was_clean = True
         self.is_claimed = False
         self._lock = DirectoryLock(path)
+        self._said: set[str] = set()
 
     # -- ownership ---------------------------------------------------------------------
 
@@ -113,6 +118,11 @@ class LogDirectory:
         """Everything is on the device: the next start need not look."""
         self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
 
+    def note_in_order(self, partition: tuple[str, int]) -> None:
+        """Its log is loaded, or new: nothing of an earlier one counts."""
+        self.not_loaded.discard(partition)
+        self.in_disorder.discard(partition)
+
     # -- failure -----------------------------------------------------------------------
 
     @property
@@ -141,6 +151,16 @@ class LogDirectory:
                 error,
             )
         return storage_error(f"{attempt}: {error}")
+
+    def fail_log(self, error: OSError, attempt: str) -> KafkaError:
+        """As `fail`, unless the error is of one file: then the device is not to blame."""
+        if error.errno not in OF_ONE_FILE:
+            return self.fail(error, attempt)
+        said = f"{attempt}: {error}"
+        if said not in self._said:  # once: whoever met it will try again
+            self._said.add(said)
+            _logger.error("Failed to %s", said)
+        return storage_error(said)
 
     def check_writable(self) -> None:
         """Refuse while the dir is offline.

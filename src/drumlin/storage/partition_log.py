@@ -72,6 +72,8 @@ class PartitionLog:
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
+        #: Where a new leader epoch has to begin before the log is served, as records are lost.
+        self.epoch_due_at: int | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
         self._files = log_directory.files
@@ -117,7 +119,7 @@ class PartitionLog:
         """What to raise for `error`; a log that was deleted meanwhile blames no device."""
         if self.is_deleted:
             return storage_error(f"{self.name} was deleted")
-        return self.log_directory.fail(error, f"{attempt} {self.name}")
+        return self.log_directory.fail_log(error, f"{attempt} {self.name}")
 
     @contextmanager
     def _failing_as(self, attempt: str) -> Iterator[None]:
@@ -213,7 +215,9 @@ class PartitionLog:
     def start_leader_epoch(self, leader_epoch: int) -> None:
         """This broker leads from here on; its records will carry this epoch."""
         if leader_epoch > self.leader_epochs.latest_epoch:
-            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+            due_at = self.log_end_offset if self.epoch_due_at is None else self.epoch_due_at
+            self.leader_epochs.assign(leader_epoch, due_at)
+            self.epoch_due_at = None
 
     def _check_size(self, batch: memoryview) -> None:
         if len(batch) > self._config.segment_bytes:
@@ -492,6 +496,7 @@ class PartitionLog:
         self.segments = fresh.segments
         self.log_start_offset = fresh.log_start_offset
         self.log_end_offset = fresh.log_end_offset
+        self.epoch_due_at = fresh.epoch_due_at
         self.leader_epochs = fresh.leader_epochs
         self.producer_state = fresh.producer_state
         self.durability = fresh.durability

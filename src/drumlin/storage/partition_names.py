@@ -1,4 +1,7 @@
-"""Names of partition folders: `topic-partition`, once deleted `topic-partition.<hex>-delete`."""
+"""Names of partition folders: `topic-partition`, once deleted `topic-partition.<hex>-delete`.
+
+`topic-partition.<hex>-stray` is, as in Apache Kafka, one that no topic has: kept, and not served.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
 _NAME_MAX: Final = 255
 
 
@@ -23,5 +27,14 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 def deleted_directory_name(topic: str, partition: int) -> str:
     """A name that no topic can have; a long topic's name is cut to fit."""
-    suffix = f"-{partition}.{uuid4().hex}{DELETE_SUFFIX}"
+    return _unique_name(topic, partition, DELETE_SUFFIX)
+
+
+def stray_directory_name(topic: str, partition: int) -> str:
+    """As `deleted_directory_name`, for a folder that is to be kept."""
+    return _unique_name(topic, partition, STRAY_SUFFIX)
+
+
+def _unique_name(topic: str, partition: int, ending: str) -> str:
+    suffix = f"-{partition}.{uuid4().hex}{ending}"
     return topic[: _NAME_MAX - len(suffix)] + suffix

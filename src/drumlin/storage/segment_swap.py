@@ -334,7 +334,7 @@ class SegmentSwap:
             # Neither forth nor back: the dir is loaded again from what the device has.
             self._is_torn = True
             failure = OSError(errno.EIO, str(error))
-            self.log.log_directory.fail(failure, f"exchange segments of {self.log.name}")
+            self.log.log_directory.fail_log(failure, f"exchange segments of {self.log.name}")
             return
         for segment in self._old:
             segment.is_deleted = False

@@ -398,7 +398,7 @@ class _Fetch:
             log = _find(self._context, key).log
         except KafkaError as gone:
             return self._failed(key.partition, gone.code)
-        failure = log.log_directory.fail(error, f"read {log.name}")
+        failure = log.log_directory.fail_log(error, f"read {log.name}")
         return self._failed(key.partition, failure.code)
 
     def respond(self) -> Any:

@@ -266,5 +266,5 @@ class ShareFetch:
                 given.records.release()
                 del self.given[shared]
                 log = self._live[shared].partition.log
-                failure = log.log_directory.fail(error, f"read {log.name}")
+                failure = log.log_directory.fail_log(error, f"read {log.name}")
                 self.errors[shared] = failure.code

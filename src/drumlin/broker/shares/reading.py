@@ -85,7 +85,7 @@ def read_batches(
         found.release()
         if isinstance(error, BlockingIOError):
             raise
-        raise partition.log.log_directory.fail(error, f"read {partition.log.name}") from error
+        raise partition.log.log_directory.fail_log(error, f"read {partition.log.name}") from error
     if not headers:
         found.release()
         return None

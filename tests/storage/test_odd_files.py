@@ -1,0 +1,185 @@
+"""What is no ordinary file, or may not be read, in the place of one: one log suffers, no other."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drumlin.config.topic import LogConfig
+from drumlin.storage.files import Files
+from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from drumlin.wire.errors import ErrorCode, KafkaError
+from storage.doors import FailingFiles
+from storage.samples import append, create, offsets, open_logs, read_all
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+
+
+def stopped(path: Path, files: Files | None = None) -> None:
+    logs = open_logs(path, config=CONFIG, files=files)
+    for topic in ("t", "other"):
+        log = create(logs, CONFIG, topic)
+        for _ in range(15):
+            append(log, 3, value=bytes(20))
+    logs.close()
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.with_name("nothing"))
+
+
+Fault = Callable[[Path], None]
+
+
+def one_dir(logs: LogDirectories) -> LogDirectory:
+    (found,) = logs.directories
+    return found
+
+
+@pytest.mark.parametrize("fault", [directory, fifo, link_to_itself, link_to_nothing])
+@pytest.mark.parametrize(
+    "pattern", ["0*0.log", "*[1-9].log", "leader-epoch-checkpoint", "partition.metadata"]
+)
+def test_an_odd_file_takes_out_its_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str, fault: Fault
+) -> None:
+    stopped(tmp_path)
+    path = max((tmp_path / "t-0").glob(pattern))
+    before = path.read_bytes()
+    path.unlink()
+    fault(path)
+    logs = open_logs(tmp_path, config=CONFIG)
+    assert one_dir(logs).is_online
+    other = logs.get("other", 0)
+    assert other is not None
+    assert offsets(read_all(other)) == list(range(45))
+    if logs.get("t", 0) is None:
+        assert str(path) in caplog.text
+    else:  # a small file that is not there can be done without
+        assert fault is link_to_nothing
+        assert not path.name.endswith(".log")
+    logs.close()
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        path.rmdir()
+    path.write_bytes(before)
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = logs.get("t", 0)
+    assert log is not None
+    assert offsets(read_all(log)) == list(range(45))
+    logs.abandon()
+
+
+@pytest.mark.parametrize("fault", [directory, fifo])
+def test_an_odd_file_of_the_dir_itself_is_named(tmp_path: Path, fault: Fault) -> None:
+    stopped(tmp_path)
+    path = tmp_path / META_PROPERTIES
+    path.unlink()
+    fault(path)
+    with pytest.raises(UnusableLogDirectory, match=str(path)):
+        open_logs(tmp_path)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EISDIR, errno.ELOOP])
+def test_a_file_that_is_refused_while_the_log_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    files = FailingFiles()
+    logs = open_logs(tmp_path, files=files)
+    log = create(logs)
+    append(log)
+    files.fail("write_at", "read_at", code=code)
+    for _ in range(3):
+        with pytest.raises(KafkaError) as refused:
+            append(log)
+        assert refused.value.code is ErrorCode.kafka_storage_error
+    assert one_dir(logs).is_online
+    assert caplog.text.count("append to t-0") == 1
+    files.heal()
+    append(log)
+    assert offsets(read_all(log)) == [0, 1]
+    logs.close()
+
+
+# -- logs that are not loaded ------------------------------------------------------------------
+
+
+class Unlucky(Files):
+    """Has no descriptor left for one log, while it is loaded."""
+
+    def size_of(self, path: str) -> int:
+        if "/t-0/" in path:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().size_of(path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_noted_of_a_log_outlasts_a_start_without_it(tmp_path: Path, clean: bool) -> None:
+    """Deleted records stay deleted; and what was not left in order is read again when it can be."""
+    stopped(tmp_path)
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = logs.get("t", 0)
+    assert log is not None
+    log.delete_records_before(20)
+    if clean:
+        logs.close()
+    else:
+        append(log, 3)
+        logs.write_checkpoints()
+        logs.abandon()
+        path = max((tmp_path / "t-0").glob("*.log"))
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    logs = open_logs(tmp_path, config=CONFIG, files=Unlucky())
+    assert logs.get("t", 0) is None
+    logs.close()
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = logs.get("t", 0)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (20, 45)
+    assert log.epoch_due_at == (None if clean else 45)
+    logs.abandon()
+
+
+def test_a_log_that_could_not_be_flushed_is_not_called_clean(tmp_path: Path) -> None:
+    files = FailingFiles()
+    logs = open_logs(tmp_path, config=CONFIG, files=files)
+    log = create(logs, CONFIG)
+    create(logs, CONFIG, "other")
+    append(log, 3)
+    append(log, 3)
+    log.close_files()
+    files.fail("sync", code=errno.EMFILE, only_once=True)
+    logs.close()
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # the power fails, and what was not flushed is garbage
+    path.write_bytes(content)
+    logs = open_logs(tmp_path, config=CONFIG)
+    log_again = logs.get("t", 0)
+    assert log_again is not None
+    assert (log_again.log_end_offset, log_again.epoch_due_at) == (3, 3)
+    other = logs.get("other", 0)
+    assert other is not None
+    assert other.epoch_due_at is None
+    logs.abandon()
