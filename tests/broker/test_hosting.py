@@ -24,6 +24,7 @@ from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
 from drumlin.wire.errors import ErrorCode, KafkaError
+from storage.samples import prepared
 
 LIMIT_S = 20.0
 
@@ -254,6 +255,40 @@ def test_what_a_topic_of_the_same_name_left_on_an_offline_dir_is_not_taken_for_t
                 served = [broker.partitions.get("t", index).log for index in range(2)]
                 assert {each.topic_id for each in served} == {second.topic_id}
                 assert {each.directory.parent for each in served} == {one}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_folder_that_was_put_back_is_kept_whoever_takes_its_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_new: bool
+) -> None:
+    """A topic was deleted by mistake, and its folder comes from a backup."""
+    backup, folder = tmp_path / "backup", tmp_path / "data" / "t-0"
+
+    async def run() -> None:
+        async with running(folder.parent) as broker:
+            first = await create(broker, "t")
+            partition = broker.partitions.get("t", 0)
+            partition.append_as_leader(prepared(value=b"precious"), 1, broker.clock.wall_ms())
+        shutil.copytree(folder, backup)
+        async with running(folder.parent) as broker:
+            await broker.metadata.delete_topic(first.topic_id)
+            if not is_new:
+                await create(broker, "t")
+        for path in folder.parent.glob("t-0*"):
+            shutil.rmtree(path)
+        shutil.copytree(backup, folder)
+        async with running(folder.parent) as broker:
+            if is_new:
+                await create(broker, "t")
+            assert broker.partitions.get("t", 0).log_end_offset == 0
+            (kept,) = folder.parent.glob("t-0.*-stray")
+            assert str(kept) in caplog.text
+        async with running(folder.parent) as broker:
+            broker.logs.remove_doomed()
+            assert broker.partitions.get("t", 0).log.directory == folder
+        assert b"precious" in (kept / ("0" * 20 + ".log")).read_bytes()
 
     asyncio.run(run())
 

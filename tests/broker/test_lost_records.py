@@ -145,6 +145,46 @@ def test_a_log_that_is_gone_at_the_start(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_an_end_that_is_gone_after_a_clean_stop(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[1], [1]], {})
+            for index in (0, 1):
+                append(broker, index, 3)
+        path = tmp_path / "t-1" / LOG
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 3 * 2])
+        async with running(tmp_path) as broker:
+            assert epochs(broker) == [0, 1]
+            assert broker.partitions.get("t", 1).log_end_offset == 3
+            check_lost(broker, 1, 2)
+        async with running(tmp_path) as broker:
+            assert epochs(broker) == [0, 1]
+            assert broker.partitions.get("t", 1).log_end_offset == 4
+            assert broker.partitions.get("t", 1).log.end_offset_for_epoch(0) == EpochEnd(0, 2)
+
+    asyncio.run(run())
+
+
+def test_a_device_that_failed_and_lost_what_was_flushed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[1]], {})
+            append(broker, 0, 3)
+            log = broker.partitions.get("t", 0).log
+            log.flush()
+            path = log.directory / LOG
+
+            def lose() -> None:
+                path.write_bytes(path.read_bytes()[: -log.size_bytes // 3])
+
+            await fail_until(broker, 0, errno.EIO, lose)
+            assert epochs(broker) == [1]
+            assert log.log_end_offset == 3
+            check_lost(broker, 0, 2)
+
+    asyncio.run(run())
+
+
 def test_nothing_is_served_before_the_new_epoch_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

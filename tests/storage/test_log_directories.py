@@ -236,16 +236,20 @@ def test_a_clean_stop_is_known(tmp_path: Path) -> None:
     logs.abandon()
 
 
-def test_recovery_points_after_a_cut_tail_are_written_at_once(tmp_path: Path) -> None:
+def test_offsets_of_an_end_that_was_lost_are_not_given_again(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     append(create(logs), 3)
     logs.close()
     (tmp_path / ".kafka_cleanshutdown").unlink()
     path = tmp_path / "t-0" / ("0" * 20 + ".log")
     path.write_bytes(b"")
-    logs = open_logs(tmp_path)
-    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"
-    logs.abandon()
+    for _ in range(2):
+        logs = open_logs(tmp_path)
+        log = logs.get("t", 0)
+        assert log is not None
+        assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
+        logs.abandon()
 
 
 def test_a_power_failure_leaves_old_checkpoints_or_new_ones(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from drumlin.metadata.changes import (
 )
 from drumlin.metadata.image import PartitionId, PartitionState, ResourceType, TopicState
 from drumlin.replication.partition import Partition
+from drumlin.storage.losses import save_new_epochs
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -111,11 +112,13 @@ class Hosting:
         await self._metadata.advance_leader_epochs_of(
             {PartitionId(each.topic_id, each.index) for each in served}
         )
+        lossy = [each.log for each in served if each.log.epoch_due_at is not None]
         for partition in served:
             topic = self._image.topics_by_id.get(partition.topic_id)
             state = None if topic is None else topic.partition(partition.index)
             if state is not None:
                 partition.begin_leader_epoch(state.leader_epoch)
+        await self._blocking(save_new_epochs, lossy)
 
     async def on_change(self, change: Change) -> None:
         """Follow one change of the metadata."""
@@ -142,7 +145,7 @@ class Hosting:
         self, topic: TopicState, states: Sequence[PartitionState], *, is_new: bool
     ) -> None:
         missing = []
-        returned: dict[int, PartitionLog] = {}
+        in_new_epoch: dict[int, PartitionLog] = {}
         for state in states:
             if state.leader != self._config.node_id:
                 continue
@@ -150,13 +153,16 @@ class Hosting:
                 log = self._find_log(topic, state, is_new)
                 if log is None:
                     missing.append(state)
-                elif self._partitions.is_offline(topic.name, state.index):
-                    returned[state.index] = log
+                elif (
+                    self._partitions.is_offline(topic.name, state.index)
+                    or log.epoch_due_at is not None
+                ):
+                    in_new_epoch[state.index] = log
                 else:
                     self._serve(topic, state, log)
             else:  # where a coordinator could not load it before, it is tried again
                 self._tell_coordinator(topic, state)
-        await self._serve_in_new_epochs(topic, returned)
+        await self._serve_in_new_epochs(topic, in_new_epoch)
         config = self.log_config(topic.name)
         for first in range(0, len(missing), _LOGS_PER_STEP):
             await self._create(topic, missing[first : first + _LOGS_PER_STEP], config, is_new)
@@ -169,8 +175,8 @@ class Hosting:
         while log is not None:
             if log.topic_id == topic.topic_id or (log.topic_id == _NO_ID and not is_new):
                 return log
-            # A topic of the same name that was deleted while its folder could not be.
-            self._logs.delete(topic.name, state.index)
+            # A topic of the same name: deleted while its folder could not be, or put back since.
+            self._logs.move_aside(topic.name, state.index)
             log = self._logs.get(topic.name, state.index)
         return None
 
@@ -199,11 +205,18 @@ class Hosting:
             await self._metadata.advance_leader_epochs_of(
                 {PartitionId(topic.topic_id, index) for index in logs}
             )
+            current = self._image.topics_by_id.get(topic.topic_id)
+            if current is None:
+                return  # deleted meanwhile, which is followed next
+            lossy = {index: log for index, log in logs.items() if log.epoch_due_at is not None}
+            for index, log in lossy.items():
+                log.start_leader_epoch(current.partitions[index].leader_epoch)
+            await self._blocking(save_new_epochs, lossy.values())
         except KafkaError as error:
             failure = error
         current = self._image.topics_by_id.get(topic.topic_id)
         if current is None:
-            return  # deleted meanwhile, which is followed next
+            return
         for index, log in logs.items():
             if failure is None:
                 self._serve(current, current.partitions[index], log)

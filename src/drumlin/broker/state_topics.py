@@ -63,8 +63,9 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
     """All whole batches of a log, in pieces. Blocks.
 
     Raises:
-        CorruptRecord: a batch is not behind the one before it: there would be no end.
-        KafkaError: the log cannot be read.
+        CorruptRecord: no whole batch is where one should be, or one is not behind the one before
+            it: there would be no end.
+        KafkaError: the log cannot be read, or not as batches.
     """
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -75,11 +76,14 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
         try:
             data = piece.read()
         except OSError as error:
-            raise log.log_directory.fail(error, f"read {log.name}") from error
+            raise log.log_directory.fail_log(error, f"read {log.name}") from error
         finally:
             piece.release()
+        beginning = offset
         for _, header in iterate_headers(data):
             if header.end_offset <= offset:
                 raise CorruptRecord(f"{log.name}: behind {offset}, a batch of {header.end_offset}")
             offset = header.end_offset
+        if offset == beginning:
+            raise CorruptRecord(f"{log.name}: no batch begins at offset {offset}")
         yield data

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
+from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -190,6 +191,9 @@ class StatePartitions(Generic[Shard, Loaded]):
                     return
         except LoadCancelled:
             return
+        except (CorruptRecord, KafkaError) as error:
+            _log.error("partition %d of %s cannot be loaded: %s", led.partition, self._topic, error)
+            led.has_failed = True
         except Exception:  # noqa: BLE001  whatever it is: who waits for the shard would wait for ever
             _log.exception("partition %d of %s cannot be loaded", led.partition, self._topic)
             led.has_failed = True

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, parse_header
+from drumlin.records.errors import CorruptRecord
 from drumlin.storage.files import ReadAt
 
 #: About the distance of two index entries: usually the batch wanted is in the first read.
@@ -44,20 +45,25 @@ def find_batch(
     """The first batch, wholly within `position`..`end`, that reaches to `offset` or beyond.
 
     As `walk_headers` would find it, but without making an object of every header on the way.
+
+    Raises:
+        CorruptRecord: there are bytes that are no batch before one is found.
     """
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:
         chunk = read(descriptor, min(_STEP_BYTES, end - position), position)
         start, last_start = 0, len(chunk) - HEADER_SIZE
         if last_start < 0:
-            return None
+            return None  # the file was cut meanwhile
         while start <= last_start:
             base_offset, length, last_offset_delta = unpack(chunk, start)
             size = length + LOG_OVERHEAD
             if size < HEADER_SIZE or position + start + size > end:
-                return None
+                raise CorruptRecord(f"no batch begins at position {position + start}")
             if base_offset + last_offset_delta >= offset:
                 return position + start, parse_header(chunk, start)
             start += size
         position += start
+    if position < end:
+        raise CorruptRecord(f"no batch begins at position {position}")
     return None

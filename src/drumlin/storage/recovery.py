@@ -16,6 +16,7 @@ from drumlin.storage import leader_epochs
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
 from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.losses import find_losses
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import read_topic_id
 from drumlin.storage.producer_replay import (
@@ -168,6 +169,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
     else:
         recovery_point = end_offset
     settle(log, end_offset, recovery_point)
+    find_losses(log, request.recovery_point)
 
 
 def _note_mended(log: PartitionLog, recovered_from: int) -> None:

@@ -9,10 +9,12 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
+from drumlin.records.errors import CorruptRecord
 from drumlin.storage.batch_walk import find_batch, walk_headers
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import Files, ReadAt
@@ -23,9 +25,12 @@ from drumlin.storage.segment_times import NO_TIMESTAMP_YET, SegmentTimes, Timest
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
 from drumlin.storage.unsynced import Unsynced
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.records.scan import IndexEntry
+
+_logger = logging.getLogger(__name__)
 
 LOG_SUFFIX: Final = ".log"
 DELETED_SUFFIX: Final = ".deleted"
@@ -73,6 +78,7 @@ class Segment:
         "_unsynced",
         "base_offset",
         "created_ms",
+        "is_damaged",
         "is_deleted",
         "log_file",
         "offset_index",
@@ -89,6 +95,7 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.is_deleted = False
+        self.is_damaged = False  #: and that was said
         self.was_loaded = True  #: and `created_ms` is only when
         self.log_file: LogFile = open_files.file(prefix + LOG_SUFFIX)
         self.offset_index = OffsetIndex(prefix, base_offset, open_files)
@@ -295,12 +302,18 @@ class Segment:
         """
         if not (self.offset_index.is_sound() and self.time_index.is_sound()):
             return None
+        last_position = self.offset_index.last_position
+        end_offset, end = self.end_of_batches(last_position)
+        return end_offset if last_position <= end == self.size else None
+
+    def end_of_batches(self, position: int) -> tuple[int, int]:
+        """Offset and position behind the last batch of those that follow from `position` on."""
         end_offset, end = self.base_offset, 0
-        for position, header in self.walk(self.offset_index.last_position):
+        for place, header in self.walk(position):
             if header.magic != MAGIC or header.base_offset < end_offset:
-                return None
-            end_offset, end = header.end_offset, position + header.size
-        return end_offset if end == self.size else None
+                break
+            end_offset, end = header.end_offset, place + header.size
+        return end_offset, end
 
     def end_offset_at(self, position: int, read: ReadAt | None = None) -> int:
         """The offset behind the last batch that starts before `position`."""
@@ -313,10 +326,27 @@ class Segment:
         return end_offset
 
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
-        """The first batch that reaches to `offset` or beyond; None behind the last one."""
+        """The first batch that reaches to `offset` or beyond; None behind the last one.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, there are other bytes where it should be.
+        """
         position = self._known_positions.get(offset)
         if position is None:
             position = self.offset_index.lookup(offset, read)
+        try:
+            return self._find(offset, position, read)
+        except CorruptRecord:
+            try:  # it may be the index that is wrong
+                return self._find(offset, 0, read)
+            except CorruptRecord as error:
+                message = f"{self.log_file.path}: offset {offset} is not found: {error}"
+                if not self.is_damaged:
+                    self.is_damaged = True  # said once: whoever reads there will try again
+                    _logger.error("%s; who reads there is told CORRUPT_MESSAGE", message)
+                raise KafkaError(ErrorCode.corrupt_message, message) from error
+
+    def _find(self, offset: int, position: int, read: ReadAt | None) -> BatchPlace | None:
         with self.log_file as descriptor:
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.records.batch import HEADER_SIZE, MAGIC, compute_crc, parse_header
+from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, compute_crc, parse_header
 from drumlin.records.kernels import kernels_for
 from drumlin.records.scan import Scan
 from drumlin.storage.producer_replay import follow_batch
@@ -24,6 +24,8 @@ _logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
 _OLD_MAGICS: Final = (0, 1)
+#: Of a message without key and value; what a device left of zeros claims less.
+_OLD_SIZE_MIN: Final = LOG_OVERHEAD + 14
 
 
 class UnsupportedFormat(Exception):
@@ -127,7 +129,7 @@ class SoundBatches:
         start = self._need(HEADER_SIZE)
         header = parse_header(self._chunk, start)
         size, last_offset = header.size, header.last_offset
-        if header.magic in _OLD_MAGICS and self.position == 0:
+        if header.magic in _OLD_MAGICS and self.position == 0 and _OLD_SIZE_MIN <= size <= left:
             raise UnsupportedFormat(f"{self._path} has batches of before Kafka 0.11")
         if (
             header.magic != MAGIC

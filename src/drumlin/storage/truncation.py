@@ -49,6 +49,26 @@ def start_anew(log: PartitionLog, offset: int) -> None:
         _reload(log, offset)
 
 
+def skip_to(log: PartitionLog, offset: int) -> None:
+    """Give the next record `offset`, durably: the offsets below were given out, and are lost."""
+    if log.size_bytes == 0:
+        start_anew(log, offset)
+    else:
+        files, active = log.log_directory.files, log.segments.active
+        created_ms = log.log_directory.clock.wall_ms()
+        segment = Segment.create(log.path, offset, log.log_directory.open_files, created_ms)
+        if active.size:
+            active.seal()
+            active.sync()
+            log.segments.add(segment)
+        else:
+            log.segments.replace((active,), (segment,))
+            active.remove_files()
+        files.sync_directory(log.path)
+        log.log_end_offset = log.producer_state.end_offset = offset
+    log.durability.recovery_point = offset
+
+
 def settle(log: PartitionLog, end_offset: int, recovery_point: int) -> None:
     """The last batch turned out to end at `end_offset`, after loading or cutting."""
     log.log_end_offset = log.producer_state.end_offset = end_offset

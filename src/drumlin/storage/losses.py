@@ -1,0 +1,139 @@
+"""What a log has lost, found when it is loaded: records at its end, or between two segments.
+
+Nothing here brings a record back. What is lost is said, with its offsets; the log asks for a new
+leader epoch, by which consumers find out (KIP-320); and no offset that was given out is given to
+another record: a log that ends below its recovery point goes on at that point. Its new epoch begins
+where the records end, so a consumer that had read further is told of that very offset.
+
+Offsets that are missing between segments are nothing unusual where a log was compacted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from drumlin.storage.segment import Segment
+from drumlin.storage.truncation import skip_to
+
+if TYPE_CHECKING:
+    from drumlin.storage.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+
+def find_losses(log: PartitionLog, recovery_point: int) -> None:
+    """Look at the ends of all segments; all below `recovery_point` was on the device once.
+
+    Raises:
+        OSError: the files can't be read or mended.
+    """
+    for segment, following in pairwise(log.segments.snapshot()):
+        if following.base_offset > log.log_start_offset:
+            _look_behind(log, segment, following.base_offset)
+    end_offset = log.log_end_offset
+    if end_offset < recovery_point:
+        _logger.error(
+            "%s has lost the records from offset %d to %d: its files end before them. "
+            "It goes on at %d, in a new leader epoch.",
+            log.path,
+            end_offset,
+            recovery_point - 1,
+            recovery_point,
+        )
+        skip_to(log, recovery_point)
+        log.epoch_due_at = end_offset
+
+
+def save_new_epochs(logs: Iterable[PartitionLog]) -> None:
+    """Make it durable where the epochs began: the files alone do not say it. Blocks.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    for log in logs:
+        try:
+            with log.durability.lock:
+                log.durability.save_leader_epochs(log.leader_epochs)
+        except OSError as error:
+            raise log.log_directory.fail_log(
+                error, f"save the leader epochs of {log.path}"
+            ) from error
+
+
+def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
+    """Whether the batches of a sealed segment reach up to the next one."""
+    is_cut = _is_cut(segment)
+    end_offset, end = _end_of(log, segment)
+    rest = segment.size - end
+    if end_offset >= next_offset:
+        if rest:
+            _logger.warning(
+                "%s: the last %d bytes, behind offset %d, are no batches and are passed over",
+                segment.log_file.path,
+                rest,
+                end_offset,
+            )
+            segment.size = end
+    elif rest:
+        segment.is_damaged = True
+        _logger.error(
+            "%s: the last %d bytes are no batches. Who reads the offsets from %d to %d is told "
+            "CORRUPT_MESSAGE.",
+            segment.log_file.path,
+            rest,
+            end_offset,
+            next_offset - 1,
+        )
+        log.epoch_due_at = log.log_end_offset
+    elif is_cut or next_offset > _compacted_up_to(log):
+        _note_gap(log, end_offset, next_offset)
+
+
+def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
+    """Offset and position behind the last batch. An index that leads astray is built anew."""
+    found = segment.end_of_batches(segment.offset_index.last_position)
+    if found[1] == segment.size and not _is_cut(segment):
+        return found
+    anew = segment.end_of_batches(0)
+    if anew[1] < segment.size:
+        return max(found, anew)
+    _logger.warning("%s: its index is wrong and built anew", segment.log_file.path)
+    segment.start_indexes_anew()
+    for place in segment.walk(0):
+        segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
+    return anew
+
+
+def _is_cut(segment: Segment) -> bool:
+    """Whether the index knows of batches that are not in the file."""
+    entry = segment.offset_index.last_entry
+    return entry is not None and entry[1] >= segment.size
+
+
+def _compacted_up_to(log: PartitionLog) -> int:
+    if log.config.is_compacted:
+        return log.log_end_offset
+    return log.log_directory.cleaner_offsets.get((log.topic, log.partition)) or 0
+
+
+def _note_gap(log: PartitionLog, end_offset: int, next_offset: int) -> None:
+    is_beginning = end_offset <= log.log_start_offset
+    starts = [entry.start_offset for entry in log.leader_epochs.entries]
+    if not is_beginning and (end_offset in starts or next_offset in starts):
+        _logger.info("%s has no records from %d to %d", log.path, end_offset, next_offset - 1)
+        return  # an end that was lost before: that epoch has told consumers
+    _logger.error(
+        "%s has lost the records from offset %d to %d: no file has them. "
+        "Who reads there goes on at %d.",
+        log.path,
+        end_offset,
+        next_offset - 1,
+        next_offset,
+    )
+    # Nothing behind it: an end that was lost, and a crash came before consumers were told.
+    log.epoch_due_at = end_offset if next_offset == log.log_end_offset else log.log_end_offset
+    if is_beginning:  # the log begins behind it, of which consumers are told as ever
+        log.delete_records_before(next_offset)

@@ -1,0 +1,279 @@
+"""Logs that lack records which they had: it is said, consumers can tell, no offset comes twice."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drumlin.broker.state_topics import batches_of
+from drumlin.config.topic import LogConfig
+from drumlin.records.batch import HEADER_SIZE
+from drumlin.records.errors import CorruptRecord
+from drumlin.storage.leader_epochs import EpochEnd, EpochEntry
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.losses import save_new_epochs
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.wire.errors import ErrorCode, KafkaError
+from storage.samples import NOW_MS, append, batch_of, create, offsets, open_logs, read_all
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+COMPACTED = LogConfig(
+    segment_bytes=1000, index_interval_bytes=100, cleanup_policy=frozenset({"compact"})
+)
+BATCH_BYTES = len(batch_of(3, value=bytes(20)))
+END = 60
+
+
+def stopped(path: Path, *, clean: bool = True) -> list[Path]:
+    """The segments, the last one first, of a log of which all is on the device."""
+    logs = open_logs(path, config=CONFIG)
+    log = create(logs, CONFIG)
+    for number in range(END // 3):
+        append(log, 3, value=bytes(20), timestamp=NOW_MS + 10 * number)
+    logs.close()
+    if not clean:
+        (path / ".kafka_cleanshutdown").unlink()
+    return sorted(path.glob("t-0/*.log"), reverse=True)
+
+
+def loaded(path: Path, config: LogConfig = CONFIG) -> tuple[LogDirectories, PartitionLog]:
+    logs = open_logs(path, config=config)
+    log = logs.get("t", 0)
+    assert log is not None
+    return logs, log
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut_between_batches(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // BATCH_BYTES // 2 * BATCH_BYTES])
+
+
+def cut_in_a_batch(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: -BATCH_BYTES // 2])
+
+
+def fill_with_zeros(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+Fault = Callable[[Path], None]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "fault", [remove, empty, cut_between_batches, cut_in_a_batch, fill_with_zeros]
+)
+def test_an_end_that_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool, fault: Fault
+) -> None:
+    last = stopped(tmp_path, clean=clean)[0]
+    fault(last)
+    logs, log = loaded(tmp_path)
+    kept = offsets(read_all(log))
+    lost_from = kept[-1] + 1
+    assert kept == list(range(lost_from))
+    assert int(last.stem) <= lost_from < END
+    assert f"t-0 has lost the records from offset {lost_from} to {END - 1}" in caplog.text
+    logs.abandon()  # a crash, before anybody was told
+    logs, log = loaded(tmp_path)
+    assert log.epoch_due_at == lost_from
+    log.start_leader_epoch(1)
+    save_new_epochs([log])
+    for _ in range(2):
+        assert log.end_offset_for_epoch(0) == EpochEnd(0, lost_from)
+        caplog.clear()
+        assert append(log, 1, leader_epoch=1).base_offset >= END
+        assert log.end_offset_for_epoch(0) == EpochEnd(0, lost_from)
+        logs.abandon()
+        logs, log = loaded(tmp_path)
+        assert log.epoch_due_at is None
+        assert "lost" not in "".join(each.message for each in caplog.records if each.levelno > 20)
+    assert offsets(read_all(log)) == [*range(lost_from), END, END + 1]
+    logs.close()
+
+
+def test_an_end_that_was_never_on_the_device_is_not_missed(tmp_path: Path) -> None:
+    """What an unclean stop may lose by right: the epoch that begins after each of them tells."""
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    append(log, 3)
+    log.flush()
+    logs.write_checkpoints()
+    append(log, 3)
+    logs.abandon()
+    (path,) = tmp_path.glob("t-0/*.log")
+    path.write_bytes(path.read_bytes()[:-1])
+    logs, log = loaded(tmp_path)
+    assert (log.log_end_offset, log.epoch_due_at) == (3, None)
+    logs.abandon()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_lost_everything_begins_where_it_ended(tmp_path: Path, clean: bool) -> None:
+    for path in stopped(tmp_path, clean=clean):
+        path.unlink()
+    logs, log = loaded(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (END, END)
+    assert log.epoch_due_at == 0
+    assert append(log).base_offset == END
+    logs.close()
+    logs, log = loaded(tmp_path)
+    assert offsets(read_all(log)) == [END]
+    logs.abandon()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("fault", [remove, empty, cut_between_batches])
+def test_a_gap_between_segments(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool, fault: Fault
+) -> None:
+    paths = stopped(tmp_path, clean=clean)
+    fault(paths[2])
+    logs, log = loaded(tmp_path)
+    following = int(paths[1].stem)
+    lost_from = int(paths[2].stem)
+    if fault is cut_between_batches:
+        lost_from += 3 * (paths[2].stat().st_size // BATCH_BYTES)
+    assert f"t-0 has lost the records from offset {lost_from} to {following - 1}" in caplog.text
+    assert log.epoch_due_at == log.log_end_offset == END
+    assert offsets(read_all(log)) == [*range(lost_from), *range(following, END)]
+    assert read_all(log, lost_from)[0].offset == following
+    logs.close()
+
+
+@pytest.mark.parametrize("fault", [remove, empty])
+def test_a_gap_at_the_beginning(tmp_path: Path, fault: Fault) -> None:
+    """Who reads there is told, as after retention: the log begins behind it."""
+    *_, second, first = stopped(tmp_path)
+    fault(first)
+    logs, log = loaded(tmp_path)
+    assert log.log_start_offset == int(second.stem)
+    with pytest.raises(KafkaError) as refused:
+        log.read(0, 100, END, minimum_one_batch=True)
+    assert refused.value.code is ErrorCode.offset_out_of_range
+    logs.close()
+
+
+def test_gaps_that_a_cleaning_leaves_are_nothing_unusual(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = stopped(tmp_path)
+    remove(paths[2])
+    logs, log = loaded(tmp_path, COMPACTED)
+    assert log.epoch_due_at is None
+    log.log_directory.cleaner_offsets.set(("t", 0), int(paths[1].stem), only_if=lambda: True)
+    logs.close()
+    logs, log = loaded(tmp_path)  # its policy is another one now
+    assert log.epoch_due_at is None
+    assert "lost" not in caplog.text
+    logs.abandon()
+
+
+@pytest.mark.parametrize("fault", [empty, cut_between_batches])
+def test_a_compacted_segment_that_its_index_knows_to_be_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: Fault
+) -> None:
+    fault(stopped(tmp_path)[2])
+    logs, log = loaded(tmp_path, COMPACTED)
+    assert "t-0 has lost the records from offset" in caplog.text
+    assert log.epoch_due_at == END
+    logs.close()
+
+
+def test_a_gap_that_an_epoch_tells_of_is_known(tmp_path: Path) -> None:
+    paths = stopped(tmp_path)
+    remove(paths[0])
+    lost_from = int(paths[0].stem)
+    logs, log = loaded(tmp_path)
+    log.start_leader_epoch(1)
+    append(log, 3, leader_epoch=1)
+    logs.close()
+    logs, log = loaded(tmp_path)
+    assert log.epoch_due_at is None
+    assert log.leader_epochs.entries == (EpochEntry(0, 0), EpochEntry(1, lost_from))
+    logs.abandon()
+
+
+# -- bytes that are no batches -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("tail", [b"x", bytes(70), b"garbage" * 100])
+def test_bytes_behind_the_last_batch_of_a_sealed_segment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool, tail: bytes
+) -> None:
+    path = stopped(tmp_path, clean=clean)[2]
+    content = path.read_bytes() + tail
+    path.write_bytes(content)
+    logs, log = loaded(tmp_path)
+    assert offsets(read_all(log)) == list(range(END))
+    assert f"{path}: the last {len(tail)} bytes" in caplog.text
+    assert log.epoch_due_at is None
+    logs.close()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("length", [-1, 0, 5, 10_000, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_wrong_length_in_a_sealed_segment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int, number: int
+) -> None:
+    """No offset behind it is passed over, by consumers or by a coordinator that loads its state."""
+    path = stopped(tmp_path)[2]
+    content = bytearray(path.read_bytes())
+    position = number * BATCH_BYTES % len(content)
+    struct.pack_into(">i", content, position + 8, length)
+    path.write_bytes(content)
+    offset = int(path.stem) + 3 * position // BATCH_BYTES
+    logs, log = loaded(tmp_path)
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            log.read(offset, 100, END, minimum_one_batch=True)
+        assert refused.value.code is ErrorCode.corrupt_message
+    assert len([each for each in caplog.records if "CORRUPT_MESSAGE" in each.message]) == 1
+    assert str(path) in caplog.text
+    with pytest.raises(KafkaError, match="corrupt_message"):
+        list(batches_of(log))
+    behind = int(segment_behind(path).stem)
+    assert offsets(read_all(log, behind)) == list(range(behind, END))
+    logs.abandon()
+
+
+def segment_behind(path: Path) -> Path:
+    return min(each for each in path.parent.glob("*.log") if each > path)
+
+
+def test_a_length_that_is_damaged_while_the_broker_runs(tmp_path: Path) -> None:
+    """It knows the position, and need not look for the batch: a loader must end all the same."""
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = create(logs, CONFIG)
+    for _ in range(END // 3):
+        append(log, 3, value=bytes(20))
+    path = min(tmp_path.glob("t-0/*.log"))
+    with path.open("r+b") as file:
+        file.seek(BATCH_BYTES + 8)
+        file.write(struct.pack(">i", 5))
+    with pytest.raises((CorruptRecord, KafkaError)):
+        list(batches_of(log))
+    logs.abandon()
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 64, struct.pack(">ii", 3, HEADER_SIZE) * 5])
+def test_an_index_that_leads_astray_hides_nothing(tmp_path: Path, content: bytes) -> None:
+    path = stopped(tmp_path)[2]
+    path.with_suffix(".index").write_bytes(content)
+    logs, log = loaded(tmp_path)
+    assert log.epoch_due_at is None
+    for offset in range(END):
+        assert read_all(log, offset)[0].offset == offset
+    logs.abandon()
