@@ -129,3 +129,33 @@ def test_a_version_that_is_not_known(dirs: tuple[Path, Path], number: int) -> No
     line = refusal(*dirs)
     assert str(meta) in line
     assert "'7'" in line
+
+
+@pytest.mark.parametrize("content", [b"", b"#\nversion=1\n"])
+def test_a_file_that_does_not_say_whose_a_dir_is(
+    dirs: tuple[Path, Path], caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    path = dirs[1] / META
+    before = path.read_text().splitlines()
+    path.write_bytes(content)
+    asyncio.run(_started(*dirs))
+    assert f"{path} does not say whose log dir it is" in caplog.text
+    assert {"cluster.id", "node.id"} <= {line.split("=")[0] for line in path.read_text().split()}
+    assert len(path.read_text().splitlines()) == len(before)
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_metadata_that_is_gone_is_said(
+    dirs: tuple[Path, Path], caplog: pytest.LogCaptureFixture, is_emptied: bool
+) -> None:
+    for path in dirs[0].glob(FILE_NAME + "*"):
+        path.unlink()
+    if is_emptied:
+        (dirs[0] / FILE_NAME).touch()
+    asyncio.run(_started(*dirs))
+    assert f"There is no metadata in {dirs[0]}" in caplog.text
+
+
+async def _started(*dirs: Path) -> None:
+    async with running(*dirs):
+        pass

@@ -244,6 +244,9 @@ def test_a_wrong_length_in_a_sealed_segment(
     assert str(path) in caplog.text
     with pytest.raises(KafkaError, match="corrupt_message"):
         list(batches_of(log))
+    if number != 0:
+        with pytest.raises(KafkaError, match="corrupt_message"):
+            log.offset_for_timestamp(NOW_MS + 10 * offset // 3)
     behind = int(segment_behind(path).stem)
     assert offsets(read_all(log, behind)) == list(range(behind, END))
     logs.abandon()

@@ -337,3 +337,31 @@ def test_a_log_that_ends_before_its_start_begins_anew(tmp_path: Path) -> None:
     logs, log = reopened(logs, tmp_path)
     assert offsets(read_all(log)) == [7]
     logs.abandon()
+
+
+def test_an_index_without_a_log_is_removed_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path)
+    first, second, *_ = sorted(tmp_path.glob("t-0/*.log"))
+    first.unlink()
+    logs, log = loaded(tmp_path)
+    assert log.log_start_offset == int(second.stem)
+    assert not list(tmp_path.glob(f"t-0/{first.stem}.*index"))
+    assert f"{first.stem}.index is removed" in caplog.text
+    logs.abandon()
+
+
+def test_snapshots_of_clean_stops_do_not_pile_up(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for number in range(5):
+        logs, log = loaded(tmp_path)
+        log.append_as_leader(from_producer(number, value=bytes(20)), 0, NOW_MS)
+        log.delete_records_before(log.log_end_offset)  # has a stop write a snapshot
+        logs.close()
+    logs, log = loaded(tmp_path)
+    found = {int(each.stem) for each in tmp_path.glob("t-0/*.snapshot")}
+    assert log.log_end_offset in found
+    assert found <= {log.log_end_offset, *(each.base_offset for each in log.segments)}
+    assert [each.producer_id for each in log.producer_state.producers()] == [7]
+    logs.abandon()

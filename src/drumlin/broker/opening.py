@@ -6,6 +6,7 @@ recovered. Whatever cannot be had is one line for whoever starts the broker.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +26,8 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
+
+_log = logging.getLogger(__name__)
 
 #: Sockets that are bound, each with its listener; the port is the one that was given.
 BoundSockets = dict[socket.socket, Listener]
@@ -154,11 +157,19 @@ def _open_metadata(paths: list[Path]) -> SqliteMetadata:
     try:
         first.mkdir(parents=True, exist_ok=True)
         cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
-        return SqliteMetadata.open(first, cluster_id)
+        metadata = SqliteMetadata.open(first, cluster_id)
     except OSError as error:
         raise StartFailed(f"cannot use {first}: {error}") from error
     except UnreadableMetadata as error:
         raise StartFailed(f"cannot use {first}: {error}") from error
+    if metadata.is_new and cluster_id is not None:
+        _log.warning(
+            "There is no metadata in %s, but data of cluster %s: topics are made of the folders "
+            "that are there, without their configuration",
+            first,
+            cluster_id,
+        )
+    return metadata
 
 
 def _known_cluster_id(paths: list[Path], *, is_new: bool) -> str | None:

@@ -10,12 +10,21 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, parse_header
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    parse_header,
+)
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.files import ReadAt
 
 #: About the distance of two index entries: usually the batch wanted is in the first read.
 _STEP_BYTES: Final = 4096
+#: More lie in no segment.
+_OFFSETS_MAX: Final = 1 << 31
 #: What a search needs of a header: base offset, batch length, last offset delta.
 _EXTENT: Final = struct.Struct(">qi11xi")
 
@@ -61,7 +70,10 @@ def find_batch(
             if size < HEADER_SIZE or position + start + size > end:
                 raise CorruptRecord(f"no batch begins at position {position + start}")
             if base_offset + last_offset_delta >= offset:
-                return position + start, parse_header(chunk, start)
+                header = parse_header(chunk, start)
+                if header.magic != MAGIC or header.base_offset - offset >= _OFFSETS_MAX:
+                    raise CorruptRecord(f"what begins at position {position + start} is no batch")
+                return position + start, header
             start += size
         position += start
     if position < end:

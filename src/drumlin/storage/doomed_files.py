@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from drumlin.clock import Clock
 from drumlin.storage.files import Files
 from drumlin.storage.partition_names import DELETE_SUFFIX
 
+DELETED_SUFFIX: Final = ".deleted"
+
 _logger = logging.getLogger(__name__)
+
+
+def name_for_deleted(path: str, files: Files) -> str:
+    """What a file is called until it is removed; one of its name may be waiting for that."""
+    renamed, number = path + DELETED_SUFFIX, 1
+    while files.exists(renamed):
+        renamed, number = f"{path}.{number}{DELETED_SUFFIX}", number + 1
+    return renamed
 
 
 class DoomedFiles:

@@ -3,6 +3,8 @@
 segment-swap     an exchange of segments that counts as done: completed (`swap_plan.py`)
 .deleted .tmp    to be removed
 .cleaned         a cleaning that was not completed: removed, the old segments stand
+.index           one without a log: removed, as is a .timeindex. Its records are lost, or a crash
+                 came into their deletion
 .swap            one of Apache Kafka's that was: takes the place of all segments in its range,
                  unless one with `.cleaned` beside it shows that its siblings are not complete
 """
@@ -14,12 +16,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from drumlin.storage.batch_walk import walk_headers
+from drumlin.storage.doomed_files import DELETED_SUFFIX
 from drumlin.storage.files import TEMPORARY_SUFFIX, Files
-from drumlin.storage.segment import DELETED_SUFFIX, LOG_SUFFIX
+from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.segment import LOG_SUFFIX
 from drumlin.storage.swap_plan import CLEANED_SUFFIX, SWAP_SUFFIX, complete_swap
+from drumlin.storage.time_index import TimeIndex
 
 _logger = logging.getLogger(__name__)
 
+_INDEX_SUFFIXES: Final = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
 _DOOMED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
@@ -30,6 +36,20 @@ def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
         The names of the files that make up the log.
     """
     complete_swap(path, files)
+    names = _complete_leftovers(path, files)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    orphans = [
+        name
+        for name in names
+        if name.endswith(_INDEX_SUFFIXES) and name.partition(".")[0] not in logs
+    ]
+    for name in orphans:
+        _logger.warning("%s/%s is removed: there is no log of that name", path, name)
+        files.remove(f"{path}/{name}")
+    return [name for name in names if name not in orphans]
+
+
+def _complete_leftovers(path: str, files: Files) -> Sequence[str]:
     names = files.list_directory(path)
     cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     first_incomplete = min(cleaned, default=None)

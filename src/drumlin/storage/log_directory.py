@@ -80,6 +80,7 @@ class LogDirectory:
             meta = meta_properties.read_meta_properties(self.path, self.files)
         except ValueError as error:
             raise UnusableLogDirectory(f"{path} can't be read: {error}") from error
+        is_known = meta is not None
         if meta is None:
             meta = MetaProperties(None, None, None)
         if meta.cluster_id not in (None, cluster_id):
@@ -92,6 +93,8 @@ class LogDirectory:
             )
         directory_id = meta.directory_id or meta_properties.new_directory_id()
         ours = MetaProperties(cluster_id, node_id, directory_id)
+        if is_known and None in (meta.cluster_id, meta.node_id):
+            _logger.warning("%s does not say whose log dir it is, and is written anew", path)
         if ours != meta:
             self.files.replace_file(path, meta_properties.encode_meta_properties(ours))
         self.was_clean = self._take_clean_marker() or not self._has_partitions()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from typing import Final
 
 from drumlin.storage.control_records import parse_marker
@@ -61,6 +62,13 @@ def load_snapshot_up_to(
             except CorruptSnapshot:
                 continue
     state.load([], start_offset)
+
+
+def remove_stray_snapshots(path: str, files: Files, base_offsets: Container[int]) -> None:
+    """Keep those at which a segment begins, and the latest: clean stops leave others behind."""
+    for offset in snapshot_offsets(path, files)[:-1]:
+        if offset not in base_offsets:
+            files.remove(snapshot_path(path, offset))
 
 
 def follow_segment(state: ProducerState, segment: Segment) -> None:

@@ -25,6 +25,7 @@ from drumlin.storage.producer_replay import (
     follow_segment,
     load_latest_snapshot,
     load_snapshot_up_to,
+    remove_stray_snapshots,
 )
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment
@@ -170,6 +171,8 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         recovery_point = end_offset
     settle(log, end_offset, recovery_point)
     find_losses(log, request.recovery_point)
+    bases = {segment.base_offset for segment in log.segments}
+    remove_stray_snapshots(log.path, log.log_directory.files, bases)
 
 
 def _note_mended(log: PartitionLog, recovered_from: int) -> None:

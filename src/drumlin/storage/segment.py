@@ -9,6 +9,7 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.batch_walk import find_batch, walk_headers
+from drumlin.storage.doomed_files import name_for_deleted
 from drumlin.storage.file_slice import FileSlice
-from drumlin.storage.files import Files, ReadAt
+from drumlin.storage.files import ReadAt
 from drumlin.storage.known_positions import KnownPositions
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import LogFile, OpenFiles
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 LOG_SUFFIX: Final = ".log"
-DELETED_SUFFIX: Final = ".deleted"
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 #: Blocks are set aside in steps that grow with the file, so a small log stays small.
@@ -56,14 +57,6 @@ class IndexProgress(NamedTuple):
 def file_prefix(offset: int) -> str:
     """The 20 digits that the name of a segment's files begins with."""
     return f"{offset:020d}"
-
-
-def name_for_deleted(path: str, files: Files) -> str:
-    """What a file is called until it is removed; one of its name may be waiting for that."""
-    renamed, number = path + DELETED_SUFFIX, 1
-    while files.exists(renamed):
-        renamed, number = f"{path}.{number}{DELETED_SUFFIX}", number + 1
-    return renamed
 
 
 class Segment:
@@ -334,17 +327,12 @@ class Segment:
         position = self._known_positions.get(offset)
         if position is None:
             position = self.offset_index.lookup(offset, read)
-        try:
+        with contextlib.suppress(CorruptRecord):
             return self._find(offset, position, read)
-        except CorruptRecord:
-            try:  # it may be the index that is wrong
-                return self._find(offset, 0, read)
-            except CorruptRecord as error:
-                message = f"{self.log_file.path}: offset {offset} is not found: {error}"
-                if not self.is_damaged:
-                    self.is_damaged = True  # said once: whoever reads there will try again
-                    _logger.error("%s; who reads there is told CORRUPT_MESSAGE", message)
-                raise KafkaError(ErrorCode.corrupt_message, message) from error
+        try:  # it may have been the index that is wrong
+            return self._find(offset, 0, read)
+        except CorruptRecord as error:
+            raise self._damaged(f"offset {offset} is not found: {error}") from error
 
     def _find(self, offset: int, position: int, read: ReadAt | None) -> BatchPlace | None:
         with self.log_file as descriptor:
@@ -352,13 +340,28 @@ class Segment:
             found = find_batch(read, descriptor, position, self.size, offset)
         return None if found is None else BatchPlace(*found)
 
+    def _damaged(self, what: str) -> KafkaError:
+        message = f"{self.log_file.path}: {what}"
+        if not self.is_damaged:
+            self.is_damaged = True  # said once: whoever reads there will try again
+            _logger.error("%s; who reads there is told CORRUPT_MESSAGE", message)
+        return KafkaError(ErrorCode.corrupt_message, message)
+
     def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
-        """Batches from `start_offset` on that may hold a record at or after a time."""
+        """Batches from `start_offset` on that may hold a record at or after a time.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, there are other bytes among them.
+        """
         offset = max(self.time_index.lookup(timestamp), start_offset)
-        for place in self.walk(self.offset_index.lookup(offset)):
+        size, end = self.size, self.offset_index.lookup(offset)
+        for place in self.walk(end):
             header = place.header
+            end = place.position + header.size
             if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
                 yield place
+        if end < size:
+            raise self._damaged(f"no batch begins at position {end}")
 
     # -- reading -----------------------------------------------------------------------
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.storage.cleaning_view import CleaningView
+from drumlin.storage.doomed_files import DELETED_SUFFIX, name_for_deleted
 from drumlin.storage.files import TEMPORARY_SUFFIX
 from drumlin.storage.open_files import LogFile
-from drumlin.storage.segment import DELETED_SUFFIX, Segment, name_for_deleted
+from drumlin.storage.segment import Segment
 from drumlin.storage.swap_plan import (
     CLEANED_SUFFIX,
     FILE_NAME,
