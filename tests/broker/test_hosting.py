@@ -19,7 +19,7 @@ from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
 from drumlin.coordination.groups.commit import Commit, Position
-from drumlin.metadata.database import FILE_NAME
+from drumlin.metadata.database import FILE_NAME, delete_topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
@@ -310,3 +310,67 @@ def test_a_stored_configuration_that_cannot_be_applied_is_passed_over(
 
     asyncio.run(run())
     assert "rubbish" in caplog.text
+
+
+def folders(path: Path) -> list[str]:
+    """Of the topic t, those that are to be removed left out."""
+    return sorted(each.name for each in path.glob("t-*") if not each.name.endswith("-delete"))
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_crash_in_a_deletion_leaves_no_folder_for_good(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_made_anew: bool
+) -> None:
+    """The topic is deleted in the metadata, and nothing else was done."""
+    backup = tmp_path / "backup"
+
+    async def run() -> None:
+        async with running(tmp_path / "data") as broker:
+            topic = await create(broker, "t", 2)
+            shutil.copytree(tmp_path / "data" / "t-1", backup)
+            await broker.metadata._commit(delete_topic(topic))
+        async with running(tmp_path / "data") as broker:
+            assert folders(tmp_path / "data") == []
+            assert not broker.metadata.deleted_topics
+            if is_made_anew:
+                await create(broker, "t", 2)
+        # From now on a folder of that topic is one that was put back.
+        for path in (tmp_path / "data").glob("t-*"):
+            shutil.rmtree(path)
+        shutil.copytree(backup, tmp_path / "data" / "t-1")
+        async with running(tmp_path / "data") as broker:
+            kept = folders(tmp_path / "data")
+            if is_made_anew:
+                assert kept[:2] == ["t-0", "t-1"]
+                assert kept[2].endswith("-stray")
+            else:
+                assert kept == ["t-1"]
+                assert "left alone" in caplog.text
+
+    asyncio.run(run())
+
+
+def test_a_topic_deleted_while_a_dir_is_offline_is_deleted_there_later(tmp_path: Path) -> None:
+    one, other = tmp_path / "a", tmp_path / "b"
+
+    async def run() -> None:
+        async with running(one, other) as broker:
+            topic = await create(broker, "t", 2)
+            assert folders(other) == ["t-1"]
+        backup = shutil.copytree(one / "t-0", tmp_path / "backup")
+        other.rename(tmp_path / "elsewhere")
+        other.write_text("a broken disk")
+        async with running(one, other) as broker:
+            await broker.metadata.delete_topic(topic.topic_id)
+            assert broker.metadata.deleted_topics == {topic.topic_id: (str(other),)}
+        shutil.copytree(backup, one / "t-0")  # somebody puts back what he can
+        async with running(one, other) as broker:
+            assert folders(one) == ["t-0"]
+            assert broker.metadata.deleted_topics == {topic.topic_id: (str(other),)}
+            other.unlink()
+            (tmp_path / "elsewhere").rename(other)
+            await eventually(lambda: not broker.metadata.deleted_topics)
+            assert folders(one) == ["t-0"]
+            assert folders(other) == []
+
+    asyncio.run(run())

@@ -8,9 +8,10 @@ thread, some at a time, so that a topic of thousands of partitions stalls nobody
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -74,6 +75,7 @@ class Hosting:
         At the start of a broker, and when a log dir has come back.
         """
         async with self._turn:
+            await self._finish_deletions()
             for topic in list(self._image.topics.values()):
                 await self._host(topic, topic.partitions, is_new=False)
         for log in self._logs:
@@ -81,6 +83,38 @@ class Hosting:
             if not is_ours and log.path not in self._strangers:
                 self._strangers.add(log.path)
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
+
+    async def _finish_deletions(self) -> None:
+        """Delete what is left of deleted topics: a crash came, or a log dir was offline.
+
+        Nothing else goes: a folder without a topic may have been put back from a backup.
+        """
+        served = {each.topic_id for each in self._partitions}  # their turn comes
+        deleted = {
+            topic_id: log_dirs
+            for topic_id, log_dirs in self._metadata.deleted_topics.items()
+            if topic_id not in served
+        }
+        for log in self._logs.with_second_logs():
+            log_dirs = deleted.get(log.topic_id, ())
+            if log_dirs is None or log.log_directory.path in log_dirs:
+                _log.info("%s is of a topic that was deleted, and is removed", log.path)
+                self._logs.delete_log(log)
+        await self._note_folders_left(deleted)
+
+    async def _note_folders_left(self, topic_ids: Iterable[UUID]) -> None:
+        """Only log dirs that are offline can have a folder of these topics still."""
+        offline = [each.path for each in self._logs.directories if not each.is_online]
+        deleted = self._metadata.deleted_topics
+        left: dict[UUID, Sequence[str]] = {}
+        for topic_id in topic_ids:
+            known = deleted.get(topic_id, ())
+            log_dirs = [path for path in offline if known is None or path in known]
+            if known is None or len(log_dirs) < len(known):
+                left[topic_id] = log_dirs
+        if left:
+            with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+                await self._metadata.note_folders_left(left)
 
     async def take_back(self, directory: LogDirectory) -> bool:
         """Have an offline log dir back if it works again; `host_all` serves what is new in it.
@@ -134,6 +168,8 @@ class Hosting:
                     self._configure(resource.name)
                 case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
                     await self._configure_broker()
+        if isinstance(change, TopicDeleted):
+            await self._note_folders_left([change.topic.topic_id])
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration as it is now."""

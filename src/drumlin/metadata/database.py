@@ -23,6 +23,8 @@ from drumlin.metadata.image import (
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 _SCHEMA_VERSION: Final = 1
+#: Keys of the table `cluster`, with a topic id behind it.
+_DELETED_TOPIC: Final = "deleted_topic."
 _SCHEMA: Final = """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
@@ -106,6 +108,16 @@ class Database:
         row = self._connection.execute(sql, (key,)).fetchone()
         return row[0] if row else None
 
+    def deleted_topics(self) -> dict[UUID, tuple[str, ...] | None]:
+        """Topics whose folders may be there still, and in which log dirs; None: in any."""
+        sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
+        rows = self._connection.execute(sql, (len(_DELETED_TOPIC), _DELETED_TOPIC))
+        found: dict[UUID, tuple[str, ...] | None] = {}
+        for key, value in rows:
+            log_dirs = json.loads(value)
+            found[UUID(key.removeprefix(_DELETED_TOPIC))] = log_dirs and tuple(log_dirs)
+        return found
+
     def load(self, cluster_id: str) -> ClusterImage:
         """Everything that is stored."""
         image = ClusterImage(cluster_id)
@@ -163,7 +175,16 @@ def delete_topic(topic: TopicState) -> list[Statement]:
     return [
         ("DELETE FROM topics WHERE topic_id = ?", (topic.topic_id.bytes,)),
         (configs, (ResourceType.TOPIC, topic.name)),
+        put_value(_DELETED_TOPIC + topic.topic_id.hex, json.dumps(None)),
     ]
+
+
+def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
+    """Where folders of a deleted topic may be, once those elsewhere are gone."""
+    key = _DELETED_TOPIC + topic_id.hex
+    if not log_dirs:
+        return "DELETE FROM cluster WHERE key = ?", (key,)
+    return put_value(key, json.dumps(log_dirs))
 
 
 def put_config(resource: Resource, key: str, value: str | None) -> Statement:

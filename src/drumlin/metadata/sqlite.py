@@ -71,6 +71,7 @@ class SqliteMetadata:
     def __init__(self, opened: Database, image: ClusterImage) -> None:
         self.image = image
         self.is_new = opened.value(_ADOPTED) is None
+        self.deleted_topics = opened.deleted_topics()
         self._database = opened
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._listeners: list[Listener] = []
@@ -196,7 +197,16 @@ class SqliteMetadata:
             topic = self._topic_with_id(topic_id)
             await self._commit(database.delete_topic(topic))
             self.image.remove_topic(topic)
+            self.deleted_topics[topic_id] = None
             await self._report(TopicDeleted(topic))
+
+    async def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> None:
+        await self._commit([database.put_folders_left(*each) for each in left.items()])
+        for topic_id, log_dirs in left.items():
+            if log_dirs:
+                self.deleted_topics[topic_id] = tuple(log_dirs)
+            else:
+                self.deleted_topics.pop(topic_id, None)
 
     @_uncancelled
     async def add_partitions(

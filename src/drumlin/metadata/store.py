@@ -65,6 +65,20 @@ class MetadataStore(Protocol):
             KafkaError: UNKNOWN_TOPIC_ID, or KAFKA_STORAGE_ERROR.
         """
 
+    @property
+    def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
+        """Deleted topics of which folders may be left, and in which log dirs; None: in any.
+
+        A folder elsewhere has come since, from a backup maybe.
+        """
+
+    def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
+        """Folders of deleted topics are left in these log dirs only; in none: forget the topic.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
     def add_partitions(
         self, name: str, first_index: int, assignment: Assignment
     ) -> Awaitable[TopicState]:

@@ -11,13 +11,15 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
 from drumlin.storage import swap_plan
-from drumlin.storage.checkpoints import Checkpoint, PartitionOffsets
+from drumlin.storage.checkpoint_rounds import write_checkpoints
+from drumlin.storage.checkpoints import PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
 from drumlin.storage.loading import ConfigFor, deleted_folders_in, load_all
@@ -152,6 +154,13 @@ class LogDirectories:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 
+    def with_second_logs(self) -> list[PartitionLog]:
+        """All logs, those too whose partition has another one."""
+        return [*self, *(log for others in self._second_logs.values() for log in others)]
+
+    def _logs_in(self, directory: LogDirectory) -> dict[tuple[str, int], PartitionLog]:
+        return {(log.topic, log.partition): log for log in self.in_directory(directory)}
+
     def in_directory(self, directory: LogDirectory) -> list[PartitionLog]:
         return [log for log in self if log.log_directory is directory]
 
@@ -256,9 +265,12 @@ class LogDirectories:
         Where the partition has a second one, that is its log from now on.
         """
         log = self._logs.get((topic, partition))
-        if log is None:
-            return
-        path = self._let_go(log, deleted_directory_name(topic, partition))
+        if log is not None:
+            self.delete_log(log)
+
+    def delete_log(self, log: PartitionLog) -> None:
+        """As `delete`, for a log that may be its partition's second one."""
+        path = self._let_go(log, deleted_directory_name(log.topic, log.partition))
         if path is not None:
             self._doomed.add([path], log.config.file_delete_delay_ms)
 
@@ -277,11 +289,15 @@ class LogDirectories:
     def _let_go(self, log: PartitionLog, new_name: str) -> str | None:
         """Forget a log. What its folder is called from now on; None where it cannot be renamed."""
         key = log.topic, log.partition
-        del self._logs[key]
-        if key in self._second_logs:
-            self._logs[key] = self._second_logs[key].pop()
-            if not self._second_logs[key]:
-                del self._second_logs[key]
+        others = self._second_logs.pop(key, [])
+        if self._logs[key] is not log:
+            others.remove(log)
+        elif others:
+            self._logs[key] = others.pop()
+        else:
+            del self._logs[key]
+        if others:
+            self._second_logs[key] = others
         log.mark_deleted()
         directory = log.log_directory
         path = f"{directory.path}/{new_name}"
@@ -387,47 +403,9 @@ class LogDirectories:
         for directory in self.directories:
             if directory.is_online:
                 try:
-                    self._write_checkpoints(directory, high_watermarks)
+                    write_checkpoints(directory, partial(self._logs_in, directory), high_watermarks)
                 except OSError as error:
                     directory.fail(error, f"write the checkpoints of {directory.path}")
-
-    def _write_checkpoints(
-        self, directory: LogDirectory, high_watermarks: PartitionOffsets | None
-    ) -> None:
-        def logs() -> dict[tuple[str, int], PartitionLog]:
-            return {(log.topic, log.partition): log for log in self.in_directory(directory)}
-
-        def kept(checkpoint: Checkpoint) -> dict[tuple[str, int], int]:
-            """What is noted of logs that are there, but could not be loaded."""
-            offsets = checkpoint.read()
-            return {key: offsets[key] for key in directory.not_loaded & offsets.keys()}
-
-        recovery_points = kept(directory.recovery_points)
-        directory.recovery_points.write(
-            lambda: {
-                key: offset
-                for key, offset in (
-                    recovery_points | {key: log.recovery_point for key, log in logs().items()}
-                ).items()
-                if key not in directory.in_disorder
-            }
-        )
-        log_start_offsets = kept(directory.log_start_offsets)
-        directory.log_start_offsets.write(
-            lambda: (
-                log_start_offsets
-                | {
-                    key: log.log_start_offset
-                    for key, log in logs().items()
-                    if log.log_start_offset > log.segments.first.base_offset
-                }
-            )
-        )
-        directory.cleaner_offsets.keep(lambda: logs().keys() | directory.not_loaded)
-        if high_watermarks is not None:
-            there = logs()
-            offsets = {key: offset for key, offset in high_watermarks.items() if key in there}
-            directory.high_watermarks.write(lambda: offsets)
 
     def mend(self, directory: LogDirectory) -> bool:
         """Whether an offline dir works again and its logs are in order. Blocks.

@@ -1,0 +1,54 @@
+"""Writing the checkpoints of a log dir: what its logs are asked for, and what is kept of others.
+
+What was noted of a deleted log is forgotten; of one that is there and could not be loaded, never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from drumlin.storage.checkpoints import Checkpoint, PartitionOffsets
+
+if TYPE_CHECKING:
+    from drumlin.storage.log_directory import LogDirectory
+    from drumlin.storage.partition_log import PartitionLog
+
+Logs = Mapping[tuple[str, int], "PartitionLog"]
+
+
+def write_checkpoints(
+    directory: LogDirectory, logs: Callable[[], Logs], high_watermarks: PartitionOffsets | None
+) -> None:
+    """Recovery points and log start offsets; high watermarks where they are given. Blocks.
+
+    Raises:
+        OSError: the device fails.
+    """
+    not_loaded = directory.not_loaded.copy()
+
+    def kept(checkpoint: Checkpoint) -> dict[tuple[str, int], int]:
+        offsets = checkpoint.read()
+        return {key: offsets[key] for key in not_loaded & offsets.keys()}
+
+    recovery_points = kept(directory.recovery_points)
+    log_start_offsets = kept(directory.log_start_offsets)
+
+    def current_recovery_points() -> PartitionOffsets:
+        current = recovery_points | {key: log.recovery_point for key, log in logs().items()}
+        return {key: at for key, at in current.items() if key not in directory.in_disorder}
+
+    def current_log_start_offsets() -> PartitionOffsets:
+        return log_start_offsets | {
+            key: log.log_start_offset
+            for key, log in logs().items()
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+
+    directory.recovery_points.write(current_recovery_points)
+    directory.log_start_offsets.write(current_log_start_offsets)
+    directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
+    if high_watermarks is not None:
+        there = logs()
+        offsets = {key: offset for key, offset in high_watermarks.items() if key in there}
+        directory.high_watermarks.write(lambda: offsets)
