@@ -17,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drumlin.client import arguments
+from drumlin.client.arguments import Acks
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.partition_sender import Batch
 from drumlin.client.partitioning import TablePartitioner, as_given, by_key, rows_by_partition
-from drumlin.client.producer import Acks, Producer
+from drumlin.client.producer import Manner, Producer
 from drumlin.peer.produce import Produced
 from drumlin.peer.retry import Deadline
 from drumlin.records import kernels
@@ -46,6 +48,7 @@ class AppendOptions(TypedDict, total=False):
     batch_bytes: int
     buffer_bytes: int
     delivery_timeout_ms: int
+    retries: int | None
 
 
 class AppendedRange(NamedTuple):
@@ -96,6 +99,7 @@ def append(
     options: AppendOptions,
 ) -> AppendReport:
     """See `Client.append`."""
+    _check(data, options)
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     columns = _columns_of(table, options)
     partitions = thread.run(producer.partitions(topic))
@@ -103,17 +107,49 @@ def append(
         kernels.require()
     assigned = _assigned(table, columns, partitions, options)
     deliveries = _Deliveries(thread, producer, topic, options)
-    for start, length in _windows(table):
-        window = columns.window(start, length)
-        for partition, rows in rows_by_partition(assigned[start : start + length]).items():
-            batches = window.encode(
-                rows,
-                max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
-                compression=options.get("compression", "none"),
-            )
-            for batch in batches:
-                deliveries.send(partition, batch)
-    return deliveries.report()
+    try:
+        for start, length in _windows(table):
+            window = columns.window(start, length)
+            for partition, rows in rows_by_partition(assigned[start : start + length]).items():
+                batches = window.encode(
+                    rows,
+                    max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
+                    compression=options.get("compression", "none"),
+                )
+                for batch in batches:
+                    deliveries.send(partition, batch)
+        return deliveries.report()
+    except DeliveryFailed:
+        raise
+    except Exception as error:
+        # Some may be on their way already: no later append is to overtake them.
+        error.add_note(f"{deliveries.settle()} records of this append were written")
+        raise
+
+
+def _check(data: object, options: AppendOptions) -> None:
+    """
+    Raises:
+        TypeError, ValueError: what is handed in makes no sense.
+    """
+    if not isinstance(data, pa.Table | pa.RecordBatch):
+        expected = "expected a pyarrow Table or RecordBatch"
+        raise TypeError(f"data is a {type(data).__name__}: {expected}")
+    arguments.known_options("append", options, AppendOptions.__annotations__)
+    for role in ("key", "value", "headers", "timestamp"):
+        name = options.get(role)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{role} {arguments.shown(name)}: expected the name of a column")
+    chosen = options.get("partition")
+    if chosen is not None and not isinstance(chosen, str) and not callable(chosen):
+        expected = "expected the name of a column of partition numbers, or a function"
+        raise TypeError(f"partition {arguments.shown(chosen)}: {expected}")
+    arguments.acks_number(options.get("acks", "all"))
+    arguments.compression_name(options.get("compression", "none"))
+    arguments.batch_bytes(options.get("batch_bytes", BATCH_BYTES))
+    arguments.numbers_at_least({"buffer_bytes": options.get("buffer_bytes")}, 1)
+    arguments.numbers_at_least({"delivery_timeout_ms": options.get("delivery_timeout_ms")}, 0)
+    arguments.retries(options.get("retries"))
 
 
 def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
@@ -139,6 +175,9 @@ def _assigned(
     if callable(chosen):
         return as_given(chosen(table, len(partitions)), partitions, table.num_rows)
     if chosen is not None:
+        if chosen not in table.column_names:
+            there_are = f"there are {table.column_names}"
+            raise ValueError(f"no column {chosen!r} for partition: {there_are}")
         return as_given(table.column(chosen), partitions, table.num_rows)
     batch_bytes = options.get("batch_bytes", BATCH_BYTES)
     rows_per_batch = max(1, batch_bytes // _row_bytes(table))
@@ -183,12 +222,13 @@ class _Deliveries:
         while self.on_their_way and self.bytes_on_their_way + len(buffer) > limit:
             self._await_oldest()
         timeout_ms = self.options.get("delivery_timeout_ms", 120_000)
-        batch = Batch(buffer, Deadline(timeout_ms))
-        acks = self.options.get("acks", "all")
+        retries = self.options.get("retries")
+        batch = Batch(buffer, Deadline(timeout_ms), retries=retries)
+        manner = Manner.of(self.options.get("acks", "all"), retries)
+        self.thread.call_soon(self.producer.put, self.topic, partition, manner, batch)
         self.on_their_way.append(_Delivery(partition, batch))
         self.bytes_on_their_way += len(buffer)
         self.size_bytes += len(buffer)
-        self.thread.call_soon(self.producer.put, self.topic, partition, acks, batch)
 
     def report(self) -> AppendReport:
         """Wait for all, and say where the records are."""
@@ -218,13 +258,24 @@ class _Deliveries:
             end = before.end_offset if before else -1
         self.done[delivery.partition] = AppendedRange(first, end, count)
 
-    def _fail(self, error: DeliveryFailed) -> None:
-        """Wait until nothing is on its way any more, and report the failure."""
+    def settle(self) -> int:
+        """Wait until nothing is on its way any more; the records that were acknowledged."""
         wait([each.batch.done for each in self.on_their_way])
         for each in self.on_their_way:
             if each.batch.done.exception() is None:
                 self._acknowledged(each, each.batch.done.result())
-        acknowledged = sum(each.record_count for each in self.done.values())
+        self.on_their_way.clear()
+        return sum(each.record_count for each in self.done.values())
+
+    def _fail(self, error: DeliveryFailed) -> None:
+        """Wait until nothing is on its way any more, and report the failure."""
+        failures = [each.batch.done for each in self.on_their_way]
+        acknowledged = self.settle()
+        may_be_written = any(
+            getattr(each.exception(), "may_be_written", False) for each in failures
+        )
         raise DeliveryFailed(
-            f"{error} ({acknowledged} records of this append were written)", acknowledged
+            f"{error} ({acknowledged} records of this append were written)",
+            acknowledged,
+            may_be_written=may_be_written,
         ) from error

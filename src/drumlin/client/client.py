@@ -88,6 +88,7 @@ class Client:
         """Close all connections and stop the thread. Closing twice does nothing."""
         if not self._thread.is_running:
             return
+        self._thread.check_may_wait()
         try:
             self._thread.call_soon(self._producer.close)
             self._run(self._connections.close())

@@ -99,11 +99,18 @@ class CorruptData(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """Records could not be written. `acknowledged` counts those of the same call that were."""
+    """Records could not be written. `acknowledged` counts those of the same call that were.
 
-    def __init__(self, message: str, acknowledged: int = 0) -> None:
+    `may_be_written`: the broker was sent the records and did not say what became of them, so that
+    they may be in the log all the same, once. Otherwise they are not there.
+    """
+
+    def __init__(
+        self, message: str, acknowledged: int = 0, *, may_be_written: bool = False
+    ) -> None:
         super().__init__(message)
         self.acknowledged = acknowledged
+        self.may_be_written = may_be_written
 
 
 class BufferFull(ClientError, TimeoutError):
@@ -125,6 +132,17 @@ def as_client_error(error: KafkaError | PeerError) -> ClientError:
     if isinstance(error, RequestTimeout):
         return RequestTimedOut(str(error))
     return ClientError(str(error))
+
+
+def as_delivery_failed(
+    topic: str, partition: int, error: BaseException, *, may_be_written: bool = False
+) -> DeliveryFailed:
+    """`error` is why records of this partition were not written."""
+    failure = DeliveryFailed(
+        f"topic {topic!r} partition {partition}: {error}", may_be_written=may_be_written
+    )
+    failure.__cause__ = error
+    return failure
 
 
 @contextlib.contextmanager

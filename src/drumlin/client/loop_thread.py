@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from drumlin.client.errors import ClientError
@@ -24,49 +24,75 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._process_id = os.getpid()
+        self._lock = threading.Lock()
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        return not self._loop.is_closed() and os.getpid() == self._process_id
+        return not self._is_stopping and os.getpid() == self._process_id
+
+    def check_may_wait(self) -> None:
+        """
+        Raises:
+            ClientError: a callback, which runs in this thread, would wait for this thread.
+        """
+        if threading.current_thread() is self._thread:
+            raise ClientError(
+                "a callback in the client's own thread must not wait for the client: "
+                "nothing would go on meanwhile"
+            )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and wait for its result; an interrupt cancels it."""
-        future = self.submit(coroutine)
+        future = self.submit(coroutine, waits=True)
         try:
             return future.result()
+        except CancelledError:
+            raise ClientError("this client was closed meanwhile") from None
         except BaseException:
             future.cancel()
             raise
 
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the loop without waiting for it."""
+    def submit(self, coroutine: Coroutine[Any, Any, T], *, waits: bool = False) -> Future[T]:
+        """Run a coroutine in the loop without waiting for it, unless it is said that one will."""
         try:
-            self._check()
+            self._check_process()
+            if waits:
+                self.check_may_wait()
+            with self._lock:
+                self._check()
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except ClientError:
             coroutine.close()
             raise
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a plain function in the loop, without waiting for it."""
-        self._check()
-        self._loop.call_soon_threadsafe(function, *arguments)
+        """Call a plain function in the loop, without waiting for it. What is taken is called."""
+        self._check_process()
+        with self._lock:
+            self._check()
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:
         """Cancel what runs in the loop, and end the thread."""
-        if self._loop.is_closed():
-            return
+        self.check_may_wait()
+        with self._lock:
+            if self._is_stopping:
+                return
+            self._is_stopping = True
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _check(self) -> None:
+    def _check_process(self) -> None:
         if os.getpid() != self._process_id:
             raise ClientError("this client was opened before a fork: connect anew in the child")
-        if self._loop.is_closed():
+
+    def _check(self) -> None:
+        if self._is_stopping:
             raise ClientError("this client is closed")
 
 

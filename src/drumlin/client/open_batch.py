@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from drumlin.client.errors import RequestTimedOut
+from drumlin.client.loop_thread import LoopThread
 from drumlin.peer.produce import Produced
 from drumlin.records.columns import HEADERS_TYPE, encode_from_arrow
 from drumlin.records.record import Record, encode_batch
@@ -44,10 +45,14 @@ class OpenBatch:
         "room_bytes",
         "room_records",
         "size_bytes",
+        "thread",
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int, room_bytes: int, room_records: int) -> None:
+    def __init__(
+        self, thread: LoopThread, topic: str, partition: int, room_bytes: int, room_records: int
+    ) -> None:
+        self.thread = thread
         self.topic = topic
         self.partition = partition
         self.room_bytes = room_bytes
@@ -132,6 +137,8 @@ class Delivery:
             DeliveryFailed: it was not written.
             RequestTimedOut: nothing is known yet after `timeout_ms`.
         """
+        if not self.done():
+            self._batch.thread.check_may_wait()
         try:
             produced = self._batch.done.result(None if timeout_ms is None else timeout_ms / 1000)
         except FutureTimeout:

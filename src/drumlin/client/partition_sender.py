@@ -1,14 +1,17 @@
 """Delivering record batches to one partition: in order, each exactly once, up to 5 in flight.
 
-With acks=all every batch carries producer id, epoch and sequence, so that the broker knows a
-batch it has seen, and refuses one that comes before its predecessor. After an error nothing
+An idempotent sender gives every batch producer id, epoch and sequence, so that the broker knows
+a batch it has seen, and refuses one that comes before its predecessor. After an error nothing
 new is sent until all that is in flight has been answered. Then
 
 - what may pass is sent again, in the old order and with the old sequences: no duplicates;
-- what was refused for good is reported. It leaves a gap in the sequences, so the rest goes on
-  under the next epoch, from sequence 0. The same where the broker forgot the producer.
+- what was refused for good, or is late, is reported. It leaves a gap in the sequences if it is
+  not in the log, and who knows? What was sent behind it may be in the log, so it goes on with
+  its old sequences. Only when the broker says that the gap is there, or when nothing is left that
+  may be in the log, the rest goes on under the next epoch, from sequence 0.
 
-Without acks=all there are no sequences: a retry may repeat or reorder batches.
+Without sequences a retry may repeat or reorder batches; without retries a batch is handed to a
+connection once at most.
 
 Lives in the loop. All changes of state are plain functions; only recovery waits.
 """
@@ -17,21 +20,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from drumlin.client.errors import DeliveryFailed
+from drumlin.client.errors import as_delivery_failed
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.produce import Produced, produced, send_batch
-from drumlin.peer.retry import Deadline, backoff_s, is_retriable, is_stale_metadata
+from drumlin.peer.retry import (
+    STALE_METADATA,
+    Deadline,
+    backoff_s,
+    is_retriable,
+    is_stale_metadata,
+)
 from drumlin.records.batch import SEQUENCE_MODULO, parse_header, seal, write_header
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 IN_FLIGHT_MAX: Final = 5  # more than 5 and brokers cannot tell duplicates
-ACKS_ALL: Final = -1
 _EPOCH_MAX: Final = 2**15 - 1
 
 #: The broker has lost, or never had, what it should know of this producer.
@@ -42,6 +50,14 @@ _FORGOTTEN: Final = frozenset(
         ErrorCode.invalid_producer_epoch,
     }
 )
+#: A broker may answer so although it has appended the batch: it was waiting for followers, or
+#: something broke afterwards. All other errors come before.
+_PERHAPS_WRITTEN: Final = STALE_METADATA | {
+    ErrorCode.request_timed_out,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.network_exception,
+    ErrorCode.unknown_server_error,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +67,11 @@ class Batch:
     buffer: bytearray | memoryview
     deadline: Deadline
     done: Future[Produced] = field(default_factory=Future)
+    retries: int | None = None  # how often it may be sent again; None: while there is time
     ordinal: int = 0  # its place among the batches of the partition
     sequence: int | None = None  # of its first record, once it was sent
+    sends: int = 0
+    may_be_written: bool = False  # it was sent, and nobody has said that it is not in the log
 
     @property
     def record_count(self) -> int:
@@ -77,26 +96,29 @@ class PartitionSender:
         partition: int,
         acks: int,
         identify: Callable[[ProducerIdentity | None], Awaitable[ProducerIdentity]],
+        *,
+        is_idempotent: bool,
     ) -> None:
         self._connections = connections
         self._topic = topic
         self._partition = partition
         self._acks = acks
         self._identify = identify
+        self._is_idempotent = is_idempotent
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
         self._next_sequence = 0
-        self._is_known = False  # the broker has acknowledged a batch of this identity
+        # The broker has acknowledged a batch of this identity, and nothing has failed since.
+        self._is_known = False
+        # The last batch with a sequence that was given up, until one behind it was acknowledged.
+        self._gap_ordinal: int | None = None
         self._connection: BrokerConnection | None = None
+        self._trouble: Exception | None = None  # what must be recovered from before more is sent
         self._queue: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
         self._recovery: asyncio.Task[None] | None = None
-
-    @property
-    def is_idempotent(self) -> bool:
-        return self._acks == ACKS_ALL
 
     def put(self, batch: Batch) -> None:
         """Deliver `batch` behind all that were put before."""
@@ -109,16 +131,12 @@ class PartitionSender:
         """Give up everything that is not delivered yet."""
         if self._recovery is not None:
             self._recovery.cancel()
-        pending = [each for each, _ in self._failed] + self._in_flight + list(self._queue)
-        self._queue.clear()
-        self._in_flight.clear()
-        self._failed.clear()
-        for batch in pending:
-            batch.done.set_exception(error)
+        self._give_up_all(error)
 
     # -- sending -------------------------------------------------------------------------
 
     def _send_what_may_go(self) -> None:
+        self._close_gap()
         while self._may_send:
             self._send(self._queue.popleft())
         # As long as something is in flight, its answer or its failure will bring us here again.
@@ -132,27 +150,31 @@ class PartitionSender:
 
     @property
     def _has_window(self) -> bool:
+        first = self._queue[0]
+        if self._gap_ordinal is not None and first.sequence is None:
+            return False  # nobody knows which sequence the broker expects of it
         if not self._in_flight:
             return True
-        if self.is_idempotent and not self._is_known:
+        if self._is_idempotent and not self._is_known:
             # A broker takes any sequence from a producer that is new to it: a second batch could
             # be written although the first was not.
             return False
         # Counted from the oldest batch without an answer, not by their number: if that one was
         # written and its answer lost, the broker must still know it when it comes again.
-        return self._queue[0].ordinal < self._in_flight[0].ordinal + IN_FLIGHT_MAX
+        return first.ordinal < self._in_flight[0].ordinal + IN_FLIGHT_MAX
 
     @property
     def _is_ready(self) -> bool:
-        has_identity = self._identity is not None or not self.is_idempotent
-        return has_identity and self._connection is not None and self._connection.is_open
+        has_identity = self._identity is not None or not self._is_idempotent
+        is_connected = self._connection is not None and self._connection.is_open
+        return has_identity and is_connected and self._trouble is None
 
     def _send(self, batch: Batch) -> None:
         assert self._connection is not None
-        if self.is_idempotent and batch.sequence is None:
-            self._stamp(batch)
         self._in_flight.append(batch)
         try:
+            if self._is_idempotent and batch.sequence is None:
+                self._stamp(batch)
             answer = send_batch(
                 self._connection,
                 self._topic,
@@ -161,21 +183,23 @@ class PartitionSender:
                 acks=self._acks,
                 timeout_ms=self._connections.options.request_timeout_ms,
             )
-        except Exception as error:  # noqa: BLE001 - see `_answered`
-            self._settle(batch, error)
+        except Exception as error:  # noqa: BLE001 - it was not sent, and the batch's future tells
+            self._in_flight.remove(batch)
+            self._failed.append((batch, error))
         else:
+            batch.sends += 1
             answer.add_done_callback(lambda future: self._answered(batch, future))
 
     def _stamp(self, batch: Batch) -> None:
         assert self._identity is not None
-        batch.sequence = self._next_sequence
         header = parse_header(batch.buffer)._replace(
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
-            base_sequence=batch.sequence,
+            base_sequence=self._next_sequence,
         )
         write_header(batch.buffer, 0, header)
         seal(batch.buffer, 0, header.size)
+        batch.sequence = self._next_sequence
         self._next_sequence = (self._next_sequence + header.record_count) % SEQUENCE_MODULO
 
     # -- answers -------------------------------------------------------------------------
@@ -183,98 +207,123 @@ class PartitionSender:
     def _answered(self, batch: Batch, answer: asyncio.Future[Any]) -> None:
         if batch not in self._in_flight:  # given up meanwhile
             return
-        outcome: Produced | Exception
-        try:
-            outcome = produced(answer.result(), self._topic, self._partition)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the batch's future tells
-            outcome = error
-        self._settle(batch, outcome)
-
-    def _settle(self, batch: Batch, outcome: Produced | Exception) -> None:
         self._in_flight.remove(batch)
-        if isinstance(outcome, Produced):
-            self._is_known = True
-            batch.done.set_result(outcome)
-        elif _is_duplicate(outcome):
-            batch.done.set_result(Produced(-1, -1, -1))  # written; nobody knows where any more
-        else:
-            self._failed.append((batch, outcome))
+        try:
+            self._written(batch, produced(answer.result(), self._topic, self._partition))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the batch's future tells
+            if _is_duplicate(error):
+                self._written(batch, Produced(-1, -1, -1))  # nobody knows where any more
+            else:
+                batch.may_be_written = _may_be_written(batch, error)
+                self._failed.append((batch, error))
         self._send_what_may_go()
+
+    def _written(self, batch: Batch, where: Produced) -> None:
+        self._is_known = True
+        if self._gap_ordinal is not None and batch.ordinal > self._gap_ordinal:
+            self._gap_ordinal = None  # it followed, so there is no gap
+        batch.done.set_result(where)
+
+    # -- what is given up ----------------------------------------------------------------
+
+    def _give_up(self, batch: Batch, error: Exception) -> None:
+        if batch.sequence is not None:
+            self._gap_ordinal = max(batch.ordinal, self._gap_ordinal or 0)
+        batch.done.set_exception(
+            as_delivery_failed(
+                self._topic, self._partition, error, may_be_written=batch.may_be_written
+            )
+        )
+
+    def _give_up_all(self, error: Exception) -> None:
+        for batch in self._in_flight:
+            batch.may_be_written = True
+        pending = [each for each, _ in self._failed] + self._in_flight + list(self._queue)
+        self._queue.clear()
+        self._in_flight.clear()
+        self._failed.clear()
+        for batch in pending:
+            self._give_up(batch, error)
+
+    def _expire(self, error: Exception) -> None:
+        """Give up what cannot be sent: at once if `error` is for good, else when it is late."""
+        for_good = not is_retriable(error)
+        batches, self._queue = self._queue, deque()
+        late = [each for each in batches if for_good or each.deadline.is_over]
+        self._queue.extend(each for each in batches if each not in late)
+        for batch in late:
+            self._give_up(batch, error)
 
     # -- recovery ------------------------------------------------------------------------
 
     async def _recovering(self) -> None:
-        pauses = backoff_s(self._connections.options)
-        error: Exception | None = self._sort_failed()
-        while True:
-            try:
-                if error is not None and self._queue:
-                    await asyncio.sleep(next(pauses))
-                    if is_stale_metadata(error):
-                        await self._connections.refresh((self._topic,), create_missing=True)
-                if self._queue:
-                    await self._prepare()
-                break
-            except Exception as failure:  # noqa: BLE001 - what is no passing error ends them all
-                error = failure
-                self._expire(failure)
-        self._recovery = None
+        try:
+            self._sort_failed()
+            pauses = backoff_s(self._connections.options)
+            while self._queue:
+                try:
+                    await self._prepare(pauses)
+                    break
+                except Exception as failure:  # noqa: BLE001 - no passing error ends them all
+                    self._trouble = failure
+                    self._expire(failure)
+        except Exception as error:  # noqa: BLE001 - a fault of ours; whoever waits must hear of it
+            self._give_up_all(error)
+        finally:
+            self._recovery = None
         self._send_what_may_go()
 
-    async def _prepare(self) -> None:
-        if self.is_idempotent and self._identity is None:
-            self._identity = await self._identify(self._spent_identity)
-        if self._topic not in self._connections.view.topics:
+    async def _prepare(self, pauses: Iterator[float]) -> None:
+        is_stale = self._connection is not None and not self._connection.is_open
+        if self._trouble is not None:
+            await asyncio.sleep(next(pauses))
+            is_stale = is_stale or is_stale_metadata(self._trouble)
+        if is_stale or self._topic not in self._connections.view.topics:
             await self._connections.refresh((self._topic,), create_missing=True)
+        if self._is_idempotent and self._identity is None:
+            self._identity = await self._identify(self._spent_identity)
         self._connection = await self._connections.leader(self._topic, self._partition)
+        self._trouble = None
 
-    def _sort_failed(self) -> Exception | None:
-        """Report what failed for good, queue the rest anew; gives the error to recover from."""
+    def _sort_failed(self) -> None:
+        """Report what failed for good, and queue the rest anew."""
+        if not self._failed:
+            return
         failed, self._failed = self._failed, []
         failed.sort(key=lambda each: each[0].ordinal)
-        again: list[Batch] = []
-        has_gap = bool(failed) and _is_forgotten(failed[0][1])
+        again = [each for each in failed if _may_go_again(*each)]
+        self._queue.extendleft(batch for batch, _ in reversed(again))
         for batch, error in failed:
-            if _may_pass(error) and not batch.deadline.is_over:
-                again.append(batch)
-            else:
-                has_gap = True
-                batch.done.set_exception(self._delivery_failed(error))
-        if has_gap:
-            self._begin_epoch(again)
-        self._queue.extendleft(reversed(again))
-        return failed[0][1] if failed else None
+            if (batch, error) not in again:
+                self._give_up(batch, error)
+        self._is_known = False
+        first_error = failed[0][1]
+        if is_retriable(first_error) or _is_forgotten(first_error):
+            self._trouble = first_error
+        if _is_forgotten(first_error):
+            # All before it were acknowledged, or given up and are not there: nor is what follows.
+            self._begin_epoch()
 
-    def _begin_epoch(self, again: list[Batch]) -> None:
-        for batch in again:
+    def _close_gap(self) -> None:
+        """Go on under the next epoch, unless what is left may be in the log under this one."""
+        if self._gap_ordinal is None or self._in_flight or self._failed:
+            return
+        if not any(each.may_be_written for each in self._queue):
+            self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        for batch in self._queue:
             batch.sequence = None
+            batch.may_be_written = False
         self._next_sequence = 0
         self._is_known = False
+        self._gap_ordinal = None
         if self._identity is None:
             return
         if self._identity.epoch == _EPOCH_MAX:
             self._spent_identity, self._identity = self._identity, None
         else:
             self._identity = ProducerIdentity(self._identity.producer_id, self._identity.epoch + 1)
-
-    def _expire(self, error: Exception) -> None:
-        """Give up what cannot be sent: at once if `error` is for good, else when it is late."""
-        for_good = not is_retriable(error)
-        late: list[Batch] = []
-        waiting: list[Batch] = []
-        for batch in self._queue:
-            (late if for_good or batch.deadline.is_over else waiting).append(batch)
-        if any(batch.sequence is not None for batch in late):
-            self._begin_epoch(waiting)
-        self._queue = deque(waiting)
-        for batch in late:
-            batch.done.set_exception(self._delivery_failed(error))
-
-    def _delivery_failed(self, error: Exception) -> DeliveryFailed:
-        where = f"topic {self._topic!r} partition {self._partition}"
-        failure = DeliveryFailed(f"{where}: {error}")
-        failure.__cause__ = error
-        return failure
 
 
 def _is_forgotten(error: Exception) -> bool:
@@ -285,5 +334,19 @@ def _is_duplicate(error: Exception) -> bool:
     return isinstance(error, KafkaError) and error.code is ErrorCode.duplicate_sequence_number
 
 
-def _may_pass(error: Exception) -> bool:
-    return is_retriable(error) or _is_forgotten(error)
+def _may_be_written(batch: Batch, error: Exception) -> bool:
+    """Whether a batch may be in the log, now that it was answered with `error`."""
+    if not isinstance(error, KafkaError) or error.code in _PERHAPS_WRITTEN:
+        return True
+    # A broker that looked for its sequence has not found it. Others have looked at other things:
+    # an earlier attempt may have been written.
+    is_looked_for = error.code in _FORGOTTEN and error.code is not ErrorCode.invalid_producer_epoch
+    return batch.may_be_written and not is_looked_for
+
+
+def _may_go_again(batch: Batch, error: Exception) -> bool:
+    if batch.deadline.is_over or (batch.retries is not None and batch.sends > batch.retries):
+        return False
+    # Under another epoch it would not be known for what it is.
+    is_safe = not _is_forgotten(error) or not batch.may_be_written
+    return is_safe and (is_retriable(error) or _is_forgotten(error))

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Literal
+from typing import Any, NamedTuple, Protocol, Self
+from weakref import WeakSet
 
-from drumlin.client.errors import ClientError
-from drumlin.client.partition_sender import ACKS_ALL, Batch, PartitionSender, ProducerIdentity
+from drumlin.client.arguments import ACKS_ALL, acks_number
+from drumlin.client.errors import DeliveryFailed, as_delivery_failed
+from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
-Acks = Literal["all", "leader", "none"]
 
-_ACKS: Final[dict[Acks, int]] = {"all": ACKS_ALL, "leader": 1, "none": 0}
+class Manner(NamedTuple):
+    """How batches are delivered: who must have them, and whether brokers know them again."""
+
+    acks: int
+    is_idempotent: bool
+
+    @classmethod
+    def of(cls, acks: object, retries: int | None) -> Self:
+        """Without retries there is nothing that a broker would have to know again.
+
+        Raises:
+            ValueError: no such acks.
+        """
+        number = acks_number(acks)
+        return cls(number, number == ACKS_ALL and retries != 0)
+
+
+class Dependent(Protocol):
+    """Who collects what goes to a producer later."""
+
+    def give_up(self, error: Exception) -> None:
+        """The producer is closed: nothing is taken any more."""
 
 
 class Producer:
@@ -21,21 +43,48 @@ class Producer:
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
-        self._senders: dict[tuple[str, int, int], PartitionSender] = {}
+        self._senders: dict[tuple[str, int, Manner], PartitionSender] = {}
         self._identity: asyncio.Task[ProducerIdentity] | None = None
+        self._closed_by: Exception | None = None
+        self._dependents: WeakSet[Dependent] = WeakSet()
 
-    def put(self, topic: str, partition: int, acks: Acks, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
         """Deliver a batch behind all that were put for the same partition."""
-        key = (topic, partition, _ACKS[acks])
-        sender = self._senders.get(key)
+        try:
+            self._sender(topic, partition, manner).put(batch)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the batch must hear of it
+            if not batch.done.done():
+                batch.done.set_exception(as_delivery_failed(topic, partition, error))
+
+    def _sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+        if self._closed_by is not None:
+            raise self._closed_by
+        sender = self._senders.get((topic, partition, manner))
         if sender is None:
-            sender = self._senders[key] = PartitionSender(self._connections, *key, self._identify)
-        sender.put(batch)
+            sender = self._senders[topic, partition, manner] = PartitionSender(
+                self._connections,
+                topic,
+                partition,
+                manner.acks,
+                self._identify,
+                is_idempotent=manner.is_idempotent,
+            )
+        return sender
+
+    def attach(self, dependent: Dependent) -> None:
+        """Tell it when this is closed, if it is still there then."""
+        if self._closed_by is not None:
+            dependent.give_up(self._closed_by)
+        else:
+            self._dependents.add(dependent)
 
     def close(self) -> None:
         """Give up what is not delivered yet."""
+        self._closed_by = DeliveryFailed("the client was closed before the records were written")
+        for dependent in list(self._dependents):
+            dependent.give_up(self._closed_by)
         for sender in self._senders.values():
-            sender.fail_all(ClientError("the client was closed before the records were written"))
+            sender.fail_all(self._closed_by)
 
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic; a missing topic is created if the broker does that."""

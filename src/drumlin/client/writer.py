@@ -5,40 +5,74 @@ is closed when it is full, when it has been open for `linger_ms`, or on `flush`.
 or on its way counts against `buffer_bytes`: when that is used up, `send` waits. So a writer
 trades memory and latency for throughput within limits that its owner sets.
 
-One lock guards the open batches. Callers hold it while they add a record or close a batch,
-the loop's thread when a batch has lingered; both hand closed batches to the loop under it, so
-that they arrive there in order.
+One lock guards the open batches. Callers hold it while they add a record or close a batch, and
+so does a thread of the loop's pool when a batch has lingered; both hand closed batches to the loop
+under it, so that they arrive there in order. No code of the user runs under it. Whatever is taken
+is settled: what cannot be encoded or handed on fails, and keeps nobody waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, TypedDict
 
-from drumlin.client.errors import BufferFull, ClientError, RequestTimedOut
+from drumlin.client import arguments
+from drumlin.client.arguments import Acks
+from drumlin.client.errors import (
+    BufferFull,
+    ClientError,
+    DeliveryFailed,
+    RequestTimedOut,
+    as_delivery_failed,
+)
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.open_batch import (
     HEADER_OVERHEAD,
     RECORD_OVERHEAD,
     Delivered,
     Delivery,
-    Headers,
     OpenBatch,
 )
 from drumlin.client.partition_sender import Batch
-from drumlin.client.producer import Acks, Producer
+from drumlin.client.producer import Manner, Producer
 from drumlin.peer.retry import Deadline
 from drumlin.records.plain_columns import murmur2_plain
 
+_log = logging.getLogger(__name__)
+
+_RECORD_BYTES_MAX: Final = 2**31 - 1 - 1024  # with all that a batch adds
+_PARTITION_MAX: Final = 2**31 - 1
+
+#: Names and values; strings are written as UTF-8.
+Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
 #: Given a key and the number of partitions, the partition.
 Partitioner = Callable[[bytes | None, int], int]
+#: Told of a record: where it is and None, or None and why it was not written.
+OnDelivery = Callable[[Delivered | None, BaseException | None], object]
+
+
+class WriterKeywords(TypedDict, total=False):
+    """The options of `Client.writer`; what they mean stands in `WriterOptions`."""
+
+    batch_bytes: int
+    linger_ms: float
+    max_records: int | None
+    buffer_bytes: int
+    max_block_ms: float
+    delivery_timeout_ms: float
+    retries: int | None
+    compression: str
+    acks: Acks
+    partitioner: Partitioner | None
+    on_delivery: OnDelivery | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +85,41 @@ class WriterOptions:
     buffer_bytes: how much may be waiting or on its way before `send` waits.
     max_block_ms: how long `send` waits then before it raises `BufferFull`.
     delivery_timeout_ms: how long to go on trying to write a batch.
+    retries: how often a batch may be sent again; None: as often as there is time. With 0 a record
+        is written once at most, and not again if its connection breaks.
+    compression: "none", "gzip", "snappy", "lz4" or "zstd".
+    acks: "all" (-1), "leader" (1) or "none" (0). Only with "all", and retries, brokers tell a
+        record that comes again.
     partitioner: chooses partitions in place of Kafka's hash of the key.
     on_delivery: called for each record, in the client's own thread, with what became of it:
-        (Delivered, None) or (None, error). It must return quickly.
+        (Delivered, None) or (None, error). It must return quickly, and not wait for the client.
+        What it raises is logged.
     """
 
     batch_bytes: int = 64 * 1024
     linger_ms: float = 10
     max_records: int | None = None
     buffer_bytes: int = 32 << 20
-    max_block_ms: int = 60_000
-    delivery_timeout_ms: int = 120_000
+    max_block_ms: float = 60_000
+    delivery_timeout_ms: float = 120_000
+    retries: int | None = None
     compression: str = "none"
     acks: Acks = "all"
     partitioner: Partitioner | None = None
-    on_delivery: Callable[[Delivered | None, BaseException | None], None] | None = None
+    on_delivery: OnDelivery | None = None
+
+    def __post_init__(self) -> None:
+        arguments.batch_bytes(self.batch_bytes)
+        arguments.numbers_at_least(
+            {"max_records": self.max_records, "buffer_bytes": self.buffer_bytes}, 1
+        )
+        for name in ("linger_ms", "max_block_ms", "delivery_timeout_ms"):
+            arguments.numbers_at_least({name: getattr(self, name)}, 0)
+        arguments.retries(self.retries)
+        arguments.compression_name(self.compression)
+        arguments.acks_number(self.acks)
+        arguments.callable_or_none("partitioner", self.partitioner)
+        arguments.callable_or_none("on_delivery", self.on_delivery)
 
 
 class Writer:
@@ -81,21 +135,23 @@ class Writer:
         self._producer = producer
         self._topic = topic
         self._options = options
+        self._manner = Manner.of(options.acks, options.retries)
         self._partitions = thread.run(producer.partitions(topic))
         self._lock = threading.Condition()
         self._open: dict[int, OpenBatch] = {}
         self._sticky = random.choice(self._partitions)
         self._buffered_bytes = 0
-        self._unsettled = 0  # batches that are open or on their way
+        self._unsettled: set[OpenBatch] = set()  # open or on their way
         self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
+        thread.call_soon(producer.attach, self)
 
     def send(
         self,
         value: bytes | str | None,
         key: bytes | str | None = None,
-        headers: Headers | Mapping[str, bytes | None] | None = None,
+        headers: Headers | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
@@ -108,27 +164,27 @@ class Writer:
 
         Raises:
             BufferFull: the brokers did not take enough off the buffer within `max_block_ms`.
+            TypeError, ValueError: what cannot be written as a record. It is not taken.
         """
-        if isinstance(value, str):
-            value = value.encode()
-        if isinstance(key, str):
-            key = key.encode()
+        value = arguments.as_bytes("value", value)
+        key = arguments.as_bytes("key", key)
         size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
-        pairs: Headers = ()
-        if headers:
-            pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
-            size_bytes += sum(
-                HEADER_OVERHEAD + len(name) + len(each or b"") for name, each in pairs
-            )
+        pairs = () if headers is None else arguments.as_headers(headers)
+        for name, each in pairs:
+            size_bytes += HEADER_OVERHEAD + len(name) + len(each or b"")
+        if size_bytes > _RECORD_BYTES_MAX:
+            raise ValueError(f"a record of {size_bytes} bytes: it must be smaller than 2 GiB")
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
+        else:
+            timestamp = arguments.timestamp_ms(timestamp)
+        partition = self._choose_partition(key, partition)
         with self._lock:
-            if self._is_closed:
-                raise ClientError("this writer is closed")
+            self._check_open()
             if not self._has_room(size_bytes):
                 self._wait_for_room(size_bytes)
             if partition is None:
-                partition = self._choose_partition(key)
+                partition = self._sticky
             batch = self._open.get(partition)
             if batch is None or batch.room_bytes < size_bytes:
                 batch = self._next_batch(partition)
@@ -151,17 +207,21 @@ class Writer:
                 `on_delivery` that was told.
             RequestTimedOut: it takes longer than `timeout_ms`.
         """
+        self._thread.check_may_wait()
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         with self._lock:
             self._close_batches()
-            if not self._lock.wait_for(lambda: self._unsettled == 0, timeout_s):
-                raise RequestTimedOut(f"{self._unsettled} batches on their way still")
+            mine = set(self._unsettled)
+            if not self._lock.wait_for(lambda: mine.isdisjoint(self._unsettled), timeout_s):
+                count = len(mine & self._unsettled)
+                raise RequestTimedOut(f"{count} batches on their way still")
             failure, self._failure = self._failure, None
         if failure is not None and self._options.on_delivery is None:
             raise failure
 
     def close(self) -> None:
         """Flush, and take no more. Raises as `flush` does."""
+        self._thread.check_may_wait()
         if not self._is_closed:
             self._is_closed = True
             self.flush()
@@ -177,6 +237,19 @@ class Writer:
     ) -> None:
         self.close()
 
+    def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
+        """None for whatever partition is filled at the moment."""
+        if partition is not None:
+            partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
+        elif self._options.partitioner is not None:
+            chosen = self._options.partitioner(key, len(self._partitions))
+            partition = arguments.whole_number("the partitioner's", chosen, 0, _PARTITION_MAX)
+        elif key is not None:
+            return self._partitions[murmur2_plain(key) % len(self._partitions)]
+        if partition is not None and partition not in self._partitions:
+            raise ValueError(f"topic {self._topic!r} has no partition {partition}")
+        return partition
+
     # -- under the lock ------------------------------------------------------------------
 
     def _has_room(self, size_bytes: int) -> bool:
@@ -186,29 +259,29 @@ class Writer:
 
     def _wait_for_room(self, size_bytes: int) -> None:
         self._close_batches()
-        timeout_ms = self._options.max_block_ms
+        limit_bytes, timeout_ms = self._options.buffer_bytes, self._options.max_block_ms
+        self._thread.check_may_wait()
         if not self._lock.wait_for(lambda: self._has_room(size_bytes), timeout_ms / 1000):
-            full = f"{self._options.buffer_bytes} bytes of buffer were full for {timeout_ms} ms"
+            full = f"{limit_bytes} bytes of buffer were full for {timeout_ms:g} ms"
             raise BufferFull(f"topic {self._topic!r}: {full}")
+        self._check_open()
 
-    def _choose_partition(self, key: bytes | None) -> int:
-        if self._options.partitioner is not None:
-            return self._options.partitioner(key, len(self._partitions))
-        if key is None:
-            return self._sticky
-        return self._partitions[murmur2_plain(key) % len(self._partitions)]
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientError("this writer is closed")
 
     def _next_batch(self, partition: int) -> OpenBatch:
         full = self._open.get(partition)
         if full is not None:
             self._close_batch(full)
-        if partition not in self._partitions:
-            raise ValueError(f"topic {self._topic!r} has no partition {partition}")
         room_records = self._options.max_records or sys.maxsize
-        batch = OpenBatch(self._topic, partition, self._options.batch_bytes, room_records)
-        self._open[partition] = batch
-        self._unsettled += 1
+        batch = OpenBatch(
+            self._thread, self._topic, partition, self._options.batch_bytes, room_records
+        )
         self._thread.call_soon(self._linger, batch)
+        self._open[partition] = batch
+        self._unsettled.add(batch)
+        batch.done.add_done_callback(lambda _: self._settle(batch))
         return batch
 
     def _close_batches(self) -> None:
@@ -216,43 +289,72 @@ class Writer:
             self._close_batch(batch)
 
     def _close_batch(self, batch: OpenBatch) -> None:
+        options = self._options
         del self._open[batch.partition]
         if batch.partition == self._sticky:
             self._sticky = random.choice(self._partitions)
-        batch.done.add_done_callback(lambda _: self._settle(batch))
-        encoded = Batch(
-            batch.encode(self._options.compression),
-            Deadline(self._options.delivery_timeout_ms),
-            batch.done,
-        )
-        self._thread.call_soon(
-            self._producer.put, self._topic, batch.partition, self._options.acks, encoded
-        )
+        try:
+            encoded = Batch(
+                batch.encode(options.compression),
+                Deadline(options.delivery_timeout_ms),
+                batch.done,
+                options.retries,
+            )
+            self._thread.call_soon(
+                self._producer.put, self._topic, batch.partition, self._manner, encoded
+            )
+        except BaseException as error:
+            self._fail(batch, as_delivery_failed(self._topic, batch.partition, error))
+            if not isinstance(error, Exception):
+                raise
+
+    def _fail(self, batch: OpenBatch, failure: DeliveryFailed) -> None:
+        try:
+            self._thread.call_soon(batch.done.set_exception, failure)
+        except ClientError:  # the client is closed: nobody is there to tell but us
+            batch.done.set_exception(failure)
 
     # -- in the loop's thread ------------------------------------------------------------
 
     def _linger(self, batch: OpenBatch) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_later(self._options.linger_ms / 1000, self._end_linger, batch)
+        # Encoding takes its time, and the loop has others to serve.
+        loop.call_later(
+            self._options.linger_ms / 1000, loop.run_in_executor, None, self._end_linger, batch
+        )
 
     def _end_linger(self, batch: OpenBatch) -> None:
         with self._lock:
             if self._open.get(batch.partition) is batch:
                 self._close_batch(batch)
 
+    def give_up(self, error: Exception) -> None:
+        """The client is closed: what is open will not be written, and nothing more is taken."""
+        with self._lock:
+            self._is_closed = True
+            batches = list(self._open.values())
+            self._open.clear()
+        for batch in batches:
+            batch.done.set_exception(error)
+
     def _settle(self, batch: OpenBatch) -> None:
         failure = batch.done.exception()
         if self._options.on_delivery is not None:
             for index in range(len(batch)):
-                if failure is None:
-                    delivered = batch.delivered(index, batch.done.result())
-                    self._options.on_delivery(delivered, None)
-                else:
-                    self._options.on_delivery(None, failure)
+                delivered = None if failure else batch.delivered(index, batch.done.result())
+                self._tell(self._options.on_delivery, delivered, failure)
         with self._lock:
             self._buffered_bytes -= batch.size_bytes
-            self._unsettled -= 1
+            self._unsettled.discard(batch)
             if failure is None:
                 self._acknowledged += len(batch)
             self._failure = self._failure or failure
             self._lock.notify_all()
+
+    def _tell(
+        self, on_delivery: OnDelivery, delivered: Delivered | None, failure: BaseException | None
+    ) -> None:
+        try:
+            on_delivery(delivered, failure)
+        except BaseException:  # noqa: BLE001 - of the user's; other records, and whoever waits, go on
+            _log.exception("on_delivery of the writer to topic %r", self._topic)

@@ -157,7 +157,7 @@ class RecordColumns:
         batches: list[memoryview] = []
         first = 0
         while first < len(rows):
-            encoded = self._encode_batch(rows, first, max_batch_bytes - HEADER_SIZE)
+            encoded = self._encode_batch(rows, first, max(max_batch_bytes - HEADER_SIZE, 1))
             header = BatchHeader(
                 base_offset=0,
                 batch_length=0,
