@@ -118,7 +118,7 @@ def test_an_outage_that_only_the_oldest_batch_does_not_survive() -> None:
 def test_an_outage_in_which_the_oldest_batch_is_lost() -> None:
     """Its successors are refused under their old sequences, and so go on under the next epoch."""
     puts = [Put(0, 5_000), Put(100, 300), *[Put(0, 1_300)] * 3, Put(1_000, 5_000)]
-    outcome = deliver(puts, [WELL, DROPPED], [(0.15, 0.7)])
+    outcome = deliver(puts, [WELL, DROPPED], [(0.105, 0.7)])
     check_exactly_once(outcome)
     assert outcome.copies() == [1, 0, 1, 1, 1, 1]
     assert [each.producer_epoch for each in outcome.partition.headers] == [0, 1, 1, 1, 1]
@@ -128,7 +128,7 @@ def test_all_expire_and_new_ones_come() -> None:
     """Nobody knows what the broker has: what comes anew is not taken for any of it."""
     puts = [Put(0, 5_000), *[Put(100, 200)] * 3, Put(2_000, 5_000)]
     for fate in (LOST, DROPPED):
-        outcome = deliver(puts, [WELL, fate, fate, fate], [(0.15, 1.5)])
+        outcome = deliver(puts, [WELL, fate, fate, fate], [(0.105, 1.5)])
         check_exactly_once(outcome)
         assert outcome.copies()[-1] == 1
         assert outcome.partition.headers[-1].producer_epoch == 1

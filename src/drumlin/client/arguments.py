@@ -121,6 +121,12 @@ def text(name: str, value: object) -> None:
         raise TypeError(f"{name} {shown(value)}: expected a string")
 
 
+def texts(name: str, values: Mapping[str, object]) -> None:
+    """All values are strings, as configurations have them."""
+    for key, value in values.items():
+        text(f"{name}[{shown(key)}]", value)
+
+
 def as_bytes(name: str, value: object) -> bytes | None:
     """A key or a value as it is written. What could change later is copied."""
     if value is None or type(value) is bytes:

@@ -15,18 +15,18 @@ from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
-from drumlin.client import admin, log_sizes, offsets, reader
+from drumlin.client import admin, arguments, log_sizes, offsets, reader
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.consumer import Consumer
-from drumlin.client.consumer.options import ConsumerOptions, Subscription
+from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.errors import TopicExists, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
-from drumlin.client.writer import Writer, WriterOptions
+from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.records import kernels
@@ -54,6 +54,7 @@ def connect(
     Raises:
         BrokerUnreachable: none of the brokers answers.
     """
+    arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,
@@ -162,6 +163,7 @@ class Client:
         Raises:
             TopicExists: it is there already.
         """
+        arguments.texts("configs", configs or {})
         wanted = admin.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
         try:
             self._run(admin.create_topic(self._connections, wanted))
@@ -189,6 +191,7 @@ class Client:
 
     def set_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration keys of a topic; None returns a key to its default."""
+        arguments.texts("changes", {key: each for key, each in changes.items() if each is not None})
         self._run(admin.set_topic_configs(self._connections, topic, changes))
 
     # -- offsets -------------------------------------------------------------------------
@@ -208,6 +211,7 @@ class Client:
         Raises:
             UnknownTopic: a topic, or a partition of it, does not exist.
         """
+        arguments.isolation_level(isolation)
         return self._run(offsets.list_offsets(self._connections, wanted, isolation))
 
     def offsets(
@@ -221,6 +225,7 @@ class Client:
 
         A time gives the offset to start reading from: where no record is that young, the end.
         """
+        arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
 
     def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -243,11 +248,14 @@ class Client:
         Offsets are whole numbers; times are aware datetimes. Records come in offset order,
         partition after partition. An `end` beyond the last record reads what is there.
 
+        `options` are those of `read_range`.
+
         Raises:
             UnknownTopic: there is no such topic or partition.
             OffsetOutOfRange: `start` is a number that the log does not hold (any more).
         """
-        batches = list(self.read_batches(topic, partitions, start=start, end=end, **options))
+        reader.check_options("read", options)
+        batches = list(self._read(topic, partitions, start, end, options))
         return pa.Table.from_batches(batches, reader.schema_of(options))
 
     def read_batches(
@@ -260,6 +268,17 @@ class Client:
         **options: Unpack[ReadOptions],
     ) -> Iterator[pa.RecordBatch]:
         """As `read`, piece by piece: only a few fetches are in memory at a time."""
+        reader.check_options("read_batches", options)
+        return self._read(topic, partitions, start, end, options)
+
+    def _read(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        start: Place | Mapping[int, Place],
+        end: Place | Mapping[int, Place],
+        options: ReadOptions,
+    ) -> Iterator[pa.RecordBatch]:
         with translated():
             isolation = options.get("isolation", "read_uncommitted")
             ranges = self._run(
@@ -291,7 +310,13 @@ class Client:
             OffsetOutOfRange: start_offset is not in the log; names the range that is.
             LogEndsEarly: the log ends (or, read_committed, is stable only) before end_offset.
         """
+        reader.check_options("read_range", options)
         ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
+        return self._read_ranges(ranges, options)
+
+    def _read_ranges(
+        self, ranges: Sequence[OffsetRange], options: ReadOptions
+    ) -> Iterator[pa.RecordBatch]:
         with translated():
             yield from reader.read_ranges(self._thread, self._connections, ranges, options)
 
@@ -301,7 +326,7 @@ class Client:
         *,
         group: str | None = None,
         assign: Collection[TopicPartition] | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerKeywords],
     ) -> Consumer:
         """A consumer that gives what is there and what comes, batch by batch.
 
@@ -312,7 +337,7 @@ class Client:
         Args:
             topics: names, or a compiled pattern that must match the whole name.
             assign: partitions as (topic, partition), instead of `topics`.
-            options: those of `ConsumerOptions`; see there.
+            options: see `drumlin.client.consumer.options.ConsumerOptions`.
 
         Raises:
             ValueError: options that make no sense.
@@ -320,6 +345,7 @@ class Client:
         if (topics is None) == (assign is None):
             raise ValueError("either topics or assign says what to read")
         subscription = None if topics is None else Subscription.of(topics)
+        arguments.known_options("consumer", options, ConsumerKeywords.__annotations__)
         chosen = ConsumerOptions(**options)
         with translated():
             return Consumer(
@@ -343,23 +369,33 @@ class Client:
                 the number of partitions and returns such a column. By default Kafka's: murmur2
                 of the key, and for null keys one partition a batch.
             compression: "none", "gzip", "snappy", "lz4" or "zstd".
-            acks: "all", "leader" or "none"; anything but "all" is not idempotent.
+            acks: "all" (-1), "leader" (1) or "none" (0); anything but "all" is not idempotent.
             batch_bytes: the largest record batch; a broker refuses more than
                 `max.message.bytes`, 1 MiB by default.
             delivery_timeout_ms: how long to go on trying.
+            retries: how often a batch may be sent again; None: as often as there is time. With
+                0 a record is written once at most.
 
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
             DeliveryFailed: a broker refused a batch for good, or time ran out; says which
                 partition, why, and what had been acknowledged before.
+            TypeError, ValueError: data or options that make no sense.
         """
+        arguments.text("topic", topic)
         with translated():
             return append(self._thread, self._producer, data, topic, options)
 
-    def writer(self, topic: str, **options: Any) -> Writer:
+    def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
         """A writer for records one by one, which collects them into batches.
 
-        `options` are those of `WriterOptions`; see there, and `Writer`.
+        For the options see `drumlin.client.writer.WriterOptions`.
+
+        Raises:
+            TypeError, ValueError: options that make no sense.
         """
+        arguments.text("topic", topic)
+        arguments.known_options("writer", options, WriterKeywords.__annotations__)
+        chosen = WriterOptions(**options)
         with translated():
-            return Writer(self._thread, self._producer, topic, WriterOptions(**options))
+            return Writer(self._thread, self._producer, topic, chosen)

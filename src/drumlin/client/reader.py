@@ -9,6 +9,7 @@ from typing import Final, Literal, TypedDict
 
 import pyarrow as pa
 
+from drumlin.client import arguments
 from drumlin.client.errors import CorruptData, OffsetOutOfRange
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
@@ -40,6 +41,18 @@ class ReadOptions(TypedDict, total=False):
     columns: Sequence[str]
     isolation: Isolation
     max_bytes_per_batch: int
+
+
+def check_options(call: str, options: ReadOptions) -> None:
+    """
+    Raises:
+        TypeError, ValueError: options that `call` does not have, or that make no sense.
+    """
+    arguments.known_options(call, options, ReadOptions.__annotations__)
+    arguments.isolation_level(options.get("isolation", "read_uncommitted"))
+    size_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
+    arguments.whole_number("max_bytes_per_batch", size_bytes, 1, 2**31 - 1)
+    schema_of(options)
 
 
 async def plan(

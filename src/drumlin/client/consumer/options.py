@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
+from drumlin.client import arguments
 from drumlin.client.consumer.assignors import ASSIGNORS
 from drumlin.client.offsets import TopicPartition, timestamp_of
 from drumlin.client.reader import ReadOptions, schema_of
@@ -26,6 +27,36 @@ OutOfRange = Literal["raise", "earliest", "latest"]
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
 
 _STARTS: Final = ("earliest", "latest", "committed")
+
+
+class ConsumerKeywords(TypedDict, total=False):
+    """The options of `Client.consumer`; what they mean stands in `ConsumerOptions`."""
+
+    protocol: GroupProtocol
+    assignors: Sequence[str]
+    server_assignor: str | None
+    group_instance_id: str | None
+    rack: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    delivery: Delivery
+    commit_interval_ms: int | None
+    start: Start
+    out_of_range: OutOfRange
+    isolation: Isolation
+    columns: Sequence[str] | None
+    headers: bool
+    max_records: int | None
+    max_bytes_per_batch: int
+    buffer_bytes: int
+    max_wait_ms: int
+    idle_timeout_ms: int | None
+    metadata_refresh_ms: int
+    on_assigned: OnPartitions | None
+    on_revoked: OnPartitions | None
+    on_lost: OnPartitions | None
+    on_reset: Callable[[TopicPartition, int, int], object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +125,7 @@ class ConsumerOptions:
             raise ValueError(f"assignors {unknown}: expected some of {sorted(ASSIGNORS)}")
         if self.delivery not in ("at_least_once", "at_most_once"):
             raise ValueError(f"delivery {self.delivery!r}: at_least_once or at_most_once")
+        arguments.isolation_level(self.isolation)
         if self.out_of_range not in ("raise", "earliest", "latest"):
             raise ValueError(f"out_of_range {self.out_of_range!r}: raise, earliest or latest")
         if isinstance(self.start, datetime):
@@ -104,8 +136,9 @@ class ConsumerOptions:
             raise ValueError("heartbeat_interval_ms must be shorter than session_timeout_ms")
         for name in ("max_records", "max_bytes_per_batch", "buffer_bytes", "max_poll_interval_ms"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value}: must be positive")
+            arguments.numbers_at_least({name: value}, 1)
+        for name in ("on_assigned", "on_revoked", "on_lost", "on_reset"):
+            arguments.callable_or_none(name, getattr(self, name))
         schema_of(self.read_options)
 
     @property

@@ -1,0 +1,170 @@
+"""What makes no sense is refused at the call, in a sentence that names argument and value."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from client.flaky_log import FlakyLog
+from drumlin.client.client import Client
+from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions
+from drumlin.client.writer import WriterKeywords, WriterOptions
+from rig.scripted_broker import ScriptedBroker
+
+TABLE = pa.table({"value": [b"x"]})
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker({"t": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def log(broker: ScriptedBroker) -> FlakyLog:
+    return FlakyLog(broker, iter(()))
+
+
+@pytest.fixture
+def lone_client(broker: ScriptedBroker) -> Iterator[Client]:
+    with drumlin.connect(broker.address) as client:
+        yield client
+
+
+def append(**options: Any) -> Callable[[Client], object]:
+    return lambda client: client.append(TABLE, "t", **options)
+
+
+def writer(**options: Any) -> Callable[[Client], object]:
+    return lambda client: client.writer("t", **options)
+
+
+def send(*arguments: Any, **options: Any) -> Callable[[Client], object]:
+    return lambda client: client.writer("t").send(*arguments, **options)
+
+
+def created(configs: Any) -> Callable[[Client], object]:
+    return lambda client: client.create_topic("new", configs=configs)
+
+
+def odd_acks(acks: object) -> str:
+    return f"acks {acks!r}: expected 'all' (-1), 'leader' (1) or 'none' (0)"
+
+
+CODEC = "compression 'brotli': expected one of 'none', 'gzip', 'snappy', 'lz4', 'zstd'"
+ISOLATION = "isolation 'committed': expected one of 'read_uncommitted', 'read_committed'"
+REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
+    *[(ValueError, odd_acks(each), append(acks=each)) for each in ("two", 2, True, 1.0, None)],
+    *[(ValueError, odd_acks(each), writer(acks=each)) for each in ("ALL", -2, False, b"all")],
+    (ValueError, CODEC, append(compression="brotli")),
+    (ValueError, CODEC, writer(compression="brotli")),
+    (ValueError, "compression None", append(compression=None)),
+    (ValueError, ISOLATION, lambda client: client.read("t", isolation="committed")),
+    (ValueError, ISOLATION, lambda client: client.offsets("t", isolation="committed")),
+    (ValueError, ISOLATION, lambda client: client.list_offsets({}, isolation="committed")),
+    (ValueError, ISOLATION, lambda client: client.consumer("t", isolation="committed")),
+    (TypeError, "partition 7: expected the name of a column", append(partition=7)),
+    (ValueError, "no column 'p' for partition: there are ['value']", append(partition="p")),
+    (TypeError, "value 3: expected the name of a column", append(value=3)),
+    (TypeError, "data is a dict: expected a pyarrow", lambda client: client.append({}, "t")),
+    (TypeError, "configs['retention.ms'] 5: expected a string", created({"retention.ms": 5})),
+    (
+        TypeError,
+        "changes['retention.ms'] 5: expected a string",
+        lambda client: client.set_topic_configs("t", {"retention.ms": 5}),
+    ),
+    (TypeError, "bootstrap ['a:9092']: expected a string", lambda _: drumlin.connect(["a:9092"])),
+    (TypeError, "topic 5: expected a string", lambda client: client.writer(5)),
+    (TypeError, "topic 5: expected a string", lambda client: client.append(TABLE, 5)),
+    (TypeError, "value 5: expected bytes, a string or None", send(5)),
+    (TypeError, "value {'a': 1}: expected bytes", send({"a": 1})),
+    (TypeError, "key 1.5: expected bytes", send(b"v", key=1.5)),
+    (ValueError, "value 'a\\udc80': it cannot be written as UTF-8", send("a\udc80")),
+    (ValueError, "header name '\\udc80': it cannot be", send(b"v", headers={"\udc80": b""})),
+    (TypeError, "header 'a' 5: expected bytes", send(b"v", headers={"a": 5})),
+    (TypeError, "header name 5: expected a string", send(b"v", headers=[(5, b"x")])),
+    (TypeError, "header ('a',): expected a name and a value", send(b"v", headers=[("a",)])),
+    (TypeError, "headers 'ab': expected a mapping, or pairs", send(b"v", headers="ab")),
+    (TypeError, "timestamp 1.5: expected a whole number", send(b"v", timestamp=1.5)),
+    (ValueError, "timestamp 9223372036854775808: expected", send(b"v", timestamp=2**63)),
+    (TypeError, "partition 'a': expected a whole number", send(b"v", partition="a")),
+    (ValueError, "topic 't' has no partition 2", send(b"v", partition=2)),
+    (TypeError, "append() has no option 'compresion': did you mean 'compression'?",
+     append(compresion="zstd", foo=3)),
+    (TypeError, "read() has no option 'isolaton': did you mean 'isolation'?",
+     lambda client: client.read("t", isolaton="read_committed")),
+    (TypeError, "read_batches() has no option 'x': it has columns, headers,",
+     lambda client: client.read_batches("t", x=1)),
+    (TypeError, "read_range() has no option 'x'",
+     lambda client: client.read_range("t", 0, 0, 1, x=1)),
+    (TypeError, "writer() has no option 'linger': did you mean 'linger_ms'?", writer(linger=5)),
+    (TypeError, "consumer() has no option 'group_id'",
+     lambda client: client.consumer("t", group_id="g")),
+    (ValueError, "retries -1: expected 0 to", writer(retries=-1)),
+    (TypeError, "retries 'x': expected a whole number", append(retries="x")),
+    (ValueError, "batch_bytes 0: expected 1 to", append(batch_bytes=0)),
+    (ValueError, "batch_bytes 4294967296: expected 1 to", writer(batch_bytes=1 << 32)),
+    (ValueError, "linger_ms -1: expected at least 0", writer(linger_ms=-1)),
+    (ValueError, "linger_ms nan: expected at least 0", writer(linger_ms=float("nan"))),
+    (TypeError, "delivery_timeout_ms '5': expected a number", append(delivery_timeout_ms="5")),
+    (TypeError, "on_delivery 5: expected a function", writer(on_delivery=5)),
+    (TypeError, "on_assigned 5: expected a function",
+     lambda client: client.consumer("t", on_assigned=5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "said", "call"), REFUSED, ids=[each[1] for each in REFUSED])
+def test_refused_at_the_call(
+    log: FlakyLog,
+    lone_client: Client,
+    kind: type[Exception],
+    said: str,
+    call: Callable[[Client], object],
+) -> None:
+    with pytest.raises(kind, match=re.escape(said)):
+        call(lone_client)
+    assert log.records == []
+    lone_client.append(TABLE, "t")
+    assert len(log.records) == 1
+
+
+@pytest.mark.parametrize("acks", ["all", "leader", "none", 0, 1, -1, "0", "1", "-1"])
+def test_all_names_of_acks(broker: ScriptedBroker, lone_client: Client, acks: Any) -> None:
+    wanted = int({"all": -1, "leader": 1, "none": 0}.get(acks, acks))
+    FlakyLog(broker, iter(["silent"] * 2 if wanted == 0 else []))
+    lone_client.append(TABLE, "t", acks=acks)
+    with lone_client.writer("t", acks=acks) as writer:
+        writer.send(b"y")
+    lone_client.refresh()  # answered behind what was sent
+    assert [request.acks for request in broker.asked("produce")] == [wanted] * 2
+
+
+def test_an_object_that_cannot_be_shown(log: FlakyLog, lone_client: Client) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("not today")
+
+    with pytest.raises(TypeError, match="value a Odd: expected bytes"):
+        lone_client.writer("t").send(Odd())
+
+
+def test_a_small_batch_has_room_for_one_record(log: FlakyLog, lone_client: Client) -> None:
+    """Even if that is smaller than the header of a batch."""
+    for batch_bytes in (1, 60, 61, 62):
+        lone_client.append(pa.table({"value": [b"x" * 300] * 3}), "t", batch_bytes=batch_bytes)
+    assert [header.record_count for header in log.headers] == [1] * 12
+
+
+def test_editors_know_the_options() -> None:
+    """The keywords that `writer` and `consumer` take are those of their options."""
+    for keywords, options in (
+        (WriterKeywords, WriterOptions),
+        (ConsumerKeywords, ConsumerOptions),
+    ):
+        assert typing.get_type_hints(keywords) == typing.get_type_hints(options)
