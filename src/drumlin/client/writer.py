@@ -318,10 +318,12 @@ class Writer:
 
     def _linger(self, batch: OpenBatch) -> None:
         loop = asyncio.get_running_loop()
-        # Encoding takes its time, and the loop has others to serve.
-        loop.call_later(
-            self._options.linger_ms / 1000, loop.run_in_executor, None, self._end_linger, batch
-        )
+        loop.call_later(self._options.linger_ms / 1000, self._lingered, batch)
+
+    def _lingered(self, batch: OpenBatch) -> None:
+        if self._open.get(batch.partition) is batch:
+            # Encoding takes its time, and the loop has others to serve.
+            asyncio.get_running_loop().run_in_executor(None, self._end_linger, batch)
 
     def _end_linger(self, batch: OpenBatch) -> None:
         with self._lock:
