@@ -133,6 +133,9 @@ class SimulatedConnection:
     def send_unanswered(self, api_name: str, build: Any, *, version_max: int) -> None:
         self._take(build, None)
 
+    async def writable(self) -> None:
+        await asyncio.sleep(_OPEN_S)
+
     def _take(self, build: Any, response: asyncio.Future[Any] | None) -> None:
         if not self.is_open:
             raise ConnectionLost("not sent")

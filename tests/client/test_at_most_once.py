@@ -6,6 +6,7 @@ A real broker, behind a proxy that cuts connections before or after a produce re
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,8 +45,8 @@ def client(proxy: CuttingProxy) -> Iterator[Client]:
 
 
 @pytest.fixture
-def topic(client: Client, request: pytest.FixtureRequest) -> str:
-    name = f"t-{abs(hash(request.node.name))}"
+def topic(client: Client) -> str:
+    name = f"t-{uuid.uuid4().hex[:12]}"
     client.create_topic(name, 1)
     return name
 
@@ -140,3 +141,14 @@ def test_retries_write_each_once(
     proxy.cuts = random_cuts(seed)
     assert one_by_one(client, topic) == [None] * len(ROWS)
     assert written(client, topic) == ROWS
+
+
+def test_a_client_that_is_closed_has_handed_on_what_nobody_acknowledges(
+    proxy: CuttingProxy, client: Client, topic: str
+) -> None:
+    """An append is done when the operating system has its records, and so bounded in memory."""
+    count, size = 300, 100_000
+    with drumlin.connect(client.bootstrap) as other:
+        report = other.append(pa.table({"value": [b"x" * size] * count}), topic, acks=0)
+    assert report.record_count == count
+    wait_until(lambda: client.offsets(topic)[0] == count, "all records")

@@ -28,6 +28,7 @@ from typing import Any, Final
 from drumlin.client.errors import as_delivery_failed
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.errors import ConnectionLost
 from drumlin.peer.produce import Produced, produced, send_batch
 from drumlin.peer.retry import (
     STALE_METADATA,
@@ -210,6 +211,8 @@ class PartitionSender:
         self._in_flight.remove(batch)
         try:
             self._written(batch, produced(answer.result(), self._topic, self._partition))
+        except asyncio.CancelledError:  # with the loop, which ends
+            self._give_up(batch, ConnectionLost("the client was closed meanwhile"))
         except Exception as error:  # noqa: BLE001 - whatever it is, the batch's future tells
             if _is_duplicate(error):
                 self._written(batch, Produced(-1, -1, -1))  # nobody knows where any more

@@ -178,8 +178,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send_unanswered(
         self, api_name: str, build: RequestBuilder, *, version_max: int | None = None
     ) -> None:
-        """Send a request that has no response: Produce with acks=0."""
+        """Send a request that has no response: Produce with acks=0.
+
+        From then on `writable` waits until the operating system has everything: nothing else
+        tells how far it has come, and what is still here is lost when the connection is closed.
+        """
         version = self.version_of(api_name, version_max)
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=0)
         self._write(api_name, version, build(request_shape(api_name, version)))
 
     def _send(

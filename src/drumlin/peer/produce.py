@@ -37,7 +37,7 @@ def send_batch(
 ) -> asyncio.Future[Any]:
     """Send now, behind what was sent before; give the future answer to `produced`.
 
-    With acks=0 the answer is None, at once.
+    With acks=0 the answer is None, as soon as the batch is on its way, or lost.
     """
 
     def build(shape: Shape) -> object:
@@ -53,9 +53,7 @@ def send_batch(
     if acks != NO_ACKS:
         return connection.send("produce", build, version_max=_VERSION_MAX)
     connection.send_unanswered("produce", build, version_max=_VERSION_MAX)
-    nothing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    nothing.set_result(None)
-    return nothing
+    return asyncio.ensure_future(connection.writable())
 
 
 def produced(response: Any, topic: str, partition: int) -> Produced:
