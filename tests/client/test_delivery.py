@@ -17,7 +17,8 @@ from drumlin.client.errors import DeliveryFailed
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.drumlin_server import DrumlinServer
-from rig.scripted_broker import ScriptedBroker
+from rig.scripted_broker import CloseConnection, ScriptedBroker
+from rig.waiting import wait_until
 
 ROWS = [b"%d" % number for number in range(60)]
 BATCH_BYTES = 120  # some records a batch
@@ -161,6 +162,38 @@ def test_a_new_leader_is_found() -> None:
         with client_of(old) as client:
             append(client)
     assert values(log) == ROWS
+
+
+@pytest.mark.parametrize("acks", ["all", "leader", "none"])
+def test_a_new_leader_is_found_without_retries(acks: Any) -> None:
+    """What the old one refused is lost, and no more: it is not asked again and again."""
+    with ScriptedBroker({"t": 1}, node_id=1) as old, ScriptedBroker({"t": 1}, node_id=2) as new:
+        log = FlakyLog(new, iter(["silent"] * 9 if acks == "none" else []))
+
+        def move(shape: Shape, request: Any) -> Any:
+            old.leader_id = 2
+            old.brokers = {2: new.port}
+            # A broker has no other way to refuse what wants no answer.
+            code = ErrorCode.not_leader_or_follower
+            return CloseConnection() if acks == "none" else answer(shape, request, code)
+
+        old.script("produce", move)
+        written: list[bytes] = []
+        with client_of(old) as client:
+
+            def is_written() -> bool:
+                written.append(b"%d" % len(written))
+                table = pa.table({"value": written[-1:]})
+                try:
+                    client.append(table, "t", acks=acks, retries=0)
+                except DeliveryFailed:
+                    return False
+                return bool(log.records)
+
+            wait_until(is_written, "the new leader")
+    assert len(old.asked("produce")) == 1 or acks == "none"
+    assert values(log)[0] in written
+    assert len(values(log)) + len(old.asked("produce")) <= len(written)
 
 
 def test_without_acks_nothing_is_awaited(broker: ScriptedBroker) -> None:

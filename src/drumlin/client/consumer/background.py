@@ -152,10 +152,16 @@ class Background:
             return None
         return Readable(piece, self.positions.of(piece.place).position)
 
-    def _raise_failure(self) -> None:
+    def _raise_end(self) -> None:
+        """Raise why nothing goes on here, for any partition."""
+        if self.is_closed:
+            raise ClientError("this consumer is closed")
         for error in (self._error, None if self._driver is None else self._driver.error):
             if error is not None:
                 raise error
+
+    def _raise_failure(self) -> None:
+        self._raise_end()
         if self._protocol is not None and self._protocol.membership.failure is not None:
             code: ErrorCode = self._protocol.membership.failure
             raise MembershipEnded(
@@ -269,10 +275,11 @@ class Background:
         """The offset of the next record of a partition that poll will give.
 
         Raises:
-            ClientError: not assigned; or the failure that the partition has.
+            ClientError: not assigned; or the failure that the partition has, or the consumer.
             RequestTimedOut: it is not known in time.
         """
         while True:
+            self._raise_end()
             state = self.positions.of(place)
             if state.failure is not None:
                 raise state.failure
@@ -349,16 +356,21 @@ class Background:
         `leaves` None does what is usual: a static member may come back, another does not.
         """
         self._is_shut = True
-        if self._protocol is not None:
-            step = self._protocol.membership.close()
-            if step is not None and leaves is not False:
-                try:
-                    async with asyncio.timeout(timeout_ms / 1000):
-                        await self._protocol.leave(step._replace(is_final=leaves is True))
-                except (KafkaError, PeerError, TimeoutError) as error:
-                    _log.warning("leaving group %r: %s", self._group_id, error)
-        for each in self._siblings:
-            await each.close()
+        try:
+            await self._leave(leaves, timeout_ms)
+        finally:
+            for each in self._siblings:
+                await each.close()
+
+    async def _leave(self, leaves: bool | None, timeout_ms: float) -> None:
+        step = None if self._protocol is None else self._protocol.membership.close()
+        if self._protocol is None or step is None or leaves is False:
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._protocol.leave(step._replace(is_final=leaves is True))
+        except (KafkaError, PeerError, TimeoutError) as error:
+            _log.warning("leaving group %r: %s", self._group_id, error)
 
     # -- topics --------------------------------------------------------------------------
 
