@@ -21,6 +21,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
 MESSAGE_BYTES_MAX = 1_048_588
+#: Of the topic "t", where a test does not bring topics of its own.
+TOPIC_ID = UUID(int=7)
 
 
 class MemoryLog:
@@ -75,10 +77,11 @@ class KnownTopics:
     def __init__(self) -> None:
         self._topics: dict[str, Topic] = {}
 
-    def put(self, name: str, partition_count: int) -> Topic:
+    def put(self, name: str, partition_count: int, topic_id: UUID | None = None) -> Topic:
         """Create it, or give it more partitions."""
         known = self._topics.get(name)
-        topic_id = uuid.uuid5(uuid.NAMESPACE_OID, name) if known is None else known.topic_id
+        if topic_id is None:
+            topic_id = uuid.uuid5(uuid.NAMESPACE_OID, name) if known is None else known.topic_id
         topic = self._topics[name] = Topic(topic_id, name, partition_count)
         return topic
 
@@ -115,11 +118,14 @@ def new_coordinator(
         log.partition_count = 4
         lead_all(coordinator, log)
 
+    if topics is None:
+        topics = KnownTopics()
+        topics.put("t", 400, TOPIC_ID)
     coordinator = GroupCoordinator(
         settings or Settings(),
         clock or ManualClock(),
         StateTopic(OFFSETS_TOPIC, log.append, log.read, lambda: log.partition_count, create_topic),
-        topics or KnownTopics(),
+        topics,
         default_setting,
     )
     return coordinator

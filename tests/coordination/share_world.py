@@ -16,6 +16,8 @@ from drumlin.coordination.groups.share.coordinator import ShareGroups
 from drumlin.coordination.groups.share.messages import ShareHeartbeat, ShareHeartbeatAnswer
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.coordination.shares.log import load
+from drumlin.coordination.shares.state import SharePartitionKey
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.records.batch import assign_offsets, parse_header
@@ -150,6 +152,22 @@ class ShareWorld:
     ) -> ShareHeartbeatAnswer:
         request = ShareHeartbeat(member, epoch, rack, "client", "/host", topics or None)
         return await self.share.heartbeat(group, request)
+
+    def states_now(self) -> set[SharePartitionKey]:
+        """Of which share partitions the log has a state."""
+        log = self.state_log
+        return {
+            key
+            for partition in range(log.partition_count or 0)
+            for key in load(log.read(partition), lambda: False)
+        }
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(2_000):
+            if condition():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("waited in vain")
 
     def pass_time(self, ms: int) -> None:
         """Deadlines that come by then are met."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from coordination.memory_log import MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import TOPIC_ID, KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock, SystemClock
@@ -28,7 +28,6 @@ from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-TOPIC_ID = UUID(int=7)
 DAY_MS = 86_400_000
 Run = Callable[[GroupCoordinator, MemoryLog, ManualClock], Awaitable[None]]
 
@@ -369,10 +368,74 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
             await coordinator.commit(commit(group_id, position(1), successor))
         coordinator.topic_deleted("t", TOPIC_ID)
         await until(lambda: len(_what_remains(log)) == 2)
-        assert await committed(coordinator, "g") == {("t", 1): 2}  # the successor's stays
+        # The successor's stays.
         assert {key.partition for key in _what_remains(log) if isinstance(key, OffsetKey)} == {1}
 
     with_coordinator(run)
+
+
+async def with_topics(topics: KnownTopics, log: MemoryLog, clock: ManualClock) -> GroupCoordinator:
+    """A coordinator that has loaded what the log says, with these topics."""
+    coordinator = new_coordinator(log, Settings(), clock, topics)
+    coordinator.start()
+    lead_all(coordinator, log)
+    await loaded(coordinator)
+    return coordinator
+
+
+def test_offsets_of_a_deleted_topic_are_not_its_successors() -> None:
+    """Whether or not they are in the log still: between the deletion and the tombstones."""
+
+    async def main() -> None:
+        log, clock, topics = MemoryLog(), ManualClock(), KnownTopics()
+        topics.put("t", 2, TOPIC_ID)
+        topics.put("u", 1, UUID(int=9))
+        coordinator = await with_topics(topics, log, clock)
+        elsewhere = position(7, topic="u")._replace(topic_id=UUID(int=9))
+        unmarked = position(8, partition=1)._replace(topic_id=None)  # as older brokers wrote it
+        await coordinator.commit(commit("g", position(5), unmarked, elsewhere))
+        topics.remove("t")
+        topics.put("t", 2, UUID(int=8))
+        assert await committed(coordinator, "g") == {("t", 1): 8, ("u", 0): 7}
+        (found,) = await coordinator.fetch_offsets("g", [("t", (0,))])
+        assert found == ("t", [(0, None)])
+
+        again = await with_topics(topics, log, clock)  # it never heard of the deletion
+        await until(lambda: len(_offsets_in(log)) == 2)
+        assert await committed(again, "g") == {("t", 1): 8, ("u", 0): 7}
+        await coordinator.close()
+        await again.close()
+
+    asyncio.run(main())
+
+
+def test_a_deleted_topics_offsets_go_once_the_log_can_be_written() -> None:
+    async def main() -> None:
+        log, clock, topics = MemoryLog(), ManualClock(), KnownTopics()
+        topics.put("t", 2, TOPIC_ID)
+        coordinator = new_coordinator(
+            log, Settings(offsets_retention_check_interval_ms=1), clock, topics
+        )
+        coordinator.start()
+        lead_all(coordinator, log)
+        await loaded(coordinator)
+        unmarked = position(8, partition=1)._replace(topic_id=None)
+        await coordinator.commit(commit("g", position(5), unmarked))
+        log.error = ErrorCode.kafka_storage_error  # full, say
+        coordinator.topic_deleted("t", topics.remove("t").topic_id)
+        topics.put("t", 2, UUID(int=8))
+        await asyncio.sleep(0.01)
+        assert len(_offsets_in(log)) == 2
+        log.error = None
+        await until(lambda: not _offsets_in(log))
+        assert await committed(coordinator, "g") == {}
+        await coordinator.close()
+
+    asyncio.run(main())
+
+
+def _offsets_in(log: MemoryLog) -> list[object]:
+    return [key for key in _what_remains(log) if isinstance(key, OffsetKey)]
 
 
 def test_what_is_too_much_for_one_batch_goes_into_several() -> None:

@@ -202,6 +202,23 @@ def test_topics_come_grow_and_go() -> None:
     run(scenario)
 
 
+def test_what_is_known_of_a_topic_goes_although_nobody_heard_of_its_deletion() -> None:
+    async def scenario(world: ShareWorld) -> None:
+        topic, kept = world.topics.put("t", 1), world.topics.put("kept", 1)
+        await world.beat("a", 0, "t", "kept")
+        assert {key.topic_id for key in world.states_now()} == {topic.topic_id, kept.topic_id}
+        world.topics.remove("t")
+        await world.restart()
+        await world.until(
+            lambda: (
+                {key.topic_id for key in world.states_now()} == {kept.topic_id}
+                and set(world.share.group("g").partitions.initialized) == {kept.topic_id}
+            )
+        )
+
+    run(scenario)
+
+
 def test_a_member_that_says_nothing_new_makes_nobody_look_at_the_group() -> None:
     """Groups are large, and all of their members beat every few seconds."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import pytest
 
-from coordination.memory_log import MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.commit import Commit, Position
@@ -26,7 +26,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 GROUP = "g"
 PARTITION = partition_for(GROUP, 4)
-TOPIC_ID = UUID(int=7)
 DAY_MS = 86_400_000
 Key = tuple[str, int]
 
@@ -180,6 +179,34 @@ def test_a_deleted_topic_takes_what_is_pending_along() -> None:
         assert await seen(coordinator, [T0], requires_stable=True) == {T0: None}
         end(coordinator, log, 1, is_commit=True)
         assert await seen(coordinator, [T0]) == {T0: None}
+
+    with_coordinator(run)
+
+
+@pytest.mark.parametrize("pends_for_the_successor", [True, False])
+def test_a_deleted_topics_tombstones_leave_its_successor_alone(
+    pends_for_the_successor: bool,
+) -> None:
+    """A tombstone ends what is committed and what is pending: of one topic, and of the other."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        gone = UUID(int=6)
+        pending = a_commit(T0, 9, 1)
+        plain = a_commit(T0, 5)
+        if pends_for_the_successor:
+            plain = replace(plain, positions=[plain.positions[0]._replace(topic_id=gone)])
+            await coordinator.commit(plain)
+            await coordinator.commit_in_transaction(pending, NOT_REQUIRED)
+        else:
+            pending = replace(pending, positions=[pending.positions[0]._replace(topic_id=gone)])
+            await coordinator.commit_in_transaction(pending, NOT_REQUIRED)
+            await coordinator.commit(plain)
+        coordinator.topic_deleted("t", gone)
+        for _ in range(10):  # it is done in the background
+            await asyncio.sleep(0)
+        end(coordinator, log, 1, is_commit=True)
+        expected = {T0: 9 if pends_for_the_successor else 5}
+        assert await seen(coordinator, [T0]) == expected
 
     with_coordinator(run)
 

@@ -69,8 +69,8 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         """Another broker leads the partition: its state is none of ours any more."""
         self._partitions.end(partition)
 
-    def _on_loaded(self) -> None:
-        """A shard can be asked from now on, or has failed."""
+    def _on_loaded(self, partition: int) -> None:
+        """The partition's shard can be asked from now on, or has failed."""
 
     # -- finding ---------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class StatePartitions(Generic[Shard, Loaded]):
             Raises `LoadCancelled` when `is_cancelled()` says so.
         take_over(shard, loaded): a generator on the loop that fills the shard; others get their
             turn wherever it yields.
-        on_loaded(): a shard can be asked from now on, or has failed.
+        on_loaded(partition): its shard can be asked from now on, or has failed.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         new_shard: Callable[[int], Shard],
         read: Callable[[int, IsCancelled], Loaded],
         take_over: Callable[[Shard, Loaded], Iterator[None]],
-        on_loaded: Callable[[], None],
+        on_loaded: Callable[[int], None],
     ) -> None:
         self._topic = topic
         self._new_shard = new_shard
@@ -200,4 +200,4 @@ class StatePartitions(Generic[Shard, Loaded]):
         if led.is_resigned:
             return
         led.ready.set()
-        self._on_loaded()
+        self._on_loaded(led.partition)

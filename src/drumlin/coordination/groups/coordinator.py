@@ -92,10 +92,20 @@ class GroupCoordinator(GroupExecution):
         self._background.spawn(self._delete_offsets_of(topic, topic_id))
 
     async def _delete_offsets_of(self, topic: str, topic_id: UUID) -> None:
-        for partition in self._partitions.partitions():
-            shard = await self._partitions.when_ready(partition)
-            if shard is not None and (records := shard.topic_deleted(topic, topic_id)):
-                self._write_or_log(shard, records, f"offsets of the deleted topic {topic}")
+        left = self._partitions.partitions()
+        while True:
+            left = [each for each in left if not await self._forget(each, topic, topic_id)]
+            if not left:
+                return
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+
+    async def _forget(self, partition: int, topic: str, topic_id: UUID) -> bool:
+        """Whether nothing is left in the partition of a deleted topic."""
+        shard = await self._partitions.when_ready(partition)
+        records = [] if shard is None else shard.topic_deleted(topic, topic_id)
+        if shard is None or not records:
+            return True
+        return self._write_or_log(shard, records, f"offsets of the deleted topic {topic}")
 
     def _shard_of(self, group_id: str) -> GroupShard:
         self._check_active()

@@ -209,8 +209,11 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
 
-    def _on_loaded(self) -> None:
+    def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
+        self._background.spawn(
+            self._remove(partition, GroupShard.orphans, "what is known of deleted topics")
+        )
 
     def _set_alarm(self) -> None:
         """See to it that `wake` is called when the next deadline comes."""
@@ -241,15 +244,23 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         """Delete offsets whose retention is over, and groups that hold nothing any more."""
         retention_ms = self._config.offsets_retention_minutes * 60_000
         for partition in self._partitions.partitions():
-            shard = await self._partitions.when_ready(partition)
-            for count, group_id in enumerate(list(shard.groups) if shard else (), 1):
-                if count % _GROUPS_PER_STEP == 0:
-                    await asyncio.sleep(0)
-                    if await self._partitions.when_ready(partition) is not shard:
-                        break
-                assert shard is not None
-                if records := shard.expired(group_id, retention_ms):
-                    self._write_or_log(shard, records, f"expired offsets of {group_id!r}")
+            await self._remove(
+                partition, lambda shard, group_id: shard.expired(group_id, retention_ms), "expired"
+            )
+
+    async def _remove(
+        self, partition: int, removable: Callable[[GroupShard, str], list[GroupRecord]], what: str
+    ) -> None:
+        """Write, for each group of a partition, what removes something of it."""
+        shard = await self._partitions.when_ready(partition)
+        for count, group_id in enumerate(list(shard.groups) if shard else (), 1):
+            if count % _GROUPS_PER_STEP == 0:
+                await asyncio.sleep(0)
+                if await self._partitions.when_ready(partition) is not shard:
+                    break
+            assert shard is not None
+            if records := removable(shard, group_id):
+                self._write_or_log(shard, records, f"group {group_id!r}: {what}")
 
     # -- the log -------------------------------------------------------------------------------
 
@@ -284,12 +295,15 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             confirmation.add_done_callback(self._unconfirmed.discard)
         return confirmation
 
-    def _write_or_log(self, shard: GroupShard, records: Sequence[GroupRecord], what: str) -> None:
+    def _write_or_log(self, shard: GroupShard, records: Sequence[GroupRecord], what: str) -> bool:
+        """Whether they are in the log."""
         try:
             self._write(shard, records)
-            _log.info("partition %d: %d records removed: %s", shard.partition, len(records), what)
         except KafkaError as error:
-            _log.warning("partition %d: %s stay: %s", shard.partition, what, error)
+            _log.warning("partition %d: not removed: %s: %s", shard.partition, what, error)
+            return False
+        _log.info("partition %d: %d records removed: %s", shard.partition, len(records), what)
+        return True
 
     def _when_written(
         self,

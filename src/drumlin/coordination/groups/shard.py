@@ -180,7 +180,10 @@ class GroupShard:
         return codes, records
 
     def expired(self, group_id: str, retention_ms: int) -> list[GroupRecord]:
-        """Tombstones for what the group no longer holds; for the group too, if that is all."""
+        """Tombstones for what the group no longer holds; for the group too, if that is all.
+
+        Offsets in a topic that is gone are of no use to anybody, however young they are.
+        """
         group = self.groups.get(group_id)
         if group is None:
             return []
@@ -189,28 +192,50 @@ class GroupShard:
         records: list[GroupRecord] = []
         for key, committed in self.offsets.items(group_id):
             expires_ms = _expires_ms(group, committed, retention_ms)
-            if (
-                expires_ms is None
-                or now_ms < expires_ms
-                or group.is_subscribed_to(key.topic)
-                or self.transactional.is_pending(key)
-            ):
+            is_kept = expires_ms is None or now_ms < expires_ms or group.is_subscribed_to(key.topic)
+            if self.transactional.is_pending(key) or (is_kept and not self._is_orphan(committed)):
                 keeps_some = True
             else:
                 records.append((key, None))
         if not keeps_some and group.is_deletable:
             records += group.tombstones()
+        elif isinstance(group, ShareGroup):
+            records += group.orphans()
         return records
 
-    def topic_deleted(self, topic: str, topic_id: UUID) -> list[GroupRecord]:
-        """Tombstones for the offsets of a topic that is gone, but not for its successor's."""
-        keys = [
-            key
-            for key, committed in self.offsets.of_topic(topic)
-            if committed.topic_id in (None, topic_id)
+    def orphans(self, group_id: str) -> list[GroupRecord]:
+        """What is to be written where the group knows topics that are gone.
+
+        That is left over when a topic was deleted while this could not be said in the log. What
+        is pending waits for the end of its transaction.
+        """
+        records: list[GroupRecord] = [
+            (key, None)
+            for key, committed in self.offsets.items(group_id)
+            if self._is_orphan(committed) and not self.transactional.is_pending(key)
         ]
-        keys += set(self.transactional.keys_of_topic(topic, topic_id)) - set(keys)
-        records: list[GroupRecord] = [(key, None) for key in keys]
+        group = self.groups.get(group_id)
+        return records + group.orphans() if isinstance(group, ShareGroup) else records
+
+    def _is_orphan(self, committed: CommittedOffset) -> bool:
+        topic_id = committed.topic_id
+        return topic_id is not None and self._surroundings.topics.by_id(topic_id) is None
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> list[GroupRecord]:
+        """Tombstones for the offsets of a topic that is gone, but not for its successor's.
+
+        One tombstone would end all that a key has, committed and pending. So a key that its
+        successor uses as well stays; `fetch` tells them apart.
+        """
+        gone = (None, topic_id)
+        keys = dict.fromkeys(key for key, _ in self.offsets.of_topic(topic))
+        keys |= dict.fromkeys(self.transactional.keys_of_topic(topic))
+        records: list[GroupRecord] = [
+            (key, None)
+            for key in keys
+            if all(each.topic_id in gone for each in self.transactional.pending(key))
+            and ((known := self.offsets.get(*key)) is None or known.topic_id in gone)
+        ]
         for group in self.groups.values():
             if isinstance(group, ShareGroup):
                 records += group.topic_deleted(topic_id)
@@ -291,20 +316,27 @@ class GroupShard:
     ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]:
         """What is committed for the partitions asked for, or for all that have something.
 
+        What was committed for a topic that is gone says nothing of its successor of that name.
         With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it.
         """
         committed = self.offsets.topics(group_id)
         checks = requires_stable and self.transactional.has_open(group_id)
         for topic, asked in committed.items() if topics is None else topics:
             known = committed.get(topic, {})
+            there = self._surroundings.topics.by_name(topic)
             found: list[tuple[int, CommittedOffset | ErrorCode | None]] = []
             for partition in asked:
                 is_unstable = checks and self.transactional.is_pending(
                     OffsetKey(group_id, topic, partition)
                 )
-                unstable = ErrorCode.unstable_offset_commit
-                found.append((partition, unstable if is_unstable else known.get(partition)))
-            yield topic, found
+                value = known.get(partition)
+                if value is not None and there is not None:
+                    value = value if value.topic_id in (None, there.topic_id) else None
+                if value is not None or is_unstable or topics is not None:
+                    unstable = ErrorCode.unstable_offset_commit
+                    found.append((partition, unstable if is_unstable else value))
+            if found or topics is not None:
+                yield topic, found
 
 
 def _expires_ms(group: AnyGroup, committed: CommittedOffset, retention_ms: int) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from uuid import UUID
 
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 
@@ -98,11 +97,10 @@ class TransactionalOffsets:
             seen.update(key for key in self._by_producer[producer_id] if key.group_id == group_id)
         return iter(seen)
 
-    def keys_of_topic(self, topic: str, topic_id: UUID) -> list[OffsetKey]:
-        """What is pending for a topic of that id, each key once."""
-        return [
-            key
-            for key, pending in self._by_key.items()
-            if key.topic == topic
-            and any(each.committed.topic_id in (None, topic_id) for each in pending.values())
-        ]
+    def keys_of_topic(self, topic: str) -> list[OffsetKey]:
+        """What is pending for a topic of that name, each key once."""
+        return [key for key in self._by_key if key.topic == topic]
+
+    def pending(self, key: OffsetKey) -> Iterator[CommittedOffset]:
+        """What open transactions may commit for the key."""
+        return (each.committed for each in self._by_key.get(key, {}).values())

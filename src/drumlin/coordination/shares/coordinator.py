@@ -120,13 +120,20 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The states in a topic go with it."""
-        self._background.spawn(self._delete_states_in(topic, topic_id))
+        self._background.spawn(self._delete_orphans())
 
-    async def _delete_states_in(self, topic: str, topic_id: UUID) -> None:
+    def _on_loaded(self, partition: int) -> None:
+        self._background.spawn(self._delete_orphans_in(partition))
+
+    async def _delete_orphans(self) -> None:
         for partition in self._partitions.partitions():
-            shard = await self._partitions.when_ready(partition)
-            if shard is not None and (records := shard.topic_deleted(topic_id)):
-                self._write_or_log(shard, records, f"states in the deleted topic {topic}")
+            await self._delete_orphans_in(partition)
+
+    async def _delete_orphans_in(self, partition: int) -> None:
+        """Delete the states in topics that are gone, now or since long."""
+        shard = await self._partitions.when_ready(partition)
+        if shard is not None and (records := shard.orphans(self._has_partition)):
+            self._write_or_log(shard, records, "states in deleted topics")
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -257,7 +264,11 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     # -- the log -------------------------------------------------------------------------------
 
     async def prune(self) -> None:
-        """Delete what later snapshots have made redundant from the logs' starts."""
+        """Delete what later snapshots have made redundant from the logs' starts.
+
+        States in deleted topics go before: the log could not be written when the topic went.
+        """
+        await self._delete_orphans()
         for partition in self._partitions.partitions():
             shard = await self._partitions.when_ready(partition)
             if shard is None:

@@ -6,7 +6,7 @@ over once it is in the log. So the memory never says what the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -147,9 +147,11 @@ class ShareShard:
         """The tombstone of a state, if it is there."""
         return [(key, None)] if key in self.states else []
 
-    def topic_deleted(self, topic_id: UUID) -> list[ShareRecord]:
-        """Tombstones of all states in a topic that is gone."""
-        return [(key, None) for key in self.states if key.topic_id == topic_id]
+    def orphans(self, has_partition: Callable[[UUID, int], bool]) -> list[ShareRecord]:
+        """Tombstones of all states in partitions that are gone."""
+        return [
+            (key, None) for key in self.states if not has_partition(key.topic_id, key.partition)
+        ]
 
     # -- what was written --------------------------------------------------------------------
 

@@ -332,7 +332,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 continue  # it is loading, or cannot be loaded
         return shards
 
-    def _on_loaded(self) -> None:
+    def _on_loaded(self, partition: int) -> None:
         self._resume()
 
     def _resume(self) -> None:

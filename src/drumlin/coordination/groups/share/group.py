@@ -353,7 +353,19 @@ class ShareGroup:
 
     def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
         """What is to be written when a topic is gone."""
-        left = share_partitions.forgotten(self.partitions, topic_id)
+        return self._without({topic_id})
+
+    def orphans(self) -> list[GroupRecord]:
+        """What is to be written where topics are gone, and that was not."""
+        known = self.partitions
+        topic_ids = {*known.initializing, *known.initialized, *known.deleting}
+        return self._without({each for each in topic_ids if not self._is_there(each)})
+
+    def _is_there(self, topic_id: UUID) -> bool:
+        return self._surroundings.topics.by_id(topic_id) is not None
+
+    def _without(self, topic_ids: Collection[UUID]) -> list[GroupRecord]:
+        left = share_partitions.forgotten(self.partitions, topic_ids)
         return [] if left is self.partitions else [self.partitions_record(left)]
 
     # -- life ------------------------------------------------------------------------------

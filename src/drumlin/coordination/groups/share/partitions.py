@@ -64,14 +64,11 @@ def deleted(known: SharePartitions, topic_ids: Collection[UUID]) -> SharePartiti
     return replace(known, deleting=deleting)
 
 
-def forgotten(known: SharePartitions, topic_id: UUID) -> SharePartitions:
-    """A topic is gone; `known` itself if it was not in it."""
-    if not any(
-        topic_id in each for each in (known.initializing, known.initialized, known.deleting)
-    ):
-        return known
-    return SharePartitions(
-        {each: topic for each, topic in known.initializing.items() if each != topic_id},
-        {each: topic for each, topic in known.initialized.items() if each != topic_id},
-        {each: name for each, name in known.deleting.items() if each != topic_id},
+def forgotten(known: SharePartitions, topic_ids: Collection[UUID]) -> SharePartitions:
+    """Topics are gone; `known` itself if none of them was in it."""
+    left = SharePartitions(
+        {each: topic for each, topic in known.initializing.items() if each not in topic_ids},
+        {each: topic for each, topic in known.initialized.items() if each not in topic_ids},
+        {each: name for each, name in known.deleting.items() if each not in topic_ids},
     )
+    return known if left == known else left
