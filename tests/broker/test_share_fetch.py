@@ -36,7 +36,9 @@ Given = list[tuple[int, int, int]]
 class Group:
     """A share group on one topic, with its state begun at the start of the log."""
 
-    def __init__(self, server: DrumlinServer, topic: str, group: str, **configs: str) -> None:
+    def __init__(
+        self, server: DrumlinServer, topic: str, group: str, start_offset: int = 0, **configs: str
+    ) -> None:
         self.server = server
         self.topic, self.name = topic, group
         with server.connect() as client:
@@ -50,7 +52,9 @@ class Group:
                 topics=[
                     {
                         "topic_id": self.topic_id,
-                        "partitions": [{"partition": 0, "state_epoch": 1, "start_offset": 0}],
+                        "partitions": [
+                            {"partition": 0, "state_epoch": 1, "start_offset": start_offset}
+                        ],
                     }
                 ],
             )
@@ -133,6 +137,9 @@ class Member:
         assert answer.error_code == ErrorCode.none, answer
         self.epoch += 1
         return ErrorCode(answer.responses[0].partitions[0].error_code)
+
+    def leave(self) -> None:
+        self.fetch_raw(share_session_epoch=-1, topics=[])
 
     def fetch_until(self, expected: int) -> Given:
         """Fetch until so many records came."""

@@ -91,7 +91,8 @@ class LivePartition:
         except KafkaError as error:
             raise _told(error) from error
         start_offset = state.start_offset
-        if start_offset == UNINITIALIZED_OFFSET:
+        is_first = start_offset == UNINITIALIZED_OFFSET
+        if is_first:
             start_offset = await first_start_offset(
                 self._broker, self.partition, self.settings.auto_offset_reset
             )
@@ -101,6 +102,13 @@ class LivePartition:
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
         self._records.move_start(self.partition.log_start_offset)
+        if is_first:
+            # Else `latest` would be chosen anew after a pause in which nobody had acknowledged
+            # anything yet, and what came meanwhile would never be delivered.
+            try:
+                await self._write_state(())
+            except KafkaError as error:
+                raise _told(error) from error
 
     def _on_loaded(self, task: asyncio.Task[None]) -> None:
         """Nobody may ask why it failed; that is no reason to warn."""
@@ -193,8 +201,11 @@ class LivePartition:
             _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
 
     async def _write(self, batches: Sequence[StateBatch]) -> None:
-        if not batches:
-            return
+        if batches:
+            await self._write_state(batches)
+
+    async def _write_state(self, batches: Sequence[StateBatch]) -> None:
+        """Write how far the group has come, and what has changed behind that."""
         async with self._write_turn:
             if self.is_closed:
                 raise KafkaError(ErrorCode.fenced_state_epoch)
