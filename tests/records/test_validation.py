@@ -20,7 +20,7 @@ from drumlin.records.batch import (
     write_header,
 )
 from drumlin.records.compression import CODECS, compress
-from drumlin.records.record import Record, decode_batch, encode_batch
+from drumlin.records.record import Record, decode_batch, encode_batch, encode_record
 from drumlin.records.validation import AppendRules, InvalidBatch, prepare_produce
 from drumlin.wire.errors import ErrorCode
 from records.strategies import THOROUGH, damaged
@@ -190,6 +190,41 @@ def test_timestamps_out_of_range(distance_ms: int) -> None:
     bounds = f"{NOW - 10_000} and {NOW + 3_600_000}"
     text = f"record 1 has timestamp {bad}, which is not between {bounds}"
     assert error.record_errors == [(1, text)]
+
+
+def folded(*runs: tuple[Record, int]) -> bytearray:
+    """Runs of equal records, in some hundred bytes."""
+    body = b"".join(encode_record(record, 0, NOW) * count for record, count in runs)
+    codec, count = CODECS["zstd"], sum(count for _, count in runs)
+    batch = with_body(bytes(compress(codec, body)), count, codec)
+    return changed(batch, base_timestamp=NOW, max_timestamp=NOW)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (Record(0, NOW, None, b""), ErrorCode.invalid_record),
+        (Record(0, NOW + 7_200_000, b"", b""), ErrorCode.invalid_timestamp),
+    ],
+)
+def test_what_is_said_of_bad_records_grows_with_what_was_sent(bad: Record, code: ErrorCode) -> None:
+    batch = folded((bad, 150_000))
+    assert len(batch) < 1_000
+    error = refusal(batch, COMPACTED)
+    assert error.code == code
+    said = sum(len(text) for _, text in error.record_errors) + len(error.message or "")
+    assert 0 < said < 20 * len(batch)
+    good = Record(0, NOW, b"", b"")
+    error = refusal(folded((good, 150_000), (bad, 1)), COMPACTED)  # nobody looks so far
+    assert (error.code, error.record_errors) == (code, [])
+
+
+def test_the_first_of_many_bad_records_are_named() -> None:
+    batch = encode_batch([Record(index, NOW, None, b"v" * 20) for index in range(500)])
+    error = refusal(batch, COMPACTED)
+    assert [index for index, _ in error.record_errors] == list(range(100))
+    assert error.message is not None
+    assert error.message.endswith("; and perhaps more")
 
 
 def test_no_timestamp_is_always_in_range() -> None:

@@ -1,4 +1,8 @@
-"""A refused batch, and why. Clients go by the code; the words are for whoever reads their logs."""
+"""A refused batch, and why. Clients go by the code; the words are for whoever reads their logs.
+
+A few compressed bytes can hold millions of bad records. So not all of them are named, and not all
+are looked at: what is said must never grow with what was unfolded, only with what was sent.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,16 @@ from typing import Final
 
 from drumlin.records.append_rules import AppendRules
 from drumlin.records.batch import NO_TIMESTAMP, BatchHeader, Buffer
-from drumlin.records.survey import Glance, glance
+from drumlin.records.survey import Glance, Survey, glance
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _SHOWN: Final = 3
+#: Of a batch; what is said of one takes a few dozen bytes.
+_NAMED_MAX: Final = 100
+#: Sent for each record that is named, at least.
+_BYTES_PER_NAMED: Final = 16
+#: Looking at one takes a microsecond or more.
+_LOOKED_AT_MAX: Final = 100_000
 
 
 class InvalidBatch(KafkaError):
@@ -36,28 +46,35 @@ class UnfitRecords(InvalidBatch):
 
 
 def reject_records(
-    header: BatchHeader, body: Buffer, rules: AppendRules, now_ms: int, log_name: str
+    header: BatchHeader,
+    body: Buffer,
+    facts: Survey,
+    rules: AppendRules,
+    now_ms: int,
+    log_name: str,
 ) -> InvalidBatch:
-    """The error that names every bad record in `body`, of which there is at least one."""
+    """The error that names the first bad records in `body`, of which there is at least one."""
+    named_max = min(_NAMED_MAX, header.size // _BYTES_PER_NAMED)
     errors: list[tuple[int, str]] = []
     has_bad_timestamp = False
-    position, end = 0, len(body)
-    for index in range(header.record_count):
+    position, end, index = 0, len(body), 0
+    while index < min(header.record_count, _LOOKED_AT_MAX) and len(errors) < named_max:
         record = glance(body, position, end, header.base_timestamp)
         position = record.end
         if rules.is_compacted and record.key_length < 0:
             errors.append((index, _keyless(log_name)))
-            continue
-        bad_timestamp = _bad_timestamp(header, record, rules, now_ms)
-        if bad_timestamp is not None:
+        elif (bad_timestamp := _bad_timestamp(header, record, rules, now_ms)) is not None:
             has_bad_timestamp = True
             errors.append((index, bad_timestamp))
+        index += 1
+    if not errors:
+        has_bad_timestamp = not (rules.is_compacted and facts.has_null_key)
     if has_bad_timestamp:
         code = ErrorCode.invalid_timestamp
         message = "there are records whose timestamps are not allowed here"
     else:
         code = ErrorCode.invalid_record
-        message = _summary(errors)
+        message = _summary(errors, is_all=index == header.record_count)
     return InvalidBatch(code, message, message=message, record_errors=errors)
 
 
@@ -86,7 +103,10 @@ def _bad_timestamp(
     )
 
 
-def _summary(errors: list[tuple[int, str]]) -> str:
+def _summary(errors: list[tuple[int, str]], *, is_all: bool) -> str:
+    if not errors:
+        return f"bad records, behind the first {_LOOKED_AT_MAX} of the batch"
     shown = "; ".join(f"{index}: {text}" for index, text in errors[:_SHOWN])
-    rest = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+    count = f"{len(errors) - _SHOWN} more" if is_all else "perhaps more"
+    rest = f"; and {count}" if len(errors) > _SHOWN or not is_all else ""
     return f"bad records, by their place in the batch: {shown}{rest}"

@@ -152,7 +152,7 @@ def _prepare(
         only = max(header.max_timestamp, NO_TIMESTAMP)
         facts = facts._replace(min_timestamp=only, max_timestamp=only)
     if _has_bad_records(header, facts, rules, now_ms):
-        raise reject_records(header, body, rules, now_ms, log_name)
+        raise reject_records(header, body, facts, rules, now_ms, log_name)
     return _as_stored(batch, header, body, facts, rules, now_ms)
 
 
