@@ -14,9 +14,12 @@ What bounds it:
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
 import logging
 import socket
+import termios
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +39,8 @@ _IN_FLIGHT_MAX: Final = 64
 #: Requests up to this size, all of one connection together, are not worth counting.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
 _READS_PER_TURN: Final = 8
+#: Who has sent that much ahead of us is no slow peer.
+_SENT_AHEAD_BYTES: Final = 16 * 1024
 
 
 class _Slot:
@@ -75,6 +80,7 @@ class Connection:
         self._memory = memory
         self._spare = spare
         self._in_flight_bytes = 0  # of requests started and not answered
+        self._received_bytes = 0
         self._counted = False  # whether the shared budget knows of us
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
         self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
@@ -97,7 +103,10 @@ class Connection:
     # -- receiving ---------------------------------------------------------------------
 
     def resume_reading(self) -> None:
-        if not self._reading and not self.closed and not self._is_finishing:
+        """Read again, unless what was read has to be started first."""
+        if self._reading or self.closed or self._is_finishing:
+            return
+        if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
             self._reading = True
 
@@ -115,6 +124,7 @@ class Connection:
                 if count == 0:
                     self.close(None)
                     return
+                self._received_bytes += count
                 self._backlog.extend(self._reader.received(count))
                 if self._backlog or count < sum(map(len, memory)) or not self._within_budget():
                     break
@@ -130,13 +140,35 @@ class Connection:
 
     def _within_budget(self) -> bool:
         """Report what we hold to the shared budget; False where we must wait for others."""
-        held = self._reader.held_bytes + self._in_flight_bytes + sum(map(len, self._backlog))
+        reader = self._reader
+        complete = self._in_flight_bytes + sum(map(len, self._backlog))
+        held = complete + reader.held_bytes
         if held < _COUNTED_FROM_BYTES:
             if not self._counted:
                 return True
             held = 0
         self._counted = held > 0
-        return self._memory.hold(self, held)
+        return self._memory.hold(self, held, complete + reader.announced_bytes)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Received from the peer and sent to it, since the connection began."""
+        return self._received_bytes + self._outbox.sent_bytes
+
+    @property
+    def awaits_peer(self) -> bool:
+        """Whether we can do nothing more for what we hold, until the peer sends or takes some."""
+        if self._backlog:
+            slots = self._slots
+            return not slots or slots[-1].lets_pass or slots[-1].done
+        missing = self._reader.missing_bytes
+        return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
+
+    def _sent_ahead(self) -> int:
+        """What has arrived and was not read yet, as others have to let go of memory first."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self._socket.fileno(), termios.FIONREAD, count)
+        return count[0]
 
     # -- requests ----------------------------------------------------------------------
 

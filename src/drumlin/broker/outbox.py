@@ -31,6 +31,8 @@ class Outbox:
         self._parts: deque[Any] = deque()  # bytes-like, or a file slice
         self._slice_sent = 0  # bytes of the first part, where that is a file slice
         self._memory_bytes = 0
+        self.sent_bytes = 0
+        """Since the connection began."""
 
     @property
     def is_full(self) -> bool:
@@ -88,6 +90,7 @@ class Outbox:
     def _sent(self, sent: int) -> int:
         """The socket has taken so many bytes of what is in memory."""
         self._memory_bytes -= sent
+        self.sent_bytes += sent
         left = sent
         while left:
             part = self._parts[0]
@@ -110,6 +113,7 @@ class Outbox:
         if sent == 0:
             raise OSError(f"log file ended {remaining} bytes before the slice being sent")
         self._slice_sent += sent
+        self.sent_bytes += sent
         if sent == remaining:
             self._slice_sent = 0
             self._parts.popleft()

@@ -3,27 +3,64 @@
 One frame may be 100 MB, and there may be thousands of connections. Together they may hold
 `limit_bytes`; beyond that a connection is not read from until others have let go, and TCP makes
 its peer wait. One connection at a time may exceed the budget, or a large request could block
-itself; if that one stalls while others wait behind it, it is closed.
+itself. Requests of ordinary size have a reserve of their own, so that they pass by large ones
+that wait.
+
+Where memory is short, nobody may hold it and let others wait: whoever has next to nothing come
+from its peer, or taken by it, for some seconds is closed, the largest first. If that is the one
+that was let exceed the budget, the others may be no better, and each would take as long: those
+that hold most of what is left are closed with it, so that the rest can go on together.
 
 Small requests are not counted: their buffers are part of what a connection costs.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 _STALL_S: Final = 10.0
+#: For whoever alone may go on.
+_EXEMPT_STALL_S: Final = 3.0
+#: In that time at least this part of a request has to come: 100 MB within eleven minutes.
+_LEAST_PART: Final = 64
+#: Requests up to this size, all of one connection together, may use the reserve.
+_ORDINARY_BYTES: Final = 1 << 20
+#: Of the limit, and in addition to it, whatever the large ones hold.
+_RESERVE_PART: Final = 8
+#: Between two looks. More means that we have not looked, or read, for longer.
+_LOOK_S_MAX: Final = 2.0
 
 
 class Holder(Protocol):
     """A connection, as the budget sees it."""
 
-    last_active: float
+    @property
+    def moved_bytes(self) -> int:
+        """Received from its peer, and taken by it, since the connection began."""
+
+    @property
+    def awaits_peer(self) -> bool:
+        """What is held can be let go only once the peer sends, or takes, something."""
 
     def resume_reading(self) -> None: ...
 
     def close(self, reason: Exception | str | None) -> None: ...
+
+
+@dataclass(slots=True)
+class _Held:
+    """What one connection holds, and since when next to nothing moves on it."""
+
+    held_bytes: int
+    wanted_bytes: int
+    moved_before: int
+    slow_s: float = 0.0
+
+    @property
+    def ordinary_bytes(self) -> int:
+        return self.held_bytes if self.wanted_bytes <= _ORDINARY_BYTES else 0
 
 
 class RequestMemory:
@@ -31,39 +68,58 @@ class RequestMemory:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._held: dict[Holder, int] = {}
+        self._reserve = limit_bytes // _RESERVE_PART
+        self._held: dict[Holder, _Held] = {}
         self._total = 0
-        self._waiting: deque[Holder] = deque()
+        self._ordinary = 0  # of that, what ordinary requests hold
+        self._waiting: dict[Holder, None] = {}  # in the order in which they came
+        self._waiting_ordinary: dict[Holder, None] = {}
         self._exempt: Holder | None = None
+        self._looked_at = 0.0
 
     @property
     def held_bytes(self) -> int:
         return self._total
 
-    def hold(self, holder: Holder, held_bytes: int) -> bool:
-        """Say that `holder` holds this much now; False: it must not read until resumed."""
-        self._total += held_bytes - self._held.get(holder, 0)
-        if held_bytes:
-            self._held[holder] = held_bytes
-        else:
-            self._held.pop(holder, None)
-            if self._exempt is holder:
-                self._exempt = None
-        if self._total <= self._limit:
+    def hold(self, holder: Holder, held_bytes: int, wanted_bytes: int = 0) -> bool:
+        """Say that `holder` holds this much now; False: it must not read until resumed.
+
+        `wanted_bytes`: what it will hold when all that was announced has arrived.
+        """
+        wanted_bytes = max(wanted_bytes, held_bytes)
+        self._note(holder, held_bytes, wanted_bytes)
+        is_ordinary = wanted_bytes <= _ORDINARY_BYTES
+        if self._has_room(is_ordinary):
             self._resume_one()
             return True
         if held_bytes == 0 or self._exempt in (None, holder):
             if held_bytes:
                 self._exempt = holder
             return True
-        if holder not in self._waiting:
-            self._waiting.append(holder)
+        (self._waiting_ordinary if is_ordinary else self._waiting)[holder] = None
         return False
+
+    def _has_room(self, is_ordinary: bool) -> bool:
+        return self._total <= self._limit or (is_ordinary and self._ordinary <= self._reserve)
+
+    def _note(self, holder: Holder, held_bytes: int, wanted_bytes: int) -> None:
+        held = self._held.get(holder)
+        if held is None:
+            held = self._held[holder] = _Held(0, 0, holder.moved_bytes)
+        self._total -= held.held_bytes
+        self._ordinary -= held.ordinary_bytes
+        held.held_bytes, held.wanted_bytes = held_bytes, wanted_bytes
+        self._total += held.held_bytes
+        self._ordinary += held.ordinary_bytes
+        if not held_bytes:
+            del self._held[holder]
+            if self._exempt is holder:
+                self._exempt = None
 
     def forget(self, holder: Holder) -> None:
         """The connection is closed."""
-        if holder in self._waiting:
-            self._waiting.remove(holder)
+        self._waiting.pop(holder, None)
+        self._waiting_ordinary.pop(holder, None)
         if holder in self._held:
             self.hold(holder, 0)
         self._resume_one()
@@ -74,25 +130,61 @@ class RequestMemory:
 
     def _resume_one(self) -> None:
         # One at a time: each that goes on reports what it holds, and that lets the next go on.
-        if self._waiting and (self._total <= self._limit or self._exempt is None):
-            self._waiting.popleft().resume_reading()
+        for waiting, is_ordinary in ((self._waiting_ordinary, True), (self._waiting, False)):
+            if waiting and (self._has_room(is_ordinary) or self._exempt is None):
+                holder = next(iter(waiting))
+                del waiting[holder]
+                holder.resume_reading()
+                return
 
     def look_after(self, now: float) -> None:
         """Called every second, so that nobody waits for a peer from which nothing comes."""
-        self._close_stalled(now)
-        if self._total <= self._limit:
-            # Who was resumed may have nothing to receive, and then lets nobody go on.
-            waiting, self._waiting = self._waiting, deque()
-            for holder in waiting:
-                holder.resume_reading()
+        elapsed_s = min(now - self._looked_at, _LOOK_S_MAX)
+        self._looked_at = now
+        if self._waiting or self._waiting_ordinary:
+            self._close_slow(elapsed_s)
         else:
-            self._resume_one()
+            for held in self._held.values():
+                held.slow_s = 0.0
+        # Who was resumed may have nothing to receive, and then lets nobody go on.
+        if self._has_room(is_ordinary=True):
+            self._resume_all(self._waiting_ordinary)
+        if self._has_room(is_ordinary=False):
+            self._resume_all(self._waiting)
+        self._resume_one()
 
-    def _close_stalled(self, now: float) -> None:
-        """Close the connection that holds the others up, if nothing comes from it."""
-        exempt = self._exempt
-        if exempt is not None and self._waiting and now - exempt.last_active > _STALL_S:
-            exempt.close(
-                f"sent nothing for {_STALL_S:g} s in the middle of a request, while "
-                f"{len(self._waiting)} connections wait for request memory"
+    def _resume_all(self, waiting: dict[Holder, None]) -> None:
+        holders = list(waiting)
+        waiting.clear()
+        for holder in holders:
+            holder.resume_reading()
+
+    def _close_slow(self, elapsed_s: float) -> None:
+        """Close those from whose peers next to nothing comes, as long as memory is short."""
+        slow: dict[Holder, float] = {}
+        for holder, held in self._held.items():
+            moved = holder.moved_bytes
+            least = max(1, held.wanted_bytes // _LEAST_PART)
+            if not holder.awaits_peer or moved - held.moved_before >= least:
+                held.moved_before, held.slow_s = moved, 0.0
+                continue
+            held.slow_s += elapsed_s
+            if held.slow_s >= (_EXEMPT_STALL_S if holder is self._exempt else _STALL_S):
+                slow[holder] = held.slow_s
+        is_stuck = self._exempt in slow
+        for holder in self._by_size(slow):
+            if self.has_plenty():
+                return
+            holder.close(
+                "held request memory for which others wait, and sent or took next to nothing for "
+                f"{slow[holder]:.0f} s"
             )
+        for holder in self._by_size(self._waiting if is_stuck else ()):
+            if self.has_plenty():
+                return
+            holder.close("held much of the request memory, of which there is too little")
+
+    def _by_size(self, holders: Iterable[Holder]) -> list[Holder]:
+        """The largest first; only those that hold something."""
+        holding = [each for each in holders if each in self._held]
+        return sorted(holding, key=lambda each: self._held[each].held_bytes, reverse=True)

@@ -72,6 +72,16 @@ class FrameReader:
         """Memory of a large frame that is arriving."""
         return 0 if self._large is None else len(self._large)
 
+    @property
+    def announced_bytes(self) -> int:
+        """What `held_bytes` will be once that frame has arrived."""
+        return 0 if self._large is None else self._large_size
+
+    @property
+    def missing_bytes(self) -> int:
+        """What has not arrived yet of that frame."""
+        return 0 if self._large is None else self._large_size - self._large_filled
+
     def buffers(self) -> list[memoryview]:
         """Memory for the next bytes of the stream, for a scattered read; never empty.
 
