@@ -108,8 +108,7 @@ class PartitionLog:
         """Say in the folder which topic this is a partition of; durable with the next flush."""
         path = f"{self.path}/{partition_metadata.FILE_NAME}"
         with self._failing_as("name"):
-            content = partition_metadata.encode_partition_metadata(topic_id)
-            self._files.write_file(path, content)
+            self._files.write_file(path, partition_metadata.encode_partition_metadata(topic_id))
         self.durability.note_new_folder(path)
         self.topic_id = topic_id
 
