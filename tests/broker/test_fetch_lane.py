@@ -15,6 +15,7 @@ from drumlin.broker.fetch_lane import FetchLane
 from drumlin.broker.router import Router
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
+from drumlin.replication.partition import Partition
 from drumlin.wire.messages import encode_request, schema_versions
 from rig.messages import build
 from storage.samples import NOW_MS, from_producer, marker, prepared
@@ -160,6 +161,29 @@ def test_a_lane_ends_with_its_partition(run: Callable[[Scenario], None]) -> None
         fixture.broker.partitions.remove(_TOPIC, 0)
         assert lane.dispatch(frame) is None
         fixture.broker.partitions.add(fixture.partition)
+
+    run(scenario)
+
+
+def test_the_next_topic_of_a_name_has_a_lane_of_its_own(run: Callable[[Scenario], None]) -> None:
+    """The one before would recognise its requests, and keep a log alive that is gone."""
+
+    async def scenario(fixture: Fixture) -> None:
+        frame = fixture.frame(12, 0)
+        peer: Any = Peer()
+        for _ in range(2):
+            _taken(fixture.router.dispatch(peer, frame))
+        (before,) = peer.lanes.values()
+        one = fixture.partition
+        other = Partition(one.log, one.leader_epoch, 1, 1)
+        fixture.broker.partitions.remove(_TOPIC, 0)
+        fixture.broker.partitions.add(other)
+        _taken(fixture.router.dispatch(peer, frame))
+        (after,) = peer.lanes.values()
+        assert after is not before
+        assert before.is_over
+        assert not after.is_over
+        assert after.waiting_room is other.waiting
 
     run(scenario)
 

@@ -39,6 +39,8 @@ _IN_FLIGHT_MAX: Final = 64
 #: Requests up to this size, all of one connection together, are not worth counting.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
 _READS_PER_TURN: Final = 8
+#: Some milliseconds' worth; one read may bring thousands of requests that want no answer.
+_STARTED_PER_TURN: Final = 256
 #: Who has sent that much ahead of us is no slow peer.
 _SENT_AHEAD_BYTES: Final = 16 * 1024
 
@@ -88,6 +90,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self._is_finishing = False
+        self._will_go_on = False
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()
@@ -183,7 +186,9 @@ class Connection:
             self._fail(error)
 
     def _start_and_send(self) -> None:
-        while self._backlog and self._may_start():
+        for _ in range(_STARTED_PER_TURN):
+            if not self._backlog or not self._may_start():
+                break
             frame = self._backlog.popleft()
             dispatched = self._router.dispatch(self, frame)
             if self._slots or not dispatched.is_done:
@@ -199,11 +204,14 @@ class Connection:
             self._pause_reading()
         else:
             self.resume_reading()
-        if self._backlog and self._may_start():
-            # The outbox was full and is not any more, so nothing else would call us again.
+        if self._backlog and self._may_start() and not self._will_go_on:
+            # Nothing else would call us again: others had to have their turn, or the outbox was
+            # full and is not any more.
+            self._will_go_on = True
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._will_go_on = False
         if not self.closed:
             self._start_requests()
 
@@ -245,6 +253,9 @@ class Connection:
             except MalformedMessage as error:
                 self.close(error)
                 return
+            except Exception as error:  # noqa: BLE001  as in `_start_requests`
+                self._fail(error)
+                return
         self._start_requests()
 
     async def _await_answer(self, slot: _Slot, answer: Awaitable[list[Any] | None]) -> None:
@@ -266,15 +277,18 @@ class Connection:
 
     def _send(self) -> None:
         slots = self._slots
-        try:
-            while slots and slots[0].done:
-                slot = slots.popleft()
-                self._in_flight_bytes -= slot.request_bytes
-                if slot.parts:
+        while slots and slots[0].done:
+            slot = slots.popleft()
+            self._in_flight_bytes -= slot.request_bytes
+            if slot.parts:
+                try:
                     self._outbox.put(slot.parts)
-        except OSError as error:
-            self.close(error)
-            return
+                except OSError as error:
+                    self.close(error)
+                    return
+                except Exception as error:  # noqa: BLE001  as in `_start_requests`
+                    self._fail(error)
+                    return
         self._flush()
 
     def _flush(self) -> None:
@@ -341,9 +355,12 @@ class Connection:
         self._socket.close()
         if self._counted:
             self._memory.forget(self)
-        for told in self.when_closed:
-            told()
         self._on_close(self)
+        for told in self.when_closed:
+            try:
+                told()
+            except Exception:  # noqa: BLE001  what ends with us ends, one thing with the other
+                _log.exception("something that ended with a connection failed")
 
 
 def _release(parts: list[Any] | None) -> None:

@@ -44,5 +44,9 @@ class Lane(Protocol):
     def recognises(self, frame: memoryview) -> bool:
         """Whether a request is of this kind, to be driven here or not."""
 
+    @property
+    def is_over(self) -> bool:
+        """It will never drive a request again."""
+
     def dispatch(self, frame: memoryview) -> Dispatched | None:
         """Drive a request to its end; None if it is to go the ordinary way."""

@@ -8,6 +8,7 @@ that are in memory, or of those that come next. Whatever is different is left to
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
     from drumlin.replication.waiting import WaitingRoom
 
+_log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 
 
@@ -63,6 +65,13 @@ class FetchLane:
     def recognises(self, frame: memoryview) -> bool:
         """Whether a request is of this lane's kind, to be driven here or not."""
         return self._request.offset_in(frame) is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Its partition is gone, or another one has its name."""
+        partition = self._partition
+        current = self._broker.partitions.find(partition.topic, partition.index)
+        return current is not partition
 
     def dispatch(self, frame: memoryview) -> Dispatched | None:
         """Drive a request to its end, or to where it waits; None if it does not belong here."""
@@ -176,7 +185,12 @@ class _WaitingFetch:
         if self._is_cancelled:
             return
         self._lane.waiting_room.leave(self._waiter)
-        self._deliver(self._lane.answer_now(self._frame, self._offset))
+        try:
+            parts = self._lane.answer_now(self._frame, self._offset)
+        except Exception:  # noqa: BLE001  its peer would wait for ever
+            _log.exception("a fetch that waited goes the ordinary way")
+            parts = None
+        self._deliver(parts)
 
 
 def _may_hold_aborted(partition: Partition, records: Any, fetch_offset: int) -> bool:

@@ -75,6 +75,13 @@ class ProduceLane:
         """Whether a request is of this lane's kind, to be driven here or not."""
         return self._request.records_in(frame) is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Its partition is gone, or another one has its name."""
+        partition = self._partition
+        current = self._broker.partitions.find(partition.topic, partition.index)
+        return current is not partition
+
     def dispatch(self, frame: memoryview) -> Dispatched | None:
         """Drive a request to its end; None if it does not belong here."""
         records = self._request.records_in(frame)

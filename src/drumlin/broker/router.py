@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.dispatched import Dispatched
+from drumlin.broker.dispatched import Dispatched, Lane
 from drumlin.broker.served import SERVED
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
@@ -85,6 +85,8 @@ class Router:
             self._broker, connection, header.api_version, header.client_id, has_waited
         )
         open_lane = getattr(handler, "open_lane", None)
+        if open_lane is not None:
+            _drop_lanes_that_are_over(connection.lanes)
         if open_lane is not None and len(connection.lanes) < _LANES_MAX:
             shape = response_shape(api, header.api_version)
             lane = open_lane(context, request, frame, shape)
@@ -149,6 +151,12 @@ class Router:
         response = handler.unsupported_version(response_shape(_API_VERSIONS, 0))
         answered = header._replace(api_version=0)
         return Dispatched(_encode(_API_VERSIONS, answered, response))
+
+
+def _drop_lanes_that_are_over(lanes: dict[bytes, Lane]) -> None:
+    """They would keep partitions that are gone, and recognise what has to have another lane."""
+    for kind in [kind for kind, lane in lanes.items() if lane.is_over]:
+        del lanes[kind]
 
 
 def _encode(api: str, header: RequestHeader, response: Any) -> Parts | None:

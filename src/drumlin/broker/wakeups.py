@@ -7,8 +7,11 @@ producer is: the reader of a new record waits for nobody's acknowledgement.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
 
 
 class Wakeups:
@@ -27,12 +30,19 @@ class Wakeups:
         self._woken.append(finish)
 
     def finish(self) -> None:
-        """Call all who were added. They may append, and so wake others, who come in turn."""
+        """Call all who were added. They may append, and so wake others, who come in turn.
+
+        Who calls this is none of them: what goes wrong with one is nothing to it, nor to the rest.
+        """
         if self._is_finishing:
             return
         self._is_finishing = True
         try:
             while self._woken:
-                self._woken.popleft()()
+                finish = self._woken.popleft()
+                try:
+                    finish()
+                except Exception:  # noqa: BLE001  the others would wait for ever
+                    _log.exception("a request that waited could not be answered")
         finally:
             self._is_finishing = False

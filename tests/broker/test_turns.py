@@ -1,0 +1,117 @@
+"""Turns of the event loop: nobody takes one for all that was sent, or away from those who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+import pytest
+
+from drumlin.broker.connection import Connection
+from drumlin.broker.dispatched import Dispatched
+from drumlin.broker.request_memory import RequestMemory
+from drumlin.broker.spare_memory import SpareMemory
+from drumlin.broker.wakeups import Wakeups
+from drumlin.wire.frames import SCRATCH_BYTES
+
+_SENT = 5_000
+
+
+class CountingRouter:
+    """Takes requests that want no answer, and counts how many in which turn."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.turns: list[int] = []
+
+    def dispatch(self, _connection: Connection, _frame: memoryview) -> Dispatched:
+        self.taken += 1
+        return Dispatched()
+
+    def finish_woken(self) -> None:
+        return
+
+
+class Pair:
+    """A connection over a socket whose other end is ours."""
+
+    def __init__(self, router: Any) -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.peer = socket.create_connection(listening.getsockname())
+        accepted, _ = listening.accept()
+        listening.close()
+        accepted.setblocking(False)
+        self.ended: list[Connection] = []
+        self.connection = Connection(
+            accepted,
+            router,
+            memory=RequestMemory(1 << 30),
+            spare=SpareMemory(),
+            scratch=bytearray(SCRATCH_BYTES),
+            max_frame_bytes=1 << 20,
+            listener_name="PLAINTEXT",
+            on_close=self.ended.append,
+        )
+
+
+def test_requests_without_an_answer_do_not_all_start_in_one_turn() -> None:
+    async def run() -> None:
+        router = CountingRouter()
+        pair = Pair(router)
+        pair.peer.sendall(b"\0\0\0\4abcd" * _SENT)
+        taken_before = 0
+        async with asyncio.timeout(20):
+            while router.taken < _SENT:
+                await asyncio.sleep(0)
+                assert router.taken - taken_before <= 256
+                taken_before = router.taken
+        pair.connection.close(None)
+        pair.peer.close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_ends_for_everybody_although_one_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        pair = Pair(CountingRouter())
+        told: list[str] = []
+
+        def fail() -> None:
+            raise RuntimeError("this is wrong")
+
+        pair.connection.when_closed += [fail, lambda: told.append("told")]
+        pair.connection.close(None)
+        pair.peer.close()
+        assert told == ["told"]
+        assert pair.ended == [pair.connection]
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(run())
+    assert "this is wrong" in caplog.text
+
+
+def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        wakeups = Wakeups()
+        answered: list[int] = []
+
+        def fail() -> None:
+            raise RuntimeError("this is wrong")
+
+        wakeups.add(lambda: answered.append(1))
+        wakeups.add(fail)
+        wakeups.add(lambda: answered.append(2))
+        wakeups.finish()  # called by who has appended, whom it does not concern
+        assert answered == [1, 2]
+        wakeups.add(lambda: answered.append(3))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert answered == [1, 2, 3]
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(run())
+    assert "this is wrong" in caplog.text
