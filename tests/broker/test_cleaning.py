@@ -250,6 +250,7 @@ def test_metrics(server: DrumlinServer) -> None:
     assert of("seconds_since_last_cleaning") >= 0
     assert 0 < of("last_cleaning_map_utilisation") <= 1
     assert of("last_cleaning_bytes_per_second") > 0
+    assert measured["drumlin_event_loop_turns_total",] >= 1
     assert measured["drumlin_compaction_cleanings_total",] >= 1
     read_bytes = measured["drumlin_compaction_read_bytes_total",]
     assert read_bytes > measured["drumlin_compaction_written_bytes_total",] > 0

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.broker.broker import Broker
+from drumlin.broker.loop_watch import LoopWatch
 from drumlin.broker.opening import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
@@ -38,14 +39,16 @@ def run(properties: Mapping[str, str]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         config = BrokerConfig.load(properties)
-        asyncio.run(_serve(config))
+        watch = LoopWatch()
+        with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+            runner.run(_serve(config, watch))
     except (ConfigError, StartFailed) as error:
         print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,6 +62,8 @@ async def _serve(config: BrokerConfig) -> None:
     # What lives now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
+    broker.endpoints.metrics.add(watch.measures)
+    watch.begin()
     addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
     print(  # noqa: T201
         f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
@@ -68,6 +73,7 @@ async def _serve(config: BrokerConfig) -> None:
     for risk in risks(config):
         _log.warning("%s", risk)
     await stop.wait()
+    watch.end()
     _log.info("stopping")
     await broker.stop()
     _log.info("stopped cleanly")

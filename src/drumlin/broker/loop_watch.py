@@ -1,0 +1,176 @@
+"""Watches how long the event loop's turns take, and says who made one long.
+
+Everything a broker does for its clients happens on one loop, turn by turn: whoever holds a turn
+up holds up everybody. The loop's own selector measures each turn, at two looks at the clock; a
+thread of its own looks now and then whether a turn lasts, and notes where it is then. It changes
+nothing and stops nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import selectors
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from drumlin.broker.metrics.measures import Kind, Measure, Sample
+
+_log = logging.getLogger(__name__)
+
+#: A turn that takes longer is told with its culprit.
+SLOW_S: Final = 0.05
+#: Turns are counted by the longest of these that they exceed.
+_STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
+_LOOK_INTERVAL_S: Final = 0.025
+#: When a turn has lasted so long, its place is noted: it may become a slow one.
+_SUSPECT_S: Final = 0.03
+_LOG_INTERVAL_S: Final = 1.0
+_LONGEST_WITHIN_S: Final = 60.0
+_FRAMES_SHOWN: Final = 12
+_PREFIX: Final = "drumlin_event_loop_"
+_SOURCES: Final = Path(__file__).parents[2]
+
+
+class LoopWatch:
+    """Make the loop with `new_loop`; `begin` to look for culprits, `end` to let the thread go."""
+
+    def __init__(self) -> None:
+        self._selector = _TimingSelector()
+        self._looker: threading.Thread | None = None
+        self._may_end = threading.Event()
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that is watched."""
+        return asyncio.SelectorEventLoop(self._selector)
+
+    def begin(self) -> None:
+        """Look for culprits from now on. Call it on the loop."""
+        self._selector.tells = True
+        loop_thread = threading.get_ident()
+        self._looker = threading.Thread(
+            target=self._look, args=(loop_thread,), name="loop-watch", daemon=True
+        )
+        self._looker.start()
+
+    def end(self) -> None:
+        """What holds the loop up from now on is of no interest."""
+        self._selector.tells = False
+        self._may_end.set()
+
+    def measures(self) -> Iterator[Measure]:
+        """What Prometheus is told."""
+        selector = self._selector
+        for name, documentation, value in (
+            ("turns", "Turns of the event loop.", selector.turns),
+            ("busy_seconds", "Time that the event loop worked.", selector.busy_s),
+        ):
+            yield Measure(
+                _PREFIX + name, Kind.COUNTER, documentation, (), (Sample((), float(value)),)
+            )
+        yield Measure(
+            f"{_PREFIX}slow_turns",
+            Kind.COUNTER,
+            "Turns that took longer than so many seconds: for so long nobody was served.",
+            ("longer_than",),
+            tuple(
+                Sample((f"{step:g}",), float(count))
+                for step, count in zip(_STEPS_S, selector.slow_turns, strict=True)
+            ),
+        )
+        yield Measure(
+            f"{_PREFIX}longest_turn_seconds",
+            Kind.GAUGE,
+            "The longest turn of the last minute or two: the most that anything had to wait.",
+            (),
+            (Sample((), selector.longest_s(time.monotonic())),),
+        )
+
+    def _look(self, loop_thread: int) -> None:
+        selector = self._selector
+        noted: float | None = None
+        while not self._may_end.wait(_LOOK_INTERVAL_S):
+            began = selector.began
+            if began is None or began == noted or time.monotonic() - began < _SUSPECT_S:
+                continue
+            frame = sys._current_frames().get(loop_thread)
+            if frame is not None and selector.began == began:
+                selector.place = (began, _place(frame))
+                noted = began
+
+
+class _TimingSelector(selectors.DefaultSelector):
+    """A turn is what lies between two calls of `select`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began: float | None = None
+        self.turns = 0
+        self.busy_s = 0.0
+        self.slow_turns = [0] * len(_STEPS_S)
+        self.tells = False
+        self.place: tuple[float, str] | None = None  # of the turn that began then
+        self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
+        self._minute = 0.0
+        self._told_at = 0.0
+        self._untold = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.began is not None:
+            took_s = time.monotonic() - self.began
+            self.turns += 1
+            self.busy_s += took_s
+            if took_s > _STEPS_S[0]:
+                self._count(self.began, took_s)
+            self.began = None
+        events = super().select(timeout)
+        self.began = time.monotonic()
+        return events
+
+    def longest_s(self, now: float) -> float:
+        """The longest turn of this minute and the one before."""
+        if now - self._minute > 2 * _LONGEST_WITHIN_S:
+            return 0.0
+        return max(self._longest_s)
+
+    def _count(self, began: float, took_s: float) -> None:
+        for number, step in enumerate(_STEPS_S):
+            self.slow_turns[number] += took_s > step
+        if began - self._minute > _LONGEST_WITHIN_S:
+            is_next = began - self._minute <= 2 * _LONGEST_WITHIN_S
+            self._longest_s = [0.0, self._longest_s[0] if is_next else 0.0]
+            self._minute = began
+        self._longest_s[0] = max(self._longest_s[0], took_s)
+        if took_s > SLOW_S and self.tells:
+            self._tell(began, took_s)
+
+    def _tell(self, began: float, took_s: float) -> None:
+        if began - self._told_at < _LOG_INTERVAL_S:
+            self._untold += 1
+            return
+        place = "an unknown place"
+        if self.place is not None and self.place[0] == began:
+            place = self.place[1]
+        also = f" ({self._untold} more since the last that was told)" if self._untold else ""
+        _log.warning("the event loop was held up for %.0f ms by %s%s", took_s * 1e3, place, also)
+        self._told_at, self._untold = began, 0
+
+
+def _place(frame: FrameType | None) -> str:
+    """Where a thread is, its innermost function first, on one line."""
+    shown: list[str] = []
+    while frame is not None and len(shown) < _FRAMES_SHOWN:
+        code = frame.f_code
+        path = Path(code.co_filename)
+        if path.name == "base_events.py":  # asyncio's own: what is below it says nothing
+            break
+        if path.is_relative_to(_SOURCES):
+            path = path.relative_to(_SOURCES)
+        shown.append(f"{code.co_qualname} ({path}:{frame.f_lineno})")
+        frame = frame.f_back
+    return " < ".join(shown)
