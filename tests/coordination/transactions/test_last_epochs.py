@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from drumlin.coordination.transactions.participants import Participants
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import LAST_EPOCH, Producer, Transaction
@@ -14,7 +15,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 OLD, NEW = 7, 100
 TIMEOUT_MS = 60_000
-T0 = frozenset({("t", 0)})
+T0 = Participants({("t", 0)})
 LAST = Producer(OLD, LAST_EPOCH)
 
 
@@ -24,7 +25,7 @@ def ids() -> Iterator[int]:
 
 
 def at_last_epoch(state: TransactionState, last_epoch: int = -1) -> Transaction:
-    partitions = T0 if state is TransactionState.ONGOING else frozenset()
+    partitions = T0 if state is TransactionState.ONGOING else Participants()
     metadata = TransactionMetadata(
         OLD,
         LAST_EPOCH,
@@ -100,7 +101,7 @@ def test_the_end_gives_a_new_id(ids: Iterator[int], is_commit: bool) -> None:
     with pytest.raises(KafkaError) as refusal:
         end(transaction, LAST, ids, not is_commit)
     assert refusal.value.code is ErrorCode.invalid_txn_state
-    assert transaction.add_partitions(Producer(NEW, 0), T0, 2, 3) is not None
+    assert transaction.add_partitions(Producer(NEW, 0), frozenset(T0), 2, 3) is not None
     transaction.complete()
     # And no more, once another transaction has begun.
     with pytest.raises(KafkaError) as refusal:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.transactions.participants import Participants
 from drumlin.coordination.transactions.records import (
     TransactionMetadata,
     decode_key,
@@ -22,7 +23,7 @@ _ONGOING = TransactionMetadata(
     producer_epoch=0,
     timeout_ms=60_000,
     state=TransactionState.ONGOING,
-    partitions=frozenset({("t", 3)}),
+    partitions=Participants({("t", 3)}),
     start_timestamp_ms=NOW + 1,
     last_update_timestamp_ms=NOW + 2,
     previous_producer_id=7,
@@ -34,7 +35,7 @@ _ONGOING = TransactionMetadata(
 WRITTEN_BY_KAFKA = {
     "a new producer": (
         TransactionMetadata(
-            7, 0, 60_000, TransactionState.EMPTY, frozenset(), -1, NOW, previous_producer_id=7
+            7, 0, 60_000, TransactionState.EMPTY, Participants(), -1, NOW, previous_producer_id=7
         ),
         (
             "0001000000000000000700000000ea6000000000018bcfe56800ffffffffffffffff"
@@ -50,7 +51,10 @@ WRITTEN_BY_KAFKA = {
     ),
     "classic": (
         replace(
-            _ONGOING, producer_epoch=3, partitions=frozenset({("t", 3), ("t", 4)}), client_version=0
+            _ONGOING,
+            producer_epoch=3,
+            partitions=Participants({("t", 3), ("t", 4)}),
+            client_version=0,
         ),
         (
             "0001000000000000000700030000ea6001020274030000000300000004000000018bcfe568020000018bcfe568"
@@ -75,7 +79,7 @@ WRITTEN_BY_KAFKA = {
             _ONGOING,
             producer_id=8,
             state=TransactionState.COMPLETE_COMMIT,
-            partitions=frozenset(),
+            partitions=Participants(),
             last_update_timestamp_ms=NOW + 4,
         ),
         (
@@ -89,7 +93,7 @@ WRITTEN_BY_KAFKA = {
             12,
             900_000,
             TransactionState.COMPLETE_ABORT,
-            frozenset(),
+            Participants(),
             NOW + 1,
             NOW + 4,
             previous_producer_id=8,
@@ -127,7 +131,7 @@ def test_values_of_version_0_are_read() -> None:
         "0000018bcfe56801"
     )
     assert decode_value(bytes.fromhex(empty)) == TransactionMetadata(
-        7, 0, 60_000, TransactionState.EMPTY, frozenset(), -1, NOW
+        7, 0, 60_000, TransactionState.EMPTY, Participants(), -1, NOW
     )
     assert decode_value(bytes.fromhex(ongoing)) == TransactionMetadata(
         7, 3, 60_000, TransactionState.ONGOING, frozenset({("t", 3), ("t", 4)}), NOW + 1, NOW + 2
@@ -135,7 +139,7 @@ def test_values_of_version_0_are_read() -> None:
 
 
 def test_several_topics() -> None:
-    value = replace(_ONGOING, partitions=frozenset({("b", 1), ("a", 9), ("a", 2), ("ü", 0)}))
+    value = replace(_ONGOING, partitions=Participants({("b", 1), ("a", 9), ("a", 2), ("ü", 0)}))
     assert decode_value(encode_value(value)) == value
 
 

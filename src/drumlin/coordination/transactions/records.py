@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 from drumlin.coordination.record_fields import FieldReader, FieldWriter, UnreadableRecord
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.coordination.transactions.participants import NO_PARTICIPANTS, Participants
 from drumlin.coordination.transactions.states import BY_NUMBER, TransactionState
 
 NO_PRODUCER_ID: Final = -1
@@ -41,7 +41,7 @@ class TransactionMetadata:
     producer_epoch: int
     timeout_ms: int
     state: TransactionState
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: Participants = NO_PARTICIPANTS
     """What the transaction has been told of, and is not marked yet."""
     start_timestamp_ms: int = NO_TIMESTAMP
     last_update_timestamp_ms: int = NO_TIMESTAMP
@@ -95,17 +95,7 @@ def _write_partitions(writer: FieldWriter, value: TransactionMetadata) -> None:
     if value.state is TransactionState.EMPTY:
         writer.uvarint(0)  # null, where the other states have an array
         return
-    topics = [
-        (topic, [index for _, index in partitions])
-        for topic, partitions in groupby(sorted(value.partitions), key=lambda each: each[0])
-    ]
-    writer.array_length(len(topics))
-    for topic, indexes in topics:
-        writer.string(topic)
-        writer.array_length(len(indexes))
-        for index in indexes:
-            writer.int32(index)
-        writer.tagged_fields({})
+    writer.data += value.partitions.encoded()
 
 
 def decode_value(data: bytes) -> TransactionMetadata:
@@ -143,13 +133,13 @@ def decode_value(data: bytes) -> TransactionMetadata:
     )
 
 
-def _read_partitions(reader: FieldReader) -> frozenset[TopicPartition]:
-    partitions: set[TopicPartition] = set()
+def _read_partitions(reader: FieldReader) -> Participants:
+    partitions: list[TopicPartition] = []
     for _ in range(reader.nullable_array_length() or 0):
         topic = reader.string()
-        partitions.update((topic, reader.int32()) for _ in range(reader.array_length()))
+        partitions.extend((topic, reader.int32()) for _ in range(reader.array_length()))
         reader.tagged_fields()
-    return frozenset(partitions)
+    return Participants(partitions)
 
 
 def _tagged(form: struct.Struct, data: bytes | None, default: int) -> int:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.coordination.transactions.participants import NO_PARTICIPANTS
 from drumlin.coordination.transactions.records import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -87,7 +88,7 @@ class Transaction:
             TransactionState.EMPTY,
             **self._next_producer(expected, new_id),
             timeout_ms=timeout_ms,
-            partitions=frozenset(),
+            partitions=NO_PARTICIPANTS,
             start_timestamp_ms=NO_TIMESTAMP,
             last_update_timestamp_ms=now_ms,
         )
@@ -149,7 +150,7 @@ class Transaction:
             return None
         return self._prepare(
             TransactionState.ONGOING,
-            partitions=current.partitions | partitions,
+            partitions=current.partitions.with_added(partitions),
             start_timestamp_ms=current.start_timestamp_ms if is_ongoing else now_ms,
             last_update_timestamp_ms=now_ms,
             client_version=client_version,
@@ -302,14 +303,14 @@ class Transaction:
             _complete(current.state is TransactionState.PREPARE_COMMIT),
             **changes,
             next_producer_id=NO_PRODUCER_ID,
-            partitions=frozenset(),
+            partitions=NO_PARTICIPANTS,
             last_update_timestamp_ms=now_ms,
         )
 
     def marked(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions have their marker, or need none."""
         assert self.metadata.state.is_prepared
-        left = self.metadata.partitions.difference(partitions)
+        left = self.metadata.partitions.without(partitions)
         self.metadata = replace(self.metadata, partitions=left)
 
     # -- time ------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ class Transaction:
 
     def prepare_dead(self) -> None:
         """A tombstone is being written."""
-        self._prepare(TransactionState.DEAD, partitions=frozenset())
+        self._prepare(TransactionState.DEAD, partitions=NO_PARTICIPANTS)
 
     # -- what was written ------------------------------------------------------------------
 

@@ -1,0 +1,116 @@
+"""The partitions of a transaction, as an immutable set that knows how its record has them.
+
+A transaction is written whole whenever a partition joins it, and with thousands of partitions
+most of that record is what it was before. So each topic's part of it is kept, ready to be
+written, from one set to the next: a join costs what its own topic costs, and a look at the rest.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from drumlin.coordination.record_fields import compact_string, uvarint
+from drumlin.coordination.transactions.markers import TopicPartition
+
+_INDEX: Final = struct.Struct(">i")
+_NO_TAGS: Final = b"\x00"
+#: More new partitions of a topic are sorted in with all of its others, fewer put in one by one.
+_ONE_BY_ONE: Final = 8
+
+
+class _Topic(NamedTuple):
+    """The partitions of one topic."""
+
+    indexes: bytes  # big-endian int32s, ascending
+    entry: bytes  # the topic's part of the record
+
+
+class Participants(AbstractSet[TopicPartition]):
+    """Partitions by topic; as the record has them, topics by name and indexes ascending."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        self._topics: dict[str, _Topic] = {}
+        self._add(partitions)
+
+    def __contains__(self, partition: object) -> bool:
+        if not isinstance(partition, tuple):
+            return False
+        name, index = partition
+        topic = self._topics.get(name)
+        if topic is None:
+            return False
+        wanted = _INDEX.pack(index)
+        position = _position(topic.indexes, wanted)
+        return topic.indexes[position : position + _INDEX.size] == wanted
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for name, topic in self._topics.items():
+            for (index,) in _INDEX.iter_unpack(topic.indexes):
+                yield name, index
+
+    def __len__(self) -> int:
+        return sum(len(topic.indexes) for topic in self._topics.values()) // _INDEX.size
+
+    __hash__ = AbstractSet._hash
+
+    def __repr__(self) -> str:
+        return f"Participants({sorted(self)})"
+
+    def with_added(self, partitions: Iterable[TopicPartition]) -> Participants:
+        """These and those."""
+        grown = Participants()
+        grown._topics = self._topics.copy()
+        grown._add(partitions)
+        return grown
+
+    def without(self, partitions: Iterable[TopicPartition]) -> Participants:
+        """These but not those."""
+        gone = set(partitions)
+        return Participants(each for each in self if each not in gone)
+
+    def encoded(self) -> bytes:
+        """The compact array of topics in the record."""
+        entries = [self._topics[name].entry for name in sorted(self._topics)]
+        return b"".join((uvarint(len(entries) + 1), *entries))
+
+    def _add(self, partitions: Iterable[TopicPartition]) -> None:
+        by_topic: defaultdict[str, set[int]] = defaultdict(set)
+        for name, index in partitions:
+            by_topic[name].add(index)
+        for name, added in by_topic.items():
+            known = self._topics.get(name)
+            indexes = _merged(b"" if known is None else known.indexes, added)
+            count = uvarint(len(indexes) // _INDEX.size + 1)
+            entry = b"".join((compact_string(name), count, indexes, _NO_TAGS))
+            self._topics[name] = _Topic(indexes, entry)
+
+
+NO_PARTICIPANTS: Final = Participants()
+
+
+def _merged(indexes: bytes, added: set[int]) -> bytes:
+    if len(added) > _ONE_BY_ONE:
+        added |= {index for (index,) in _INDEX.iter_unpack(indexes)}
+        return b"".join(map(_INDEX.pack, sorted(added)))
+    for index in added:
+        packed = _INDEX.pack(index)
+        position = _position(indexes, packed)
+        if indexes[position : position + _INDEX.size] != packed:
+            indexes = indexes[:position] + packed + indexes[position:]
+    return indexes
+
+
+def _position(indexes: bytes, packed: bytes) -> int:
+    """Where the packed index is, or would be. Indexes are not negative, so bytes sort as they."""
+    size = _INDEX.size
+    places = range(len(indexes) // size)
+    return size * bisect_left(
+        places, packed, key=lambda place: indexes[place * size : (place + 1) * size]
+    )

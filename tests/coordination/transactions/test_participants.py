@@ -1,0 +1,58 @@
+"""The set of a transaction's partitions, beside a plain one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin.coordination.record_fields import FieldWriter
+from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.coordination.transactions.participants import Participants
+
+_PARTITIONS = st.tuples(
+    st.sampled_from(["a", "b", "topic", "ü", ""]), st.integers(0, 40) | st.integers(0, 2**31 - 1)
+)
+_SETS = st.frozensets(_PARTITIONS, max_size=30)
+
+
+def _encoded(partitions: frozenset[TopicPartition]) -> bytes:
+    """As the record has them, field by field."""
+    writer = FieldWriter(1, flexible=True)
+    topics = sorted({topic for topic, _ in partitions})
+    writer.array_length(len(topics))
+    for topic in topics:
+        indexes = sorted(index for name, index in partitions if name == topic)
+        writer.string(topic)
+        writer.int32s(indexes)
+        writer.tagged_fields({})
+    return bytes(writer.data)[2:]
+
+
+def _check(made: Participants, plain: frozenset[TopicPartition]) -> None:
+    assert made == plain
+    assert len(made) == len(plain)
+    assert set(made) == plain
+    assert made.encoded() == _encoded(plain)
+
+
+@given(st.lists(_SETS, max_size=6), _SETS)
+def test_the_same_as_a_plain_set(
+    joins: list[frozenset[TopicPartition]], gone: frozenset[TopicPartition]
+) -> None:
+    made, plain = Participants(), frozenset[TopicPartition]()
+    for joining in joins:
+        before = made
+        made, plain = made.with_added(joining), plain | joining
+        _check(made, plain)
+        assert before <= made
+        assert joining <= made
+        assert all(each in made for each in joining)
+    _check(made.without(gone), plain - gone)
+    _check(Participants(made), plain)
+
+
+@given(_SETS, _PARTITIONS)
+def test_whether_one_is_in_it(plain: frozenset[TopicPartition], one: TopicPartition) -> None:
+    made = Participants(plain)
+    assert (one in made) == (one in plain)
+    assert one[0] not in made
