@@ -85,6 +85,29 @@ def test_a_topic_that_is_named_twice_is_altered_once() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\pL" * 17,
+        r"[\pL\pN]" * 512,
+        "(?i)" + r"\PL" * 1000,
+        "|".join([r"\pL\pN"] * 500),
+        r"(((a{10}){10}){10})" * 150,
+        "x" * 4097,
+    ],
+)
+def test_patterns_that_cost_much_are_refused_before_they_cost_it(pattern: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        compile_regex(pattern)
+    assert refused.value.code is ErrorCode.invalid_regular_expression
+
+
+def test_ordinary_patterns_are_no_trouble() -> None:
+    names = "|".join(f"topic-{number}" for number in range(300))
+    assert compile_regex(names).fullmatch("topic-299")
+    assert compile_regex(r"(?i)[\pL\pN_.-]+\.(v1|v2)").fullmatch("Größe-7.V2")
+
+
 def test_patterns_that_take_long_to_compile_are_refused() -> None:
     with pytest.raises(KafkaError) as refused:
         compile_regex(r"(?i)" + r"\pL|" * 3000)
