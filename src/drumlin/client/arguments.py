@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import numbers
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from drumlin.peer.options import ISOLATION_LEVELS
@@ -148,13 +148,16 @@ def as_headers(headers: Any) -> list[tuple[str, bytes | None]]:
         raise TypeError(f"headers {shown(headers)}: expected a mapping, or pairs")
     pairs = []
     for each in given:
-        if not isinstance(each, Sequence) or isinstance(each, str | bytes) or len(each) != 2:
+        if not isinstance(each, tuple | list) or len(each) != 2:
             raise TypeError(f"header {shown(each)}: expected a name and a value")
         name, value = each
         if not isinstance(name, str):
             raise TypeError(f"header name {shown(name)}: expected a string")
-        as_bytes("header name", name)
-        pairs.append((str.__str__(name), as_bytes(f"header {shown(name)}", value)))
+        if not str.isascii(name):
+            as_bytes("header name", name)
+        if value is not None and type(value) is not bytes:
+            value = as_bytes(f"header {shown(name)}", value)
+        pairs.append((str.__str__(name), value))
     return pairs
 
 
