@@ -148,6 +148,25 @@ def test_time_runs_out_with_the_last_reason(broker: ScriptedBroker) -> None:
         append(client, delivery_timeout_ms=200)
 
 
+def test_an_append_that_cannot_go_on_says_what_was_written() -> None:
+    """The second partition's records cannot be encoded when those of the first are on their way."""
+    with ScriptedBroker({"t": 2}) as broker:
+        log = FlakyLog(broker, iter(["lost"]))
+        table = pa.table(
+            {
+                "value": ROWS,
+                "partition": [0] * 30 + [1] * 30,
+                "timestamp": [0] * 30 + [-5] * 29 + [2**63 - 1],
+            }
+        )
+        with client_of(broker) as client:
+            with pytest.raises(ValueError, match="timestamp of row 59 is out of range") as failed:
+                client.append(table, "t", partition="partition")
+            assert failed.value.__notes__ == ["30 records of this append were written"]
+            assert values(log) == ROWS[:30]
+            append(client)
+
+
 def test_a_new_leader_is_found() -> None:
     with ScriptedBroker({"t": 1}, node_id=1) as old, ScriptedBroker({"t": 1}, node_id=2) as new:
         log = FlakyLog(new, iter(()))

@@ -10,6 +10,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
+from drumlin.client.range_stream import RangeStream
 from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -140,3 +141,16 @@ def test_a_reader_that_is_given_up_does_not_disturb(client: Client, topic: str) 
     next(batches)
     batches.close()
     assert client.read(topic).num_rows == 2_000
+
+
+def test_a_fault_of_the_fetcher_is_raised_to_the_reader(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.append(pa.table({"value": [b"v"]}), topic)
+
+    async def broken(self: RangeStream, offset: int) -> None:
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(RangeStream, "_fetch", broken)
+    with pytest.raises(RuntimeError, match="not today"):
+        client.read(topic)
