@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from broker.in_process import running
 from broker.test_hosting import commit
@@ -249,6 +250,27 @@ def check_whole(client: RawClient) -> None:
     assert produce(client, "t", batch(b"after"), WHOLE).base_offset == END
     await_coordinator(client, "g")
     assert committed(client, "g", "t") == 42
+
+
+def test_a_consumer_comes_over_an_end_that_was_lost(
+    tmp_path: Path, stopped: Path, make_server: MakeServer
+) -> None:
+    """It reaches the end of the partition, which is what those wait for that read all there is."""
+    data = tmp_path / "server" / "data"
+    shutil.copytree(stopped, data)
+    max((data / "t-0").glob("*.log")).unlink()
+    server = make_server({"log.retention.ms": "-1"}, directory=data.parent)
+    consumer = Consumer(
+        {"bootstrap.servers": server.address, "group.id": "eof", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition("t", 0, 0)])
+    try:
+        found = iter(lambda: consumer.poll(LIMIT_S), None)
+        end = next(each for each in found if each.error() is not None)
+        assert end.error().code() == KafkaError._PARTITION_EOF
+        assert end.offset() == END
+    finally:
+        consumer.close()
 
 
 REFUSED = [

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from drumlin.clock import Clock, ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import parse_header
+from drumlin.records.batch import iterate_headers, parse_header
 from drumlin.records.record import Record, decode_records, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.append_result import AppendResult
@@ -139,11 +139,12 @@ def read_all(log: PartitionLog, start_offset: int | None = None) -> list[Record]
     offset = log.log_start_offset if start_offset is None else start_offset
     found: list[Record] = []
     while offset < log.log_end_offset:
-        records = list(decode_records(read_bytes(log, offset, max_bytes=1000)))
-        if not records:
+        data = read_bytes(log, offset, max_bytes=1000)
+        found += [record for record in decode_records(data) if record.offset >= offset]
+        ends = [header.end_offset for _, header in iterate_headers(data)]
+        if not ends:
             break
-        found += [record for record in records if record.offset >= offset]
-        offset = records[-1].offset + 1
+        offset = ends[-1]
     return found
 
 

@@ -10,14 +10,23 @@ import pytest
 
 from drumlin.broker.state_topics import batches_of
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import HEADER_SIZE
+from drumlin.records.batch import HEADER_SIZE, iterate_headers
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.leader_epochs import EpochEnd, EpochEntry
 from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.losses import save_new_epochs
+from drumlin.storage.losses import close_losses
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
-from storage.samples import NOW_MS, append, batch_of, create, offsets, open_logs, read_all
+from storage.samples import (
+    NOW_MS,
+    append,
+    batch_of,
+    create,
+    offsets,
+    open_logs,
+    read_all,
+    read_bytes,
+)
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 COMPACTED = LogConfig(
@@ -88,7 +97,9 @@ def test_an_end_that_is_lost(
     logs, log = loaded(tmp_path)
     assert log.epoch_due_at == lost_from
     log.start_leader_epoch(1)
-    save_new_epochs([log])
+    close_losses([log])
+    (header,) = (header for _, header in iterate_headers(read_bytes(log, lost_from)))
+    assert (header.record_count, header.leader_epoch, header.end_offset) == (0, 1, END)
     for _ in range(2):
         assert log.end_offset_for_epoch(0) == EpochEnd(0, lost_from)
         caplog.clear()
@@ -100,6 +111,22 @@ def test_an_end_that_is_lost(
         assert "lost" not in "".join(each.message for each in caplog.records if each.levelno > 20)
     assert offsets(read_all(log)) == [*range(lost_from), END, END + 1]
     logs.close()
+
+
+def test_a_crash_before_a_lost_end_is_filled(tmp_path: Path) -> None:
+    last = stopped(tmp_path)[0]
+    remove(last)
+    logs, log = loaded(tmp_path)
+    log.start_leader_epoch(1)
+    log.durability.save_leader_epochs(log.leader_epochs)
+    logs.abandon()
+    logs, log = loaded(tmp_path)
+    assert log.epoch_due_at == int(last.stem)
+    log.start_leader_epoch(2)
+    close_losses([log])
+    assert log.end_offset_for_epoch(0) == EpochEnd(0, int(last.stem))
+    assert read_bytes(log, int(last.stem))
+    logs.abandon()
 
 
 def test_an_end_that_was_never_on_the_device_is_not_missed(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from drumlin.metadata.changes import (
 )
 from drumlin.metadata.image import PartitionId, PartitionState, ResourceType, TopicState
 from drumlin.replication.partition import Partition
-from drumlin.storage.losses import save_new_epochs
+from drumlin.storage.losses import close_losses
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Hosting:
             state = None if topic is None else topic.partition(partition.index)
             if state is not None:
                 partition.begin_leader_epoch(state.leader_epoch)
-        await self._blocking(save_new_epochs, lossy)
+        await self._blocking(close_losses, lossy)
 
     async def on_change(self, change: Change) -> None:
         """Follow one change of the metadata."""
@@ -247,7 +247,7 @@ class Hosting:
             lossy = {index: log for index, log in logs.items() if log.epoch_due_at is not None}
             for index, log in lossy.items():
                 log.start_leader_epoch(current.partitions[index].leader_epoch)
-            await self._blocking(save_new_epochs, lossy.values())
+            await self._blocking(close_losses, lossy.values())
         except KafkaError as error:
             failure = error
         current = self._image.topics_by_id.get(topic.topic_id)

@@ -206,3 +206,26 @@ def seal(buffer: bytearray | memoryview, position: int, size: int) -> None:
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
     """Write all fields as they are; `seal` afterwards, once the records are in place."""
     _HEADER.pack_into(buffer, position, *header)
+
+
+def encode_empty_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
+    """A batch without records, by which readers get over offsets that have none."""
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_SIZE - LOG_OVERHEAD,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=0,
+    )
+    batch = bytearray(HEADER_SIZE)
+    write_header(batch, 0, header)
+    seal(batch, 0, HEADER_SIZE)
+    return batch

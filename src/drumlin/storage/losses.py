@@ -3,7 +3,8 @@
 Nothing here brings a record back. What is lost is said, with its offsets; the log asks for a new
 leader epoch, by which consumers find out (KIP-320); and no offset that was given out is given to
 another record: a log that ends below its recovery point goes on at that point. Its new epoch begins
-where the records end, so a consumer that had read further is told of that very offset.
+where the records end, so a consumer that had read further is told of that very offset; an empty
+batch, as cleanings leave them, takes all others over the offsets that are left out.
 
 Offsets that are missing between segments are nothing unusual where a log was compacted.
 """
@@ -15,7 +16,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from drumlin.storage.segment import Segment
+from drumlin.records.batch import NO_TIMESTAMP, encode_empty_batch
+from drumlin.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from drumlin.storage.truncation import skip_to
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ def find_losses(log: PartitionLog, recovery_point: int) -> None:
         log.epoch_due_at = end_offset
 
 
-def save_new_epochs(logs: Iterable[PartitionLog]) -> None:
-    """Make it durable where the epochs began: the files alone do not say it. Blocks.
+def close_losses(logs: Iterable[PartitionLog]) -> None:
+    """Make it durable where the epochs began, and fill lost ends. Blocks; nobody may read yet.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -57,10 +59,27 @@ def save_new_epochs(logs: Iterable[PartitionLog]) -> None:
         try:
             with log.durability.lock:
                 log.durability.save_leader_epochs(log.leader_epochs)
+                _fill_lost_end(log)
         except OSError as error:
             raise log.log_directory.fail_log(
                 error, f"save the leader epochs of {log.path}"
             ) from error
+
+
+def _fill_lost_end(log: PartitionLog) -> None:
+    """Put an empty batch behind the last record, up to the active segment, which is empty yet."""
+    *_, last, active = (None, *log.segments.snapshot())
+    if last is None or active is None or active.size or not log.leader_epochs.entries:
+        return
+    epoch, end_offset = log.leader_epochs.entries[-1]
+    last_offset = active.base_offset - 1
+    if not end_offset <= last_offset <= last.base_offset + RELATIVE_OFFSET_MAX:
+        return
+    if last.end_of_batches(last.offset_index.last_position)[0] == end_offset:
+        batch = memoryview(encode_empty_batch(end_offset, last_offset, epoch))
+        last.append(batch, last_offset, NO_TIMESTAMP, log.config.index_interval_bytes)
+        last.seal()
+        last.sync()
 
 
 def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
@@ -121,8 +140,9 @@ def _compacted_up_to(log: PartitionLog) -> int:
 
 def _note_gap(log: PartitionLog, end_offset: int, next_offset: int) -> None:
     is_beginning = end_offset <= log.log_start_offset
+    is_end = next_offset == log.log_end_offset  # a crash came before consumers were told
     starts = [entry.start_offset for entry in log.leader_epochs.entries]
-    if not is_beginning and (end_offset in starts or next_offset in starts):
+    if not is_beginning and not is_end and (end_offset in starts or next_offset in starts):
         _logger.info("%s has no records from %d to %d", log.path, end_offset, next_offset - 1)
         return  # an end that was lost before: that epoch has told consumers
     _logger.error(
@@ -133,7 +153,6 @@ def _note_gap(log: PartitionLog, end_offset: int, next_offset: int) -> None:
         next_offset - 1,
         next_offset,
     )
-    # Nothing behind it: an end that was lost, and a crash came before consumers were told.
-    log.epoch_due_at = end_offset if next_offset == log.log_end_offset else log.log_end_offset
+    log.epoch_due_at = end_offset if is_end else log.log_end_offset
     if is_beginning:  # the log begins behind it, of which consumers are told as ever
         log.delete_records_before(next_offset)
