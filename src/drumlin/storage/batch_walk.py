@@ -23,8 +23,6 @@ from drumlin.storage.files import ReadAt
 
 #: About the distance of two index entries: usually the batch wanted is in the first read.
 _STEP_BYTES: Final = 4096
-#: More lie in no segment.
-_OFFSETS_MAX: Final = 1 << 31
 #: What a search needs of a header: base offset, batch length, last offset delta.
 _EXTENT: Final = struct.Struct(">qi11xi")
 
@@ -71,7 +69,7 @@ def find_batch(
                 raise CorruptRecord(f"no batch begins at position {position + start}")
             if base_offset + last_offset_delta >= offset:
                 header = parse_header(chunk, start)
-                if header.magic != MAGIC or header.base_offset - offset >= _OFFSETS_MAX:
+                if header.magic != MAGIC:
                     raise CorruptRecord(f"what begins at position {position + start} is no batch")
                 return position + start, header
             start += size

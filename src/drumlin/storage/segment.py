@@ -338,6 +338,8 @@ class Segment:
         with self.log_file as descriptor:
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)
+        if found is not None and found[1].last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise CorruptRecord(f"what is at position {found[0]} has an offset of no segment")
         return None if found is None else BatchPlace(*found)
 
     def _damaged(self, what: str) -> KafkaError:
