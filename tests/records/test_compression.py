@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 
 import cramjam
 import pytest
@@ -76,6 +77,20 @@ def test_a_bomb_is_defused(codec: int) -> None:
 def test_a_snappy_block_that_lies_about_its_size_costs_nothing() -> None:
     with pytest.raises(CorruptRecord):
         decompress(SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(100), 1 << 40)
+
+
+def test_snappy_blocks_of_a_byte_cost_no_more_than_they_are() -> None:
+    block = bytes(cramjam.snappy.compress_raw(b"a"))
+    header = compress(SNAPPY, b"")
+    blocks = header + (len(block).to_bytes(4, "big") + block) * 50_000
+    tracemalloc.start()
+    try:
+        unfolded = decompress(SNAPPY, blocks, 1 << 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert unfolded == b"a" * 50_000
+    assert peak < len(blocks)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import cramjam
@@ -160,18 +161,22 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytearray:
-    is_framed = bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
-    blocks = _xerial_blocks(data) if is_framed else [data]
-    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
-    if sum(sizes) > limit_bytes:
-        raise _too_large(SNAPPY, limit_bytes)
-    # A block states its size: a lie about that is found before anything is allocated for it.
-    if any(size > _snappy_size_max(len(block)) for block, size in zip(blocks, sizes, strict=True)):
-        raise CorruptRecord("snappy: a block states a size that it cannot have")
-    target = bytearray(sum(sizes))
-    position = 0
-    for block, size in zip(blocks, sizes, strict=True):
-        cramjam.snappy.decompress_raw_into(block, memoryview(target)[position : position + size])
+    # Blocks may be as small as a byte: nothing is kept of them, and the first bad one ends it.
+    total = 0
+    for start, end in _snappy_blocks(data):
+        size: int = cramjam.snappy.decompress_raw_len(data[start:end])
+        # A block states its size: a lie about that is found before anything is allocated for it.
+        if size > _snappy_size_max(end - start):
+            raise CorruptRecord("snappy: a block states a size that it cannot have")
+        total += size
+        if total > limit_bytes:
+            raise _too_large(SNAPPY, limit_bytes)
+    target = bytearray(total)
+    view, position = memoryview(target), 0
+    for start, end in _snappy_blocks(data):
+        block = data[start:end]
+        size = cramjam.snappy.decompress_raw_len(block)
+        cramjam.snappy.decompress_raw_into(block, view[position : position + size])
         position += size
     return target
 
@@ -181,8 +186,15 @@ def _snappy_size_max(compressed_size: int) -> int:
     return compressed_size * 32
 
 
-def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    blocks = []
+def _snappy_blocks(data: memoryview) -> Iterator[tuple[int, int]]:
+    """Where the blocks begin and end, one after the other.
+
+    Raises:
+        CorruptRecord: the data ends within one.
+    """
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        yield 0, len(data)
+        return
     position = len(_XERIAL_HEADER)
     while position < len(data):
         start = position + _BLOCK_LENGTH.size
@@ -192,5 +204,4 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         position = start + length
         if length <= 0 or position > len(data):
             raise CorruptRecord(f"snappy: a block of {length} bytes in {len(data) - start}")
-        blocks.append(data[start:position])
-    return blocks
+        yield start, position
