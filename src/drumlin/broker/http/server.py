@@ -1,12 +1,14 @@
 """HTTP connections on the event loop: one request each, bounded in size, number and time.
 
 Knows no path by itself: `Routes` say what is served. A handler may take its time; a peer that
-sends or reads slowly may not.
+sends or reads slowly may not. Where there are too many, the one that has taken longest to send its
+request gives way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +36,10 @@ CONNECTIONS_MAX: Final = 64
 _REQUEST_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _BACKLOG: Final = 64
+#: Of a request that was refused: as long as some of it is unread, a close would destroy the answer.
+_DISCARDED_BYTES_MAX: Final = 16 << 20
+_DISCARD_S: Final = 2.0
+_PIECE_BYTES: Final = 64 << 10
 
 
 class HttpServer:
@@ -43,6 +49,7 @@ class HttpServer:
         self._routes = routes
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._arriving: dict[asyncio.Task[None], None] = {}  # who sends yet, the oldest first
 
     async def start(self, sock: socket.socket) -> None:
         """Serve on a socket that is bound. It is ours from now on.
@@ -67,11 +74,25 @@ class HttpServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Not a coroutine: asyncio would log it when we cancel one.
         if len(self._connections) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
+            dawdler = next(iter(self._arriving), None)
+            if dawdler is None:
+                writer.transport.abort()
+                return
+            self._forget(dawdler)
+            dawdler.cancel()
         task = asyncio.create_task(self._serve(reader, writer), name="http")
         self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._arriving[task] = None
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        self._arriving.pop(task, None)
+
+    def _has_arrived(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._arriving.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -80,6 +101,9 @@ class HttpServer:
                 async with asyncio.timeout(_ANSWER_S):
                     writer.write(encode_response(response))
                     await writer.drain()
+                    if response.status >= HTTPStatus.BAD_REQUEST and writer.can_write_eof():
+                        writer.write_eof()
+                        await _discard(reader)
                     writer.close()
                     await writer.wait_closed()
         except (OSError, TimeoutError):
@@ -92,6 +116,7 @@ class HttpServer:
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await _read_request(reader)
+            self._has_arrived()
         except TimeoutError:
             return Response.of_error(
                 HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request took too long to come")
@@ -120,6 +145,15 @@ class HttpServer:
             message = f"{request.path} takes {', '.join(methods)}"
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
         return handler
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    """Take what is left of a request that was answered already, within limits."""
+    left = _DISCARDED_BYTES_MAX
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_S):
+            while left > 0 and (piece := await reader.read(_PIECE_BYTES)):
+                left -= len(piece)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Request:
