@@ -76,7 +76,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
         log = MemoryLog(4)
         settings = Settings(group_initial_rebalance_delay_ms=0, offsets_commit_timeout_ms=50)
         topics = KnownTopics()
-        topics.put("t", 2)
+        topics.put("t", 2, TOPIC_ID)
         coordinator = new_coordinator(log, settings, SystemClock(), topics)
         broker = SimpleNamespace(
             node_id=1,

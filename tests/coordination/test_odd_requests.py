@@ -9,6 +9,8 @@ import pytest
 
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.share_world import ShareWorld, run
+from coordination.test_group_coordinator import loaded
+from drumlin.coordination.groups.classic.messages import JoinRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.regexes import compile_regex
@@ -138,3 +140,23 @@ def test_a_state_of_records_that_means_nothing_holds_nothing_up(kept: int) -> No
     """Whoever may write share state can write any number."""
     loaded = SharePartition.load(Settings, 0, [StateBatch(0, 5, kept, 1), StateBatch(6, 6, 2, 1)])
     assert (loaded.next_fetch_offset, loaded.end_offset) == (0, 7)
+
+
+def test_what_a_member_says_of_itself_is_bounded() -> None:
+    """It would stay in memory for as long as its session lasts, whoever has sent it."""
+
+    async def main() -> None:
+        log = MemoryLog()
+        coordinator = new_coordinator(log)
+        coordinator.start()
+        lead_all(coordinator, log)
+        await loaded(coordinator)
+        protocols = (("range", bytes(3 << 20)), ("roundrobin", bytes(2 << 20)))
+        request = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", protocols, False)
+        with pytest.raises(KafkaError) as refused:
+            coordinator.join("g", request)
+        assert refused.value.code is ErrorCode.invalid_request
+        assert not coordinator.groups()
+        await coordinator.close()
+
+    asyncio.run(main())

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -46,6 +47,10 @@ from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
+
+#: What a member may say of itself, for all protocols. It stays in memory as long as its session
+#: does, which no connection has to; all members of a group must fit into a record of 1 MiB.
+_PROTOCOLS_BYTES_MAX: Final = 4 << 20
 
 FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]
 
@@ -129,6 +134,9 @@ class GroupCoordinator(GroupExecution):
         longest = self._config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(ErrorCode.invalid_session_timeout)
+        if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
+            message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
+            raise KafkaError(ErrorCode.invalid_request, message)
         modern = shard.consumer_group(group_id)
         if modern is not None and modern.members:
             return self._join_consumer_group(shard, modern, request)
