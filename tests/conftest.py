@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ _FOR_PROGRAMS = str(Path(__file__).parent / "rig" / "for_programs")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [_FOR_PROGRAMS, os.environ.get("PYTHONPATH")])
 )
+# Nor do they ignore the end of a terminal because whoever runs the tests does (`nohup`, CI).
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -278,8 +278,12 @@ class Writer:
         batch = OpenBatch(
             self._thread, self._topic, partition, self._options.batch_bytes, room_records
         )
-        self._thread.call_soon(self._linger, batch)
-        self._open[partition] = batch
+        self._open[partition] = batch  # before the loop's thread looks for it there
+        try:
+            self._thread.call_soon(self._linger, batch)
+        except ClientError:
+            del self._open[partition]
+            raise
         self._unsettled.add(batch)
         batch.done.add_done_callback(lambda _: self._settle(batch))
         return batch
