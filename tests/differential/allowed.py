@@ -117,11 +117,6 @@ ALLOWED = (
         about="a topic that is not UTF-8",
     ),
     Allowed(
-        r"topics\[__consumer_offsets\]",
-        "all topics are asked for, and another test has asked one broker for a coordinator",
-        about="an array of -2 topics",
-    ),
-    Allowed(
         r".*",
         "Kafka stores offset deltas as they are, or fails if it has to compress; "
         "readers trip over them, so they are renumbered",

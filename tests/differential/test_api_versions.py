@@ -80,7 +80,7 @@ _MALFORMED = {
     "Produce 0, which is only advertised": _frame(0, 0),
     "Metadata without a body": _frame(3, 1),
     "an array of 2^31-1 topics": _frame(3, 1, b"\x7f\xff\xff\xff"),
-    "an array of -2 topics": _frame(3, 1, b"\xff\xff\xff\xfe" + b"\x00" * 8),
+    "an array of -2 groups": _frame(15, 0, b"\xff\xff\xff\xfe"),
     "a topic of -2 bytes": _frame(3, 1, b"\x00\x00\x00\x01\xff\xfe"),
     "a null topic": _frame(3, 1, b"\x00\x00\x00\x01\xff\xff"),
     "a topic longer than the frame": _frame(3, 1, b"\x00\x00\x00\x01\x7f\xff"),
