@@ -55,6 +55,7 @@ from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records import kernels
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.storage.log_directories import LogDirectories
+from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Broker:
         self.logs = logs
         self.partitions = PartitionRegistry()
         self.wakeups = Wakeups()
+        self.turns = Turns()
         self._threads = ThreadPoolExecutor(_THREADS, "blocking")
         self.flushes = Flushes(self.blocking)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)

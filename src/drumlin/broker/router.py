@@ -11,11 +11,12 @@ import inspect
 import logging
 from collections.abc import Awaitable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.dispatched import Dispatched, Lane
 from drumlin.broker.served import SERVED
+from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
 _LANES_MAX: Final = 8
+#: Larger requests would take more than a turn of the loop to be read.
+_PARSED_APART_BYTES: Final = 128 * 1024
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 Parts = list[Any]
@@ -77,13 +80,15 @@ class Router:
             raise MalformedMessage(f"{api} v{header.api_version} is not served")
         handler = self._handler(api)
         parse = getattr(handler, "parse", None)
+        context = RequestContext(
+            self._broker, connection, header.api_version, header.client_id, has_waited
+        )
+        if parse is None and len(frame) > _PARSED_APART_BYTES:
+            return Dispatched(None, self._parse_and_finish(api, handler, header, context, frame))
         if parse is None:
             request = parse_request(api, header.api_version, frame, header.size)
         else:
             request = parse(header.api_version, frame, header.size)
-        context = RequestContext(
-            self._broker, connection, header.api_version, header.client_id, has_waited
-        )
         open_lane = getattr(handler, "open_lane", None)
         if open_lane is not None:
             _drop_lanes_that_are_over(connection.lanes)
@@ -106,7 +111,13 @@ class Router:
             answer = handler.handle(context, request, response_shape(api, header.api_version))
             if isinstance(answer, Waiting):
                 return Dispatched(None, self._finish(api, header, answer.awaitable), True)
-            if inspect.isawaitable(answer):
+            if inspect.isgenerator(answer):
+                work = cast(Work[Any], answer)
+                finished = one_turn(work)
+                if finished is None:
+                    return Dispatched(None, self._finish_in_turns(api, header, work))
+                answer = finished.result
+            elif inspect.isawaitable(answer):
                 return Dispatched(None, self._finish(api, header, answer))
             return Dispatched(_encode(api, header, answer))
         except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
@@ -119,6 +130,31 @@ class Router:
             return _encode(api, header, await answer)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
+
+    async def _finish_in_turns(
+        self, api: str, header: RequestHeader, work: Work[Any]
+    ) -> Parts | None:
+        """As `_finish`, for what took longer than a turn: so will its encoding."""
+        try:
+            response = await self._broker.turns.run(work)
+            return await self._broker.blocking(_encode, api, header, response)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+
+    async def _parse_and_finish(
+        self,
+        api: str,
+        handler: ModuleType,
+        header: RequestHeader,
+        context: RequestContext,
+        frame: memoryview,
+    ) -> Parts | None:
+        """A large request is read in a thread, which lets the loop go on beside it."""
+        request = await self._broker.blocking(
+            parse_request, api, header.api_version, frame, header.size
+        )
+        started = self._start(api, handler, header, context, request)
+        return started.parts if started.waiting is None else await started.waiting
 
     def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
         """The answer to a request whose handler raised: an error code where there is room.

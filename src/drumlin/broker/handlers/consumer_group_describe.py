@@ -16,6 +16,7 @@ from drumlin.broker.group_descriptions import authorized_operations, refused_gro
 from drumlin.coordination.groups.consumer.draft import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -24,10 +25,13 @@ _CLASSIC: Final = 0
 _CONSUMER: Final = 1
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
-    groups = tuple(_describe(context, each, operations, shape) for each in request.group_ids)
-    return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=groups)
+    groups = []
+    for group_id in request.group_ids:
+        groups.append(_describe(context, group_id, operations, shape))
+        yield
+    return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
 def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:

@@ -15,16 +15,20 @@ from drumlin.broker.group_descriptions import authorized_operations
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member
 from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
-    groups = tuple(_describe(context, group_id, operations, shape) for group_id in request.groups)
-    return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=groups)
+    groups = []
+    for group_id in request.groups:
+        groups.append(_describe(context, group_id, operations, shape))
+        yield
+    return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
 def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:

@@ -11,24 +11,22 @@ from typing import Any, Final
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
 from drumlin.storage.producer_state import ProducerEntry
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _NO_TRANSACTION: Final = -1
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    topics = tuple(
-        shape(
-            "TopicResponse",
-            name=topic.name,
-            partitions=tuple(
-                _partition(context, shape, topic.name, index) for index in topic.partition_indexes
-            ),
-        )
-        for topic in request.topics
-    )
-    return shape("DescribeProducersResponse", throttle_time=ZERO, topics=topics)
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append(_partition(context, shape, topic.name, index))
+            yield
+        topics.append(shape("TopicResponse", name=topic.name, partitions=tuple(partitions)))
+    return shape("DescribeProducersResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
 def _partition(context: RequestContext, shape: Shape, topic: str, index: int) -> Any:

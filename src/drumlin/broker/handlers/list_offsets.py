@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -44,11 +45,11 @@ class _Found(NamedTuple):
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if any(part.timestamp not in _KNOWN for topic in request.topics for part in topic.partitions):
         # Searching by time reads the log; all of it only reads, so a thread may do it.
-        return context.broker.blocking(_respond, context, request, shape)
+        return context.broker.blocking(to_end, _respond(context, request, shape))
     return _respond(context, request, shape)
 
 
-def _respond(context: RequestContext, request: Any, shape: Shape) -> Any:
+def _respond(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     named = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
@@ -58,6 +59,7 @@ def _respond(context: RequestContext, request: Any, shape: Shape) -> Any:
         for part in topic.partitions:
             answer = _answer(context, request, shape, topic.name, part, named)
             answers.setdefault(topic.name, {})[part.partition_index] = answer
+            yield
     topics = tuple(
         shape("ListOffsetsTopicResponse", name=name, partitions=tuple(parts.values()))
         for name, parts in answers.items()

@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.broker.context import RequestContext
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    topics = tuple(
-        shape(
-            "OffsetForLeaderTopicResult",
-            topic=topic.topic,
-            partitions=tuple(
-                _answer(context, shape, topic.topic, each) for each in topic.partitions
-            ),
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            partitions.append(_answer(context, shape, topic.topic, wanted))
+            yield
+        topics.append(
+            shape("OffsetForLeaderTopicResult", topic=topic.topic, partitions=tuple(partitions))
         )
-        for topic in request.topics
-    )
-    return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=topics)
+    return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
 def _answer(context: RequestContext, shape: Shape, topic: str, wanted: Any) -> Any:

@@ -1,0 +1,104 @@
+"""Work that takes long, done in turns, so that whoever else wants the event loop gets it.
+
+Everything that clients ask for happens on one loop. Whatever is proportional to what one of them
+sends, or to what a broker holds, gives way: a handler as a generator that yields after each entry,
+which `Turns` drives; a chore that awaits anyway by asking its `Pace`. A turn is 2 ms, and of all
+the generators that are under way one has a turn, then whatever else is ready, then the next one.
+
+State may have changed whenever a generator goes on: it yields only where it does not mind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+TURN_S: Final = 0.002
+
+#: Yields whenever it may be interrupted; what it returns is the result.
+Work = Generator[None, None, T]
+
+
+class Finished(NamedTuple):
+    """The result of some work that is done."""
+
+    result: Any
+
+
+def one_turn(work: Work[Any]) -> Finished | None:
+    """Go on with `work` for a turn; None if it has more to do.
+
+    Raises:
+        Exception: whatever it raises.
+    """
+    ends_at = time.monotonic() + TURN_S
+    try:
+        while True:
+            next(work)
+            if time.monotonic() >= ends_at:
+                return None
+    except StopIteration as done:
+        return Finished(done.value)
+
+
+def to_end(work: Work[T]) -> T:
+    """Do all of it at once: in a thread, where nobody waits for its turn."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+class Turns:
+    """All work of one loop that goes on turn by turn."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
+
+    async def run(self, work: Work[T]) -> T:
+        """Do `work` to its end, others in between. Cancelled, it is closed at its next turn."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._waiting.append((work, done))
+        if len(self._waiting) == 1:
+            loop.call_soon(self._take_turn)
+        return await done
+
+    def _take_turn(self) -> None:
+        work, done = self._waiting.popleft()
+        if done.cancelled():
+            work.close()
+        else:
+            try:
+                finished = one_turn(work)
+            except Exception as error:  # noqa: BLE001  it is whoever waits who hears of it
+                done.set_exception(error)
+            else:
+                if finished is None:
+                    self._waiting.append((work, done))
+                else:
+                    done.set_result(finished.result)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+
+class Pace:
+    """For a coroutine that works through a lot: `await pace.give_way()` at each step."""
+
+    __slots__ = ("_ends_at",)
+
+    def __init__(self) -> None:
+        self._ends_at = time.monotonic() + TURN_S
+
+    async def give_way(self) -> None:
+        """Let others have their turn if this one is over."""
+        if time.monotonic() >= self._ends_at:
+            await asyncio.sleep(0)
+            self._ends_at = time.monotonic() + TURN_S

@@ -1,0 +1,84 @@
+"""A request with very many entries is answered, and meanwhile so is everybody else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from drumlin.wire.messages import encode_request, parse_response
+from rig.drumlin_server import DrumlinServer
+from rig.messages import build
+
+_ENTRIES = 60_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    server = DrumlinServer(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.close()
+    server.check_output()
+
+
+def _list_offsets(count: int) -> dict[str, Any]:
+    partitions = [{"partition_index": each, "timestamp": -1} for each in range(count)]
+    return {"replica_id": -1, "topics": [{"name": "nope", "partitions": partitions}]}
+
+
+def _epochs(count: int) -> dict[str, Any]:
+    partitions = [{"partition": each, "leader_epoch": 0} for each in range(count)]
+    return {"replica_id": -1, "topics": [{"topic": "nope", "partitions": partitions}]}
+
+
+def _producers(count: int) -> dict[str, Any]:
+    return {"topics": [{"name": "nope", "partition_indexes": list(range(count))}]}
+
+
+def _names(count: int) -> list[str]:
+    return [f"group-{each}" for each in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("list_offsets", 5, _list_offsets(_ENTRIES)),
+        ("offset_for_leader_epoch", 4, _epochs(_ENTRIES)),
+        ("describe_producers", 0, _producers(_ENTRIES)),
+        ("describe_groups", 5, {"groups": _names(_ENTRIES)}),
+        ("consumer_group_describe", 0, {"group_ids": _names(_ENTRIES)}),
+    ],
+)
+def test_others_are_answered_meanwhile(
+    server: DrumlinServer, api: str, version: int, fields: dict[str, Any]
+) -> None:
+    request = b"".join(encode_request(api, version, 1, "many", build(api, version, fields)))
+    answered = threading.Event()
+    frames: list[bytes] = []
+
+    def ask() -> None:
+        with server.connect(timeout_s=60) as client:
+            client.send_bytes(request)
+            frames.append(client.receive_frame())
+        answered.set()
+
+    with server.connect() as other:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        count = 0
+        while not answered.is_set():
+            other.ask("api_versions", 0)
+            count += 1
+        asking.join()
+    _, answer = parse_response(api, version, frames[0])
+    assert _entries(answer) == _ENTRIES
+    assert count > 40, "hardly anybody else was answered"
+
+
+def _entries(answer: Any) -> int:
+    if hasattr(answer, "groups"):
+        return len(answer.groups)
+    return sum(len(topic.partitions) for topic in answer.topics)

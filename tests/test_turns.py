@@ -1,0 +1,126 @@
+"""Long work gives way: counted in turns, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, one_turn
+
+
+def take_a_turn() -> None:
+    time.sleep(TURN_S)
+
+
+def steps(count: int, each_s: float = 0.0) -> Work[int]:
+    for _ in range(count):
+        if each_s:
+            time.sleep(each_s)
+        yield
+    return count
+
+
+def test_short_work_is_done_in_one_turn() -> None:
+    assert one_turn(steps(5)) == Finished(5)
+
+
+def test_long_work_is_interrupted() -> None:
+    work = steps(3, each_s=TURN_S)
+    assert one_turn(work) is None
+    assert one_turn(work) is None
+    assert one_turn(work) is None
+    assert one_turn(work) == Finished(3)
+
+
+def test_works_take_turns_and_others_come_between() -> None:
+    async def scenario() -> None:
+        turns, order = Turns(), []
+
+        def work(name: str) -> Work[str]:
+            for _ in range(3):
+                order.append(name)
+                time.sleep(TURN_S)
+                yield
+            return name
+
+        async def bystander() -> None:
+            while len(order) < 6:
+                order.append("-")
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(bystander())
+        assert await asyncio.gather(turns.run(work("a")), turns.run(work("b"))) == ["a", "b"]
+        await watching
+        without = [each for each in order if each != "-"]
+        assert without == ["a", "b", "a", "b", "a", "b"]
+        assert order.count("-") >= 2
+
+    asyncio.run(scenario())
+
+
+def test_what_work_raises_reaches_whoever_waits_and_nobody_else() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+
+        def bad() -> Work[None]:
+            yield
+            raise ValueError("bad")
+
+        results = await asyncio.gather(
+            turns.run(bad()), turns.run(steps(2)), return_exceptions=True
+        )
+        assert isinstance(results[0], ValueError)
+        assert results[1] == 2
+
+    asyncio.run(scenario())
+
+
+def test_cancelled_work_is_closed_and_does_not_hold_up_the_others() -> None:
+    async def scenario() -> None:
+        turns, closed = Turns(), []
+
+        def work() -> Work[None]:
+            try:
+                while True:
+                    time.sleep(TURN_S)
+                    yield
+            finally:
+                closed.append(True)
+
+        waiting = asyncio.create_task(turns.run(work()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await turns.run(steps(2)) == 2
+        assert closed == [True]
+
+    asyncio.run(scenario())
+
+
+def test_a_chore_gives_way_by_time() -> None:
+    async def scenario() -> None:
+        seen = 0
+
+        async def bystander() -> None:
+            nonlocal seen
+            while True:
+                seen += 1
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(bystander())
+        pace = Pace()
+        for _ in range(5):
+            take_a_turn()
+            await pace.give_way()
+        watching.cancel()
+        assert 4 <= seen <= 6
+        before = seen
+        for _ in range(100):
+            await Pace().give_way()
+        assert seen == before
+
+    asyncio.run(scenario())
