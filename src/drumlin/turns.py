@@ -97,8 +97,10 @@ class Pace:
     def __init__(self) -> None:
         self._ends_at = time.monotonic() + TURN_S
 
-    async def give_way(self) -> None:
-        """Let others have their turn if this one is over."""
-        if time.monotonic() >= self._ends_at:
-            await asyncio.sleep(0)
-            self._ends_at = time.monotonic() + TURN_S
+    async def give_way(self) -> bool:
+        """Let others have their turn if this one is over; whether they had it."""
+        if time.monotonic() < self._ends_at:
+            return False
+        await asyncio.sleep(0)
+        self._ends_at = time.monotonic() + TURN_S
+        return True

@@ -44,6 +44,7 @@ from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import Verification
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -97,20 +98,31 @@ class GroupCoordinator(GroupExecution):
         self._background.spawn(self._delete_offsets_of(topic, topic_id))
 
     async def _delete_offsets_of(self, topic: str, topic_id: UUID) -> None:
-        left = self._partitions.partitions()
+        left, pace = self._partitions.partitions(), Pace()
         while True:
-            left = [each for each in left if not await self._forget(each, topic, topic_id)]
+            left = [each for each in left if not await self._forget(each, topic, topic_id, pace)]
             if not left:
                 return
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
 
-    async def _forget(self, partition: int, topic: str, topic_id: UUID) -> bool:
+    async def _forget(self, partition: int, topic: str, topic_id: UUID, pace: Pace) -> bool:
         """Whether nothing is left in the partition of a deleted topic."""
         shard = await self._partitions.when_ready(partition)
-        records = [] if shard is None else shard.topic_deleted(topic, topic_id)
-        if shard is None or not records:
+        if shard is None:
             return True
-        return self._write_or_log(shard, records, f"offsets of the deleted topic {topic}")
+        count = 0
+        for records in shard.topic_deleted(topic, topic_id):
+            try:
+                self._write(shard, records)
+            except KafkaError as error:
+                _log.warning("offsets of the deleted topic %s stay for now: %s", topic, error)
+                return False
+            count += len(records)
+            if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
+                return False  # whoever leads it now begins anew
+        if count:
+            _log.info("partition %d: %d offsets of the deleted topic %s", partition, count, topic)
+        return True
 
     def _shard_of(self, group_id: str) -> GroupShard:
         self._check_active()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -32,13 +32,11 @@ from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-#: Groups looked at for expired offsets before others get their turn on the loop.
-_GROUPS_PER_STEP: Final = 200
 
 
 class CoordinatorConfig(GroupRules, Protocol):
@@ -212,7 +210,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
         self._background.spawn(
-            self._remove(partition, GroupShard.orphans, "what is known of deleted topics")
+            self._remove(partition, GroupShard.orphans, "what is known of deleted topics", Pace())
         )
 
     def _set_alarm(self) -> None:
@@ -243,21 +241,27 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     async def expire_offsets(self) -> None:
         """Delete offsets whose retention is over, and groups that hold nothing any more."""
         retention_ms = self._config.offsets_retention_minutes * 60_000
+        pace = Pace()
         for partition in self._partitions.partitions():
             await self._remove(
-                partition, lambda shard, group_id: shard.expired(group_id, retention_ms), "expired"
+                partition,
+                lambda shard, group_id: shard.expired(group_id, retention_ms),
+                "expired",
+                pace,
             )
 
     async def _remove(
-        self, partition: int, removable: Callable[[GroupShard, str], list[GroupRecord]], what: str
+        self,
+        partition: int,
+        removable: Callable[[GroupShard, str], list[GroupRecord]],
+        what: str,
+        pace: Pace,
     ) -> None:
         """Write, for each group of a partition, what removes something of it."""
         shard = await self._partitions.when_ready(partition)
-        for count, group_id in enumerate(list(shard.groups) if shard else (), 1):
-            if count % _GROUPS_PER_STEP == 0:
-                await asyncio.sleep(0)
-                if await self._partitions.when_ready(partition) is not shard:
-                    break
+        for group_id in list(shard.groups) if shard else ():
+            if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
+                break
             assert shard is not None
             if records := removable(shard, group_id):
                 self._write_or_log(shard, records, f"group {group_id!r}: {what}")

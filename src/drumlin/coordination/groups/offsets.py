@@ -49,7 +49,10 @@ class CommittedOffsets:
             for partition, committed in partitions.items():
                 yield OffsetKey(group_id, topic, partition), committed
 
-    def of_topic(self, topic: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        for group_id, topics in self._groups.items():
-            for partition, committed in topics.get(topic, {}).items():
-                yield OffsetKey(group_id, topic, partition), committed
+    def keys_of_topic(self, topic: str) -> list[OffsetKey]:
+        """Everything that is committed for a topic of that name."""
+        return [
+            OffsetKey(group_id, topic, partition)
+            for group_id, topics in self._groups.items()
+            for partition in topics.get(topic, ())
+        ]

@@ -7,7 +7,8 @@ the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -29,6 +30,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _GROUPS_PER_STEP: Final = 200
+#: Offsets of a deleted topic that are removed together: some two milliseconds' worth.
+_REMOVED_PER_STEP: Final = 200
 _OFFSETS_PER_STEP: Final = 5_000
 
 
@@ -221,25 +224,30 @@ class GroupShard:
         topic_id = committed.topic_id
         return topic_id is not None and self._surroundings.topics.by_id(topic_id) is None
 
-    def topic_deleted(self, topic: str, topic_id: UUID) -> list[GroupRecord]:
+    def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
         """Tombstones for the offsets of a topic that is gone, but not for its successor's.
 
-        One tombstone would end all that a key has, committed and pending. So a key that its
-        successor uses as well stays; `fetch` tells them apart.
+        Some at a time, each time those that are right just then. One tombstone would end all that
+        a key has, committed and pending. So a key that its successor uses as well stays; `fetch`
+        tells them apart.
         """
         gone = (None, topic_id)
-        keys = dict.fromkeys(key for key, _ in self.offsets.of_topic(topic))
+        keys = dict.fromkeys(self.offsets.keys_of_topic(topic))
         keys |= dict.fromkeys(self.transactional.keys_of_topic(topic))
-        records: list[GroupRecord] = [
-            (key, None)
-            for key in keys
-            if all(each.topic_id in gone for each in self.transactional.pending(key))
-            and ((known := self.offsets.get(*key)) is None or known.topic_id in gone)
-        ]
-        for group in self.groups.values():
+        remaining = iter(keys)
+        while step := list(islice(remaining, _REMOVED_PER_STEP)):
+            yield [(key, None) for key in step if self._is_only_of(gone, key)]
+        for group in list(self.groups.values()):
             if isinstance(group, ShareGroup):
-                records += group.topic_deleted(topic_id)
-        return records
+                yield group.topic_deleted(topic_id)
+
+    def _is_only_of(self, gone: Container[UUID | None], key: OffsetKey) -> bool:
+        """Whether something is known of a key, and all of it of topics that are gone."""
+        ids = [each.topic_id for each in self.transactional.pending(key)]
+        known = self.offsets.get(*key)
+        if known is not None:
+            ids.append(known.topic_id)
+        return bool(ids) and all(each in gone for each in ids)
 
     # -- what was written ------------------------------------------------------------------
 
