@@ -27,6 +27,7 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.store import ProducerIdBlock
+from drumlin.turns import to_end
 from drumlin.wire.messages import (
     encode_request,
     encode_response,
@@ -67,6 +68,8 @@ class Client:
             answer = await answer.awaitable
         elif inspect.isawaitable(answer):
             answer = await answer
+        if inspect.isgenerator(answer):
+            answer = to_end(answer)
         frame = b"".join(bytes(part) for part in encode_response(api, version, 1, answer))
         return parse_response(api, version, frame[4:])[1]
 

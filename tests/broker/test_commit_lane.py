@@ -12,6 +12,7 @@ import pytest
 
 from broker.lane_twins import Twin, both, request
 from drumlin.coordination.groups.log import BATCH_BYTES_MAX
+from rig.committed_offsets import fetch_offsets
 
 _OFFSETS = "__consumer_offsets"
 _IDS = {"t0": UUID(int=7), "t1": UUID(int=8)}
@@ -73,7 +74,7 @@ async def prepare(twin: Twin) -> None:
 
 
 async def committed(twin: Twin) -> list[Any]:
-    return [await twin.broker.groups.fetch_offsets(group_id, None) for group_id in _GROUPS]
+    return [await fetch_offsets(twin.broker.groups, group_id, None) for group_id in _GROUPS]
 
 
 def another(chance: random.Random, ids: dict[str, UUID]) -> dict[str, Any]:

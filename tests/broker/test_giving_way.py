@@ -38,6 +38,14 @@ def _producers(count: int) -> dict[str, Any]:
     return {"topics": [{"name": "nope", "partition_indexes": list(range(count))}]}
 
 
+def _group(number: int) -> dict[str, Any]:
+    partitions = list(range(_ENTRIES // 600))
+    return {
+        "group_id": f"group-{number}",
+        "topics": [{"name": "nope", "partition_indexes": partitions}],
+    }
+
+
 def _names(count: int) -> list[str]:
     return [f"group-{each}" for each in range(count)]
 
@@ -48,6 +56,7 @@ def _names(count: int) -> list[str]:
         ("list_offsets", 5, _list_offsets(_ENTRIES)),
         ("offset_for_leader_epoch", 4, _epochs(_ENTRIES)),
         ("describe_producers", 0, _producers(_ENTRIES)),
+        ("offset_fetch", 8, {"groups": [_group(each) for each in range(600)]}),
         ("describe_groups", 5, {"groups": _names(_ENTRIES)}),
         ("consumer_group_describe", 0, {"group_ids": _names(_ENTRIES)}),
     ],
@@ -79,6 +88,8 @@ def test_others_are_answered_meanwhile(
 
 
 def _entries(answer: Any) -> int:
+    if hasattr(answer, "groups") and hasattr(answer.groups[0], "topics"):
+        return sum(len(topic.partitions) for group in answer.groups for topic in group.topics)
     if hasattr(answer, "groups"):
         return len(answer.groups)
     return sum(len(topic.partitions) for topic in answer.topics)

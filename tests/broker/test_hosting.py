@@ -24,6 +24,7 @@ from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.committed_offsets import fetch_offsets
 from storage.samples import prepared
 
 LIMIT_S = 20.0
@@ -174,7 +175,7 @@ async def commit(broker: Broker, group: str, offset: int) -> None:
 
 async def is_committed(broker: Broker, group: str, offset: int) -> bool:
     with suppress(KafkaError):
-        ((_, ((_, found),)),) = await broker.groups.fetch_offsets(group, [("t", [0])])
+        ((_, ((_, found),)),) = await fetch_offsets(broker.groups, group, [("t", [0])])
         return found is not None and found.offset == offset
     return False
 

@@ -44,6 +44,7 @@ from drumlin.wire.consumer_protocol import (
     write_assignment,
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.committed_offsets import fetch_offsets
 
 GROUP = "g"
 Options = dict[str, str]
@@ -277,7 +278,7 @@ class ConsumerScenario:
     async def _fetch(self, names: list[str], options: Options) -> None:
         (label,) = names
         epoch = int(options.get("epoch", self._epochs.get(label, -1)))
-        await self.coordinator.fetch_offsets(GROUP, None, member_id=label, member_epoch=epoch)
+        await fetch_offsets(self.coordinator, GROUP, None, member_id=label, member_epoch=epoch)
         self._lines.append(f"{label} <- none")
 
     async def _advance(self, names: list[str], _: Options) -> None:

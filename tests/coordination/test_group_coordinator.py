@@ -27,6 +27,7 @@ from drumlin.coordination.groups.records import OffsetKey
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.committed_offsets import fetch_offsets
 
 DAY_MS = 86_400_000
 Run = Callable[[GroupCoordinator, MemoryLog, ManualClock], Awaitable[None]]
@@ -81,7 +82,7 @@ def commit(group_id: str, *positions: Position, retention_ms: int | None = None)
 async def committed(coordinator: GroupCoordinator, group_id: str) -> dict[tuple[str, int], int]:
     return {
         (topic, partition): found.offset
-        for topic, partitions in await coordinator.fetch_offsets(group_id, None)
+        for topic, partitions in await fetch_offsets(coordinator, group_id, None)
         for partition, found in partitions
         if found is not None
     }
@@ -140,7 +141,7 @@ def test_a_commit_is_answered_once_it_is_confirmed() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         log.confirmations = []
         waiting = asyncio.ensure_future(coordinator.commit(commit("g")))
-        fetching = asyncio.ensure_future(coordinator.fetch_offsets("g", None))
+        fetching = asyncio.ensure_future(fetch_offsets(coordinator, "g", None))
         await asyncio.sleep(0.01)
         assert not waiting.done()
         assert not fetching.done()  # what is not confirmed is not shown either
@@ -158,7 +159,7 @@ def test_a_commit_that_is_not_confirmed_in_time_fails() -> None:
             await coordinator.commit(commit("g"))
         assert refusal.value.code is ErrorCode.coordinator_not_available
         with pytest.raises(KafkaError) as refusal:
-            await coordinator.fetch_offsets("g", None)
+            await fetch_offsets(coordinator, "g", None)
         assert refusal.value.code is ErrorCode.not_coordinator
 
     with_coordinator(run, Settings(offsets_commit_timeout_ms=20))
@@ -397,7 +398,7 @@ def test_offsets_of_a_deleted_topic_are_not_its_successors() -> None:
         topics.remove("t")
         topics.put("t", 2, UUID(int=8))
         assert await committed(coordinator, "g") == {("t", 1): 8, ("u", 0): 7}
-        (found,) = await coordinator.fetch_offsets("g", [("t", (0,))])
+        (found,) = await fetch_offsets(coordinator, "g", [("t", (0,))])
         assert found == ("t", [(0, None)])
 
         again = await with_topics(topics, log, clock)  # it never heard of the deletion
@@ -489,7 +490,7 @@ def test_names_that_fit_into_no_record() -> None:
             assert refusal.value.code is ErrorCode.invalid_request
         position = Position("t", None, 0, 1, -1, "")
         await coordinator.commit(Commit("g", "", None, -1, None, [position]))
-        ((_, [(_, committed)]),) = await coordinator.fetch_offsets("g", None)
+        ((_, [(_, committed)]),) = await fetch_offsets(coordinator, "g", None)
         assert committed is not None
         assert committed.offset == 1
 

@@ -23,6 +23,7 @@ from drumlin.storage.control_records import encode_marker
 from drumlin.storage.producer_state import TransactionMarker
 from drumlin.storage.verification import NOT_REQUIRED
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.committed_offsets import fetch_offsets
 
 GROUP = "g"
 PARTITION = partition_for(GROUP, 4)
@@ -64,8 +65,8 @@ async def seen(
     for topic, partition in keys:
         topics.setdefault(topic, []).append(partition)
     found: dict[Key, int | None] = {}
-    fetched = await coordinator.fetch_offsets(
-        GROUP, list(topics.items()), requires_stable=requires_stable
+    fetched = await fetch_offsets(
+        coordinator, GROUP, list(topics.items()), requires_stable=requires_stable
     )
     for topic, partitions in fetched:
         for partition, each in partitions:

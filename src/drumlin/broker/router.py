@@ -112,10 +112,9 @@ class Router:
             if isinstance(answer, Waiting):
                 return Dispatched(None, self._finish(api, header, answer.awaitable), True)
             if inspect.isgenerator(answer):
-                work = cast(Work[Any], answer)
-                finished = one_turn(work)
+                finished = one_turn(cast(Work[Any], answer))
                 if finished is None:
-                    return Dispatched(None, self._finish_in_turns(api, header, work))
+                    return Dispatched(None, self._finish_in_turns(api, header, answer))
                 answer = finished.result
             elif inspect.isawaitable(answer):
                 return Dispatched(None, self._finish(api, header, answer))
@@ -127,16 +126,20 @@ class Router:
         self, api: str, header: RequestHeader, answer: Awaitable[Any]
     ) -> Parts | None:
         try:
-            return _encode(api, header, await answer)
+            response = await answer
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+        if inspect.isgenerator(response):
+            return await self._finish_in_turns(api, header, response)
+        try:
+            return _encode(api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
-    async def _finish_in_turns(
-        self, api: str, header: RequestHeader, work: Work[Any]
-    ) -> Parts | None:
-        """As `_finish`, for what took longer than a turn: so will its encoding."""
+    async def _finish_in_turns(self, api: str, header: RequestHeader, work: Any) -> Parts | None:
+        """As `_finish`, for what may take longer than a turn: so will its encoding."""
         try:
-            response = await self._broker.turns.run(work)
+            response = await self._broker.turns.run(cast(Work[Any], work))
             return await self._broker.blocking(_encode, api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)

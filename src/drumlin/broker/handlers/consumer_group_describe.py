@@ -28,7 +28,7 @@ _CONSUMER: Final = 1
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
     groups = []
-    for group_id in request.group_ids:
+    for group_id in dict.fromkeys(request.group_ids):
         groups.append(_describe(context, group_id, operations, shape))
         yield
     return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))

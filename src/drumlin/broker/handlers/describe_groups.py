@@ -25,7 +25,7 @@ _NOT_FOUND_IS_AN_ERROR: Final = 6
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
     groups = []
-    for group_id in request.groups:
+    for group_id in dict.fromkeys(request.groups):
         groups.append(_describe(context, group_id, operations, shape))
         yield
     return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=tuple(groups))

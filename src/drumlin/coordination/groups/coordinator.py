@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -353,7 +353,7 @@ class GroupCoordinator(GroupExecution):
         shard.apply_offsets(commit.group_id, committed)
         return self._written(None, confirmation)
 
-    async def fetch_offsets(
+    def committed_offsets(
         self,
         group_id: str,
         topics: Sequence[tuple[str, Sequence[int]]] | None,
@@ -361,8 +361,8 @@ class GroupCoordinator(GroupExecution):
         requires_stable: bool = False,
         member_id: str | None = None,
         member_epoch: int = NO_EPOCH,
-    ) -> FetchedOffsets:
-        """OffsetFetch of one group: what is committed, and known to all in-sync replicas.
+    ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]:
+        """OffsetFetch of one group: what is committed, topic by topic; see `all_confirmed`.
 
         With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it. Whoever
         fetches as a member of a consumer group must be one, in this epoch.
@@ -370,17 +370,11 @@ class GroupCoordinator(GroupExecution):
         Raises:
             KafkaError: the group cannot be asked, or refuses.
         """
-        self._shard_of(group_id)
-        if self._unconfirmed:
-            timeout = self._config.offsets_commit_timeout_ms / 1000
-            _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
-            if late:
-                raise KafkaError(ErrorCode.not_coordinator)
         shard = self._shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is not None:
             group.check_offset_fetch(member_id, member_epoch)
-        return list(shard.fetch(group_id, topics, requires_stable=requires_stable))
+        return shard.fetch(group_id, topics, requires_stable=requires_stable)
 
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None

@@ -327,6 +327,23 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     async def _confirmed(self, confirmation: Confirmation) -> None:
         await confirmed(confirmation, self._config.offsets_commit_timeout_ms / 1000)
 
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether something that was written is not yet known to all in-sync replicas."""
+        return bool(self._unconfirmed)
+
+    async def all_confirmed(self) -> None:
+        """Wait until what is written now is known to all in-sync replicas.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, that takes too long.
+        """
+        if self._unconfirmed:
+            timeout = self._config.offsets_commit_timeout_ms / 1000
+            _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
+            if late:
+                raise KafkaError(ErrorCode.not_coordinator)
+
     # -- small things --------------------------------------------------------------------------
 
     def _new_shard(self, partition: int) -> GroupShard:

@@ -329,7 +329,7 @@ class GroupShard:
         """
         committed = self.offsets.topics(group_id)
         checks = requires_stable and self.transactional.has_open(group_id)
-        for topic, asked in committed.items() if topics is None else topics:
+        for topic, asked in list(committed.items()) if topics is None else topics:
             known = committed.get(topic, {})
             there = self._surroundings.topics.by_name(topic)
             found: list[tuple[int, CommittedOffset | ErrorCode | None]] = []
