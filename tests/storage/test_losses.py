@@ -307,3 +307,45 @@ def test_an_index_that_leads_astray_hides_nothing(tmp_path: Path, content: bytes
     for offset in range(END):
         assert read_all(log, offset)[0].offset == offset
     logs.abandon()
+
+
+def test_a_gap_between_segments_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, _, third, *_ = stopped(tmp_path)
+    cut_between_batches(third)
+    logs, log = loaded(tmp_path)
+    assert log.epoch_due_at == END
+    assert "has lost the records from offset" in caplog.text
+    kept = offsets(read_all(log))
+    for _ in range(2):
+        logs.abandon()
+        caplog.clear()
+        logs, log = loaded(tmp_path)
+        assert log.epoch_due_at is None
+        assert not caplog.records
+        assert offsets(read_all(log)) == kept
+    logs.abandon()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_end_of_several_segments_that_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool
+) -> None:
+    last, *others = stopped(tmp_path, clean=clean)[:3]
+    for path in (last, *others):
+        empty(path)
+    logs, log = loaded(tmp_path)
+    lost_from = int(others[-1].stem)
+    assert log.epoch_due_at == lost_from
+    log.start_leader_epoch(1)
+    close_losses([log])
+    assert append(log, 1, leader_epoch=1).base_offset == END
+    logs.abandon()
+    caplog.clear()
+    logs, log = loaded(tmp_path)
+    assert log.epoch_due_at is None
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+    assert log.end_offset_for_epoch(0) == EpochEnd(0, lost_from)
+    assert offsets(read_all(log)) == [*range(lost_from), END]
+    logs.abandon()

@@ -4,7 +4,8 @@ Nothing here brings a record back. What is lost is said, with its offsets; the l
 leader epoch, by which consumers find out (KIP-320); and no offset that was given out is given to
 another record: a log that ends below its recovery point goes on at that point. Its new epoch begins
 where the records end, so a consumer that had read further is told of that very offset; an empty
-batch, as cleanings leave them, takes all others over the offsets that are left out.
+batch, as cleanings leave them, takes all others over the offsets that are left out. One in a gap
+between segments shows the next start that this loss was said.
 
 Offsets that are missing between segments are nothing unusual where a log was compacted.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from drumlin.records.batch import NO_TIMESTAMP, encode_empty_batch
@@ -32,6 +33,7 @@ def find_losses(log: PartitionLog, recovery_point: int) -> None:
     Raises:
         OSError: the files can't be read or mended.
     """
+    _remove_empty_ends(log)
     for segment, following in pairwise(log.segments.snapshot()):
         if following.base_offset > log.log_start_offset:
             _look_behind(log, segment, following.base_offset)
@@ -46,7 +48,23 @@ def find_losses(log: PartitionLog, recovery_point: int) -> None:
             recovery_point,
         )
         skip_to(log, recovery_point)
-        log.epoch_due_at = end_offset
+        _begin_epoch_at(log, end_offset)
+
+
+def _begin_epoch_at(log: PartitionLog, offset: int) -> None:
+    log.epoch_due_at = offset if log.epoch_due_at is None else min(offset, log.epoch_due_at)
+
+
+def _remove_empty_ends(log: PartitionLog) -> None:
+    """Of segments at the end that nothing is left of, the last is enough: it has the offset."""
+    *others, active = log.segments.snapshot()
+    if active.size:
+        return
+    gone = list(takewhile(lambda segment: segment.size == 0, reversed(others[1:])))
+    log.segments.replace(gone, ())
+    log.durability.forget(gone)
+    for segment in gone:
+        segment.remove_files()
 
 
 def close_losses(logs: Iterable[PartitionLog]) -> None:
@@ -76,10 +94,16 @@ def _fill_lost_end(log: PartitionLog) -> None:
     if not end_offset <= last_offset <= last.base_offset + RELATIVE_OFFSET_MAX:
         return
     if last.end_of_batches(last.offset_index.last_position)[0] == end_offset:
-        batch = memoryview(encode_empty_batch(end_offset, last_offset, epoch))
-        last.append(batch, last_offset, NO_TIMESTAMP, log.config.index_interval_bytes)
-        last.seal()
-        last.sync()
+        _append_empty(log, last, end_offset, last_offset, epoch)
+
+
+def _append_empty(
+    log: PartitionLog, segment: Segment, first_offset: int, last_offset: int, epoch: int
+) -> None:
+    batch = memoryview(encode_empty_batch(first_offset, last_offset, epoch))
+    segment.append(batch, last_offset, NO_TIMESTAMP, log.config.index_interval_bytes)
+    segment.seal()
+    segment.sync()
 
 
 def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
@@ -106,9 +130,9 @@ def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
             end_offset,
             next_offset - 1,
         )
-        log.epoch_due_at = log.log_end_offset
+        _begin_epoch_at(log, log.log_end_offset)
     elif is_cut or next_offset > _compacted_up_to(log):
-        _note_gap(log, end_offset, next_offset)
+        _note_gap(log, segment, end_offset, next_offset)
 
 
 def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
@@ -138,7 +162,7 @@ def _compacted_up_to(log: PartitionLog) -> int:
     return log.log_directory.cleaner_offsets.get((log.topic, log.partition)) or 0
 
 
-def _note_gap(log: PartitionLog, end_offset: int, next_offset: int) -> None:
+def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset: int) -> None:
     is_beginning = end_offset <= log.log_start_offset
     is_end = next_offset == log.log_end_offset  # a crash came before consumers were told
     starts = [entry.start_offset for entry in log.leader_epochs.entries]
@@ -153,6 +177,9 @@ def _note_gap(log: PartitionLog, end_offset: int, next_offset: int) -> None:
         next_offset - 1,
         next_offset,
     )
-    log.epoch_due_at = end_offset if is_end else log.log_end_offset
+    _begin_epoch_at(log, end_offset if is_end else log.log_end_offset)
+    if not is_end and next_offset - 1 <= segment.base_offset + RELATIVE_OFFSET_MAX:
+        epoch = log.leader_epochs.epoch_for(end_offset)
+        _append_empty(log, segment, end_offset, next_offset - 1, epoch)
     if is_beginning:  # the log begins behind it, of which consumers are told as ever
         log.delete_records_before(next_offset)
