@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
+from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
+from storage.doors import ForgetfulFiles
 from storage.samples import (
     NOW_MS,
     append,
@@ -225,6 +227,76 @@ def test_what_was_aborted_is_found_again_with_the_indexes(
         assert log.producer_state.first_undecided_offset is None
         assert logs.logs_to_flush() == [log] * (len(log.segments) > 1)
     logs.close()
+
+
+def aborted_then_flushed(path: Path, files: Files) -> PartitionLog:
+    log = create(open_logs(path, files=files))
+    log.append_as_leader(from_producer(0, is_transactional=True), 0, NOW_MS)
+    log.append_internal(marker(commit=False), 0, NOW_MS)
+    log.flush()
+    log.log_directory.recovery_points.write(lambda: {("t", 0): log.recovery_point})
+    return log
+
+
+def test_what_was_aborted_survives_two_crashes(tmp_path: Path) -> None:
+    """The first one has it written anew, below the recovery point; a segment ends there."""
+    files = ForgetfulFiles()
+    aborted_then_flushed(tmp_path, files).log_directory.release()
+    logs = open_logs(tmp_path, files=files)
+    (log,) = logs
+    log.roll(NOW_MS)
+    append(log)
+    files.sync_directory(log.path)  # before the files in it, as it may happen
+    logs.abandon()
+    files.lose_unsynced()
+    logs, log = loaded(tmp_path, LogConfig())
+    assert len(log.aborted_transactions(0, 2)) == 1
+    logs.abandon()
+
+
+class StopsAtCreate(Files):
+    """The process is killed when the file of a name is to be made."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def create(self, path: str) -> None:
+        if path.endswith(self._name):
+            raise KeyboardInterrupt
+        super().create(path)
+
+
+@pytest.mark.parametrize("name", [".index", ".timeindex", ".txnindex"])
+def test_a_crash_while_indexes_are_built_anew(tmp_path: Path, name: str) -> None:
+    log = aborted_then_flushed(tmp_path, Files())
+    log.roll(NOW_MS)
+    append(log)
+    log.flush()
+    log.close_files()
+    log.log_directory.recovery_points.write(lambda: {("t", 0): log.recovery_point})
+    log.log_directory.release()
+    for path in tmp_path.glob("t-0/00000000000000000000.*index"):
+        path.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        open_logs(tmp_path, files=StopsAtCreate("00000000000000000000" + name))
+    logs, log = loaded(tmp_path, LogConfig())
+    assert len(log.aborted_transactions(0, 2)) == 1
+    logs.abandon()
+
+
+def test_an_index_of_aborted_transactions_without_a_log_is_removed(tmp_path: Path) -> None:
+    """It would count for the next segment that begins at its offset."""
+    log = aborted_then_flushed(tmp_path, Files())
+    log.log_directory.release()
+    path = tmp_path / "t-0" / "00000000000000000000.txnindex"
+    path.rename(path.with_name("00000000000000000002.txnindex"))
+    logs, log = loaded(tmp_path, LogConfig())
+    log.roll(NOW_MS)
+    append(log)
+    assert [each.last_offset for each in log.aborted_transactions(0, 3)] == [1]
+    assert not log.segments.active.transaction_index.entries()
+    logs.abandon()
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros", "wrong"])

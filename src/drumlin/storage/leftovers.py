@@ -22,10 +22,11 @@ from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.segment import LOG_SUFFIX
 from drumlin.storage.swap_plan import CLEANED_SUFFIX, SWAP_SUFFIX, complete_swap
 from drumlin.storage.time_index import TimeIndex
+from drumlin.storage.transaction_index import TransactionIndex
 
 _logger = logging.getLogger(__name__)
 
-_INDEX_SUFFIXES: Final = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
+_INDEX_SUFFIXES: Final = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
 _DOOMED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 

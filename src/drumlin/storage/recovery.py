@@ -165,8 +165,10 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         replay(log, recover_from)
     if end_offset is None:
         _note_mended(log, recover_from)
-        end_offset, recovery_point = segments.active.sound_end_offset(), request.recovery_point
+        end_offset = segments.active.sound_end_offset()
         assert end_offset is not None
+        # Not the offset that was known: what was aborted below it is written anew, too.
+        recovery_point = min(request.recovery_point, recover_from)
     else:
         recovery_point = end_offset
     settle(log, end_offset, recovery_point)
@@ -201,11 +203,15 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
     for earlier in log.segments.from_offset(state.end_offset):
         if earlier.base_offset < segment.base_offset:
             follow_segment(state, earlier)
-    segment.start_indexes_anew()
+    # What was aborted first, durably: once the other indexes are there, nobody looks again.
     segment.transaction_index.clear()
     for place in segment.walk(0):
-        segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
         follow_batch(state, segment, place, writes_index=True)
+    segment.transaction_index.sync()
+    log.log_directory.files.sync_directory(log.path)
+    segment.start_indexes_anew()
+    for place in segment.walk(0):
+        segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
     _have_flushed(log, segment)
 
 
