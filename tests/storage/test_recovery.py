@@ -424,6 +424,21 @@ def test_an_index_without_a_log_is_removed_and_said(
     logs.abandon()
 
 
+def test_producers_whose_records_are_gone_are_known_after_a_clean_stop(tmp_path: Path) -> None:
+    """A crash took the snapshot at the last roll along, before it was written."""
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    log.append_as_leader(from_producer(0), 0, NOW_MS)
+    log.roll(NOW_MS)
+    logs, log = reopened(logs, tmp_path)
+    log.delete_records_before(1)
+    logs.close()
+    logs, log = loaded(tmp_path, LogConfig())
+    (producer,) = log.producer_state.producers()
+    assert (producer.producer_id, producer.last_sequence) == (7, 0)
+    logs.abandon()
+
+
 def test_snapshots_of_clean_stops_do_not_pile_up(tmp_path: Path) -> None:
     filled(tmp_path)
     for number in range(5):

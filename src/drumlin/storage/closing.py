@@ -16,14 +16,29 @@ def complete(log: PartitionLog) -> None:
     """Have the active segment, and what is known of producers, ready for the last flush.
 
     Producers and timestamps at the end of a small segment are found again by reading it, unless
-    its records were deleted; an idle partition need not spend disk blocks on them.
+    records of theirs were deleted; an idle partition need not spend disk blocks on them.
     """
     active, end_offset = log.segments.active, log.log_end_offset
-    if active.size <= _CHEAP_TO_REPLAY_BYTES and log.log_start_offset <= active.base_offset:
+    is_small = active.size <= _CHEAP_TO_REPLAY_BYTES
+    if is_small:
         active.release_set_aside()
-        return
-    active.seal()
-    active.sync()
-    if not log.log_directory.files.exists(snapshot_path(log.path, end_offset)):
+    else:
+        active.seal()
+        active.sync()
+    if not (is_small and _are_producers_found(log)) and not _has_snapshot(log, end_offset):
         producers = encode_snapshot(log.producer_state.producers())
         log.durability.note_snapshot(end_offset, producers)
+
+
+def _are_producers_found(log: PartitionLog) -> bool:
+    """Whether the active segment, and a snapshot at its beginning, tell of all producers."""
+    base_offset = log.segments.active.base_offset
+    if log.log_start_offset > base_offset:
+        return False
+    return base_offset == 0 or not log.producer_state.producers() or _has_snapshot(log, base_offset)
+
+
+def _has_snapshot(log: PartitionLog, offset: int) -> bool:
+    """One that was only noted counts: the last flush writes it."""
+    path = snapshot_path(log.path, offset)
+    return log.durability.has_noted_snapshot(offset) or log.log_directory.files.exists(path)

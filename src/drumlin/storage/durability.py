@@ -64,6 +64,9 @@ class Durability:
         """Producer state at `offset`, to be written before the recovery point passes it."""
         self._snapshots[offset] = content
 
+    def has_noted_snapshot(self, offset: int) -> bool:
+        return offset in self._snapshots
+
     def note_new_names(self) -> None:
         """Files were created or renamed in the folder."""
         self._names.note()
