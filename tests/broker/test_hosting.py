@@ -375,3 +375,27 @@ def test_a_topic_deleted_while_a_dir_is_offline_is_deleted_there_later(tmp_path:
             assert folders(other) == []
 
     asyncio.run(run())
+
+
+def test_a_topic_made_anew_does_not_keep_the_folders_of_the_deleted_one(tmp_path: Path) -> None:
+    one, other = tmp_path / "a", tmp_path / "b"
+
+    async def run() -> None:
+        async with running(one, other) as broker:
+            topic = await create(broker, "t", 2)
+            assert folders(other) == ["t-1"]
+        other.rename(tmp_path / "elsewhere")
+        other.write_text("a broken disk")
+        async with running(one, other) as broker:
+            await broker.metadata.delete_topic(topic.topic_id)
+            anew = await create(broker, "t", 2)
+            assert folders(one) == ["t-0", "t-1"]
+            other.unlink()
+            (tmp_path / "elsewhere").rename(other)
+            await eventually(lambda: not broker.metadata.deleted_topics)
+            assert folders(one) == ["t-0", "t-1"]
+            assert folders(other) == []
+            log = broker.partitions.get("t", 1).log
+            assert (log.topic_id, log.path) == (anew.topic_id, str(one / "t-1"))
+
+    asyncio.run(run())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
@@ -24,13 +24,14 @@ _KRAFT_METADATA: Final = "__cluster_metadata"
 _logger = logging.getLogger(__name__)
 
 ConfigFor = Callable[[str], LogConfig]
+IsLoaded = Callable[[tuple[str, int], str], bool]  # a partition, the path of its folder
 
 
 def load_all(
     directories: Sequence[LogDirectory],
     config_for: ConfigFor,
     threads: int,
-    loaded: Container[tuple[str, int]] = (),
+    is_loaded: IsLoaded,
 ) -> list[PartitionLog]:
     """Every log that can be loaded and is not yet. A dir that fails on it goes offline."""
     started = time.monotonic()
@@ -39,7 +40,7 @@ def load_all(
         for directory in directories:
             pool = pools.enter_context(ThreadPoolExecutor(threads, "recovery"))
             try:
-                requests = list(_requests(directory, config_for, loaded))
+                requests = list(_requests(directory, config_for, is_loaded))
             except OSError as error:
                 directory.fail(error, f"list {directory.path}")
                 continue
@@ -51,17 +52,18 @@ def load_all(
 
 
 def _requests(
-    directory: LogDirectory, config_for: ConfigFor, loaded: Container[tuple[str, int]]
+    directory: LogDirectory, config_for: ConfigFor, is_loaded: IsLoaded
 ) -> Iterator[LoadRequest]:
     recovery_points = directory.recovery_points.read()
     log_start_offsets = directory.log_start_offsets.read()
     for topic, partition in partitions_in(directory):
-        if (topic, partition) in loaded:
+        path = f"{directory.path}/{topic}-{partition}"
+        if is_loaded((topic, partition), path):
             continue
         yield LoadRequest(
             topic,
             partition,
-            f"{directory.path}/{topic}-{partition}",
+            path,
             config_for(topic),
             recovery_points.get((topic, partition), 0),
             log_start_offsets.get((topic, partition), 0),

@@ -124,7 +124,7 @@ class LogDirectories:
 
     def _load(self, directories: Sequence[LogDirectory]) -> None:
         online = [directory for directory in directories if directory.is_online]
-        for log in load_all(online, self._config_for, self._threads, self._logs):
+        for log in load_all(online, self._config_for, self._threads, self._is_loaded):
             key = log.topic, log.partition
             if key in self._logs:
                 _logger.error("%s is a second log of its partition", log.path)
@@ -137,6 +137,11 @@ class LogDirectories:
         if not self.was_clean:
             # What was cut off must not be believed to be there after the next crash.
             self.write_checkpoints()
+
+    def _is_loaded(self, key: tuple[str, int], path: str) -> bool:
+        log = self._logs.get(key)
+        others = self._second_logs.get(key, ())
+        return (log is not None and log.path == path) or path in [each.path for each in others]
 
     @property
     def was_clean(self) -> bool:
