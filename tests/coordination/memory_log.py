@@ -76,6 +76,7 @@ class KnownTopics:
 
     def __init__(self) -> None:
         self._topics: dict[str, Topic] = {}
+        self._deleted: set[UUID] = set()
 
     def put(self, name: str, partition_count: int, topic_id: UUID | None = None) -> Topic:
         """Create it, or give it more partitions."""
@@ -86,7 +87,16 @@ class KnownTopics:
         return topic
 
     def remove(self, name: str) -> Topic:
+        topic = self.lose(name)
+        self._deleted.add(topic.topic_id)
+        return topic
+
+    def lose(self, name: str) -> Topic:
+        """It is not there, and nobody has deleted it."""
         return self._topics.pop(name)
+
+    def was_deleted(self, topic_id: UUID) -> bool:
+        return topic_id in self._deleted and self.by_id(topic_id) is None
 
     def by_name(self, name: str) -> Topic | None:
         return self._topics.get(name)

@@ -114,7 +114,9 @@ class ShareWorld:
         topic = StateTopic(
             SHARE_GROUP_STATE, log.append, log.read, lambda: log.partition_count, nothing
         )
-        self.states = ShareCoordinator(self.settings, self.clock, topic, log, self._has_partition)
+        self.states = ShareCoordinator(
+            self.settings, self.clock, topic, log, self._has_partition, self.topics.was_deleted
+        )
         self.share = ShareGroups(self.settings, self.groups, self.states, self.topics)
         lead_all(self.groups, self.offsets_log)
         for partition in range(log.partition_count or 0):

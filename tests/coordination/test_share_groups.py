@@ -219,6 +219,21 @@ def test_what_is_known_of_a_topic_goes_although_nobody_heard_of_its_deletion() -
     run(scenario)
 
 
+def test_what_is_known_of_a_topic_that_nobody_deleted_stays() -> None:
+    async def scenario(world: ShareWorld) -> None:
+        lost, kept = world.topics.put("t", 1), world.topics.put("kept", 1)
+        await world.beat("a", 0, "t", "kept")
+        known = world.states_now()
+        world.topics.lose("t")
+        await world.restart()
+        await world.states.prune()
+        await world.groups.expire_offsets()
+        assert world.states_now() == known
+        assert {lost.topic_id, kept.topic_id} == set(world.share.group("g").partitions.initialized)
+
+    run(scenario)
+
+
 def test_a_member_that_says_nothing_new_makes_nobody_look_at_the_group() -> None:
     """Groups are large, and all of their members beat every few seconds."""
 

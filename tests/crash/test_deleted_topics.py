@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import await_coordinator, commit, committed, create_topic
+from drumlin.metadata.database import FILE_NAME
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.wire.errors import ErrorCode
 from rig.raw import RawClient
@@ -51,6 +53,38 @@ async def _delete_topic(data: Path, name: str) -> None:
     metadata = SqliteMetadata.open(data)
     await metadata.delete_topic(metadata.image.topics[name].topic_id)
     await metadata.close()
+
+
+def test_offsets_of_a_topic_that_only_the_metadata_lacks_stay(
+    tmp_path: Path, make_server: MakeServer
+) -> None:
+    """An older copy of the metadata says nothing of a topic that nobody has deleted."""
+    server = make_server(_ONE_PARTITION)
+    with server.connect() as client:
+        await_coordinator(client, "g")
+    server.stop()
+    older = _copy_metadata(server.data, tmp_path / "older")
+    server.start()
+    with server.connect() as client:
+        create_topic(client, "t")
+        commit(client, "g", "t", 7)
+    server.stop()
+    newer = _copy_metadata(server.data, tmp_path / "newer")
+    for metadata in (older, newer):
+        _copy_metadata(metadata, server.data)
+        server.start()
+        with server.connect() as client:
+            await_coordinator(client, "g")
+            if metadata is newer:
+                assert committed(client, "g", "t") == 7
+        server.stop()
+
+
+def _copy_metadata(source: Path, target: Path) -> Path:
+    """The file as a clean stop leaves it."""
+    target.mkdir(exist_ok=True)
+    shutil.copy(source / FILE_NAME, target)
+    return target
 
 
 @pytest.fixture

@@ -79,6 +79,34 @@ def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     with_store(tmp_path, check)
 
 
+def test_a_deletion_is_known_to_one_more_process_than_has_folders_of_the_topic(
+    tmp_path: Path,
+) -> None:
+    seen: dict[str, uuid.UUID] = {}
+
+    async def delete(store: SqliteMetadata) -> None:
+        topic_id = seen["id"] = (await store.create_topic("t", [ONE_REPLICA], {})).topic_id
+        assert not store.was_deleted(topic_id)
+        await store.delete_topic(topic_id)
+        assert store.was_deleted(topic_id)
+
+    async def remove_folders(store: SqliteMetadata) -> None:
+        assert store.deleted_topics == {seen["id"]: None}
+        await store.note_folders_left({seen["id"]: []})
+        assert store.deleted_topics == {}
+        assert store.was_deleted(seen["id"])
+
+    async def still_know(store: SqliteMetadata) -> None:
+        assert store.deleted_topics == {}
+        assert store.was_deleted(seen["id"])
+
+    async def forget(store: SqliteMetadata) -> None:
+        assert not store.was_deleted(seen["id"])
+
+    for scenario in (delete, remove_folders, still_know, forget):
+        with_store(tmp_path, scenario)
+
+
 def test_changes_are_reported_once_the_image_shows_them(tmp_path: Path) -> None:
     async def scenario(store: SqliteMetadata) -> None:
         changes: list[Change] = []

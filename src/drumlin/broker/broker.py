@@ -103,7 +103,8 @@ class Broker:
             clock,
             state_topic(self, SHARE_GROUP_STATE),
             StateLogs(self, SHARE_GROUP_STATE),
-            self.metadata.image.has_partition,
+            metadata.image.has_partition,
+            metadata.was_deleted,
         )
         self.share_groups = ShareGroups(config, self.groups, self.share_state, ImageTopics(self))
         self.transactions = TransactionCoordinator(

@@ -109,13 +109,15 @@ class Database:
         return row[0] if row else None
 
     def deleted_topics(self) -> dict[UUID, tuple[str, ...] | None]:
-        """Topics whose folders may be there still, and in which log dirs; None: in any."""
+        """Topics that were deleted, and in which log dirs folders may be left; None: in any."""
         sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
         rows = self._connection.execute(sql, (len(_DELETED_TOPIC), _DELETED_TOPIC))
         found: dict[UUID, tuple[str, ...] | None] = {}
         for key, value in rows:
             log_dirs = json.loads(value)
-            found[UUID(key.removeprefix(_DELETED_TOPIC))] = log_dirs and tuple(log_dirs)
+            found[UUID(key.removeprefix(_DELETED_TOPIC))] = (
+                None if log_dirs is None else tuple(log_dirs)
+            )
         return found
 
     def load(self, cluster_id: str) -> ClusterImage:
@@ -181,10 +183,13 @@ def delete_topic(topic: TopicState) -> list[Statement]:
 
 def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
     """Where folders of a deleted topic may be, once those elsewhere are gone."""
-    key = _DELETED_TOPIC + topic_id.hex
-    if not log_dirs:
-        return "DELETE FROM cluster WHERE key = ?", (key,)
-    return put_value(key, json.dumps(log_dirs))
+    return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(log_dirs))
+
+
+def forget_deletions() -> Statement:
+    """Of topics of which no folder is left."""
+    sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ? AND value = '[]'"
+    return sql, (len(_DELETED_TOPIC), _DELETED_TOPIC)
 
 
 def put_config(resource: Resource, key: str, value: str | None) -> Statement:

@@ -71,7 +71,9 @@ class SqliteMetadata:
     def __init__(self, opened: Database, image: ClusterImage) -> None:
         self.image = image
         self.is_new = opened.value(_ADOPTED) is None
-        self.deleted_topics = opened.deleted_topics()
+        known = opened.deleted_topics()
+        self.deleted_topics = {each: left for each, left in known.items() if left != ()}
+        self._deleted = set(known)
         self._database = opened
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._listeners: list[Listener] = []
@@ -107,7 +109,10 @@ class SqliteMetadata:
             raise database.UnreadableMetadata(
                 f"{path}: it belongs to cluster {stored}, the data to cluster {cluster_id}"
             )
-        return cls(opened, opened.load(stored))
+        metadata = cls(opened, opened.load(stored))
+        # Coordinators have as long as this process runs to forget what they know of those topics.
+        opened.execute_durably([database.forget_deletions()])
+        return metadata
 
     def register_broker(self, broker: BrokerState) -> None:
         """Make this process the cluster's broker, its controller, and every leader."""
@@ -198,7 +203,11 @@ class SqliteMetadata:
             await self._commit(database.delete_topic(topic))
             self.image.remove_topic(topic)
             self.deleted_topics[topic_id] = None
+            self._deleted.add(topic_id)
             await self._report(TopicDeleted(topic))
+
+    def was_deleted(self, topic_id: UUID) -> bool:
+        return topic_id in self._deleted
 
     async def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> None:
         await self._commit([database.put_folders_left(*each) for each in left.items()])

@@ -72,8 +72,17 @@ class MetadataStore(Protocol):
         A folder elsewhere has come since, from a backup maybe.
         """
 
+    def was_deleted(self, topic_id: UUID) -> bool:
+        """Whether the topic is known to have been deleted: since this process began, or before.
+
+        An id that no topic has may be that of a topic which is only missing here: the metadata
+        was lost while a log dir was offline, or is an older copy. So nothing else is a reason to
+        remove what is known of it. Deletions are forgotten with the end of a process that found
+        no folder left of the topic when it began.
+        """
+
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
-        """Folders of deleted topics are left in these log dirs only; in none: forget the topic.
+        """Folders of deleted topics are left in these log dirs only, or in none.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

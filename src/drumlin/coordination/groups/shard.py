@@ -185,7 +185,7 @@ class GroupShard:
     def expired(self, group_id: str, retention_ms: int) -> list[GroupRecord]:
         """Tombstones for what the group no longer holds; for the group too, if that is all.
 
-        Offsets in a topic that is gone are of no use to anybody, however young they are.
+        Offsets in a topic that was deleted are of no use to anybody, however young they are.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -207,7 +207,7 @@ class GroupShard:
         return records
 
     def orphans(self, group_id: str) -> list[GroupRecord]:
-        """What is to be written where the group knows topics that are gone.
+        """What is to be written where the group knows topics that were deleted.
 
         That is left over when a topic was deleted while this could not be said in the log. What
         is pending waits for the end of its transaction.
@@ -222,7 +222,7 @@ class GroupShard:
 
     def _is_orphan(self, committed: CommittedOffset) -> bool:
         topic_id = committed.topic_id
-        return topic_id is not None and self._surroundings.topics.by_id(topic_id) is None
+        return topic_id is not None and self._surroundings.topics.was_deleted(topic_id)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
         """Tombstones for the offsets of a topic that is gone, but not for its successor's.

@@ -29,6 +29,9 @@ class Topics(Protocol):
     def by_id(self, topic_id: UUID) -> Topic | None: ...
     def names(self) -> Iterable[str]: ...
 
+    def was_deleted(self, topic_id: UUID) -> bool:
+        """Whether it is known to be gone for good; a topic may be missing for other reasons."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:

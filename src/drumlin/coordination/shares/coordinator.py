@@ -73,6 +73,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         topic: `__share_group_state`.
         ends: of that topic's logs.
         has_partition(topic_id, partition): whether there is such a partition now.
+        was_deleted(topic_id): whether the topic is known to be gone for good.
 
     Whoever keeps states in memory says with `when_renewed` what is to be called when one has
     been made anew, or deleted, under its hands.
@@ -87,6 +88,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         topic: StateTopic,
         ends: StateLogEnds,
         has_partition: Callable[[UUID, int], bool],
+        was_deleted: Callable[[UUID], bool],
     ) -> None:
         super().__init__(
             topic,
@@ -99,6 +101,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._clock = clock
         self._ends = ends
         self._has_partition = has_partition
+        self._was_deleted = was_deleted
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
@@ -130,9 +133,9 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             await self._delete_orphans_in(partition)
 
     async def _delete_orphans_in(self, partition: int) -> None:
-        """Delete the states in topics that are gone, now or since long."""
+        """Delete the states in topics that were deleted, now or since long."""
         shard = await self._partitions.when_ready(partition)
-        if shard is not None and (records := shard.orphans(self._has_partition)):
+        if shard is not None and (records := shard.orphans(self._was_deleted)):
             self._write_or_log(shard, records, "states in deleted topics")
 
     # -- finding -----------------------------------------------------------------------------

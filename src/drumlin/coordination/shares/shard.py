@@ -147,11 +147,9 @@ class ShareShard:
         """The tombstone of a state, if it is there."""
         return [(key, None)] if key in self.states else []
 
-    def orphans(self, has_partition: Callable[[UUID, int], bool]) -> list[ShareRecord]:
-        """Tombstones of all states in partitions that are gone."""
-        return [
-            (key, None) for key in self.states if not has_partition(key.topic_id, key.partition)
-        ]
+    def orphans(self, was_deleted: Callable[[UUID], bool]) -> list[ShareRecord]:
+        """Tombstones of all states in topics that were deleted."""
+        return [(key, None) for key in self.states if was_deleted(key.topic_id)]
 
     # -- what was written --------------------------------------------------------------------
 

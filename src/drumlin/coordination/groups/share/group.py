@@ -356,13 +356,10 @@ class ShareGroup:
         return self._without({topic_id})
 
     def orphans(self) -> list[GroupRecord]:
-        """What is to be written where topics are gone, and that was not."""
+        """What is to be written where topics were deleted, and that was not."""
         known = self.partitions
         topic_ids = {*known.initializing, *known.initialized, *known.deleting}
-        return self._without({each for each in topic_ids if not self._is_there(each)})
-
-    def _is_there(self, topic_id: UUID) -> bool:
-        return self._surroundings.topics.by_id(topic_id) is not None
+        return self._without(set(filter(self._surroundings.topics.was_deleted, topic_ids)))
 
     def _without(self, topic_ids: Collection[UUID]) -> list[GroupRecord]:
         left = share_partitions.forgotten(self.partitions, topic_ids)
