@@ -71,6 +71,7 @@ class ConsumerScenario:
                 GROUP_METADATA,
                 self.log.append,
                 self.log.read,
+                self.log.batch_bytes_max,
                 lambda: 1,
                 self._no_creation,
             ),

@@ -56,6 +56,9 @@ class MemoryLog:
         self.confirmations.append(confirmation)
         return confirmation
 
+    def batch_bytes_max(self, partition: int) -> int:
+        return MESSAGE_BYTES_MAX
+
     def read(self, partition: int) -> Iterator[bytes]:
         self.gate.wait(10)
         if self.broken:
@@ -134,7 +137,14 @@ def new_coordinator(
     coordinator = GroupCoordinator(
         settings or Settings(),
         clock or ManualClock(),
-        StateTopic(OFFSETS_TOPIC, log.append, log.read, lambda: log.partition_count, create_topic),
+        StateTopic(
+            OFFSETS_TOPIC,
+            log.append,
+            log.read,
+            log.batch_bytes_max,
+            lambda: log.partition_count,
+            create_topic,
+        ),
         topics,
         default_setting,
     )

@@ -112,7 +112,12 @@ class ShareWorld:
 
         self.groups = new_coordinator(self.offsets_log, self.settings, self.clock, self.topics)
         topic = StateTopic(
-            SHARE_GROUP_STATE, log.append, log.read, lambda: log.partition_count, nothing
+            SHARE_GROUP_STATE,
+            log.append,
+            log.read,
+            log.batch_bytes_max,
+            lambda: log.partition_count,
+            nothing,
         )
         self.states = ShareCoordinator(
             self.settings, self.clock, topic, log, self._has_partition, self.topics.was_deleted

@@ -439,16 +439,6 @@ def _offsets_in(log: MemoryLog) -> list[object]:
     return [key for key in _what_remains(log) if isinstance(key, OffsetKey)]
 
 
-def test_what_is_too_much_for_one_batch_goes_into_several() -> None:
-    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        many = [position(n, "m" * 4_000, n) for n in range(400)]
-        await coordinator.commit(commit("g", *many))
-        assert len(log.batches[partition_for("g", 4)]) > 2
-        assert len(await committed(coordinator, "g")) == 400
-
-    with_coordinator(run)
-
-
 @pytest.mark.parametrize("codec", range(5))
 def test_batches_are_compressed_as_configured(codec: int) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:

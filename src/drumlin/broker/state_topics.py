@@ -35,6 +35,10 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
     def read_batches(partition: int) -> Iterable[bytes]:
         return batches_of(broker.partitions.get(name, partition).log)
 
+    def batch_bytes_max(partition: int) -> int:
+        config = broker.partitions.get(name, partition).log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
     def partition_count() -> int | None:
         topic = broker.metadata.image.topics.get(name)
         return None if topic is None else len(topic.partitions)
@@ -42,7 +46,7 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
     async def create() -> None:
         await create_automatically(broker, name)
 
-    return StateTopic(name, append, read_batches, partition_count, create)
+    return StateTopic(name, append, read_batches, batch_bytes_max, partition_count, create)
 
 
 class StateLogs:

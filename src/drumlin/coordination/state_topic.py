@@ -40,6 +40,7 @@ class StateTopic:
         `reserve_bytes` would not be taken.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
+    batch_bytes_max(partition): larger batches are refused. Raises as `append` does.
     partition_count(): None before the topic exists.
     create(): awaited where the topic is needed and does not exist. When it is done,
         `become_leader` has been called for the partitions that are led here.
@@ -48,6 +49,7 @@ class StateTopic:
     name: str
     append: Append
     read_batches: Callable[[int], Iterable[Buffer]]
+    batch_bytes_max: Callable[[int], int]
     partition_count: Callable[[], int | None]
     create: Callable[[], Coroutine[Any, Any, None]]
 

@@ -235,7 +235,14 @@ class Scenario:
             return next(self.block)
 
         self.ids = getattr(self, "ids", None) or ProducerIds(next_block)
-        topic = StateTopic(TRANSACTION_STATE, self.log.append, self.log.read, lambda: 1, _nothing)
+        topic = StateTopic(
+            TRANSACTION_STATE,
+            self.log.append,
+            self.log.read,
+            self.log.batch_bytes_max,
+            lambda: 1,
+            _nothing,
+        )
         return TransactionCoordinator(
             self.settings,
             self.clock,

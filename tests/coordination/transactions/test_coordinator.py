@@ -70,6 +70,7 @@ class Cluster:
                 TRANSACTION_STATE,
                 self.log.append,
                 self.log.read,
+                self.log.batch_bytes_max,
                 lambda: COUNT if self.has_topic else None,
                 create,
             ),

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -37,6 +37,9 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+#: Of a batch: for its header, and for what compression adds where it does not help.
+_SPARE_PART: Final = 64
 
 
 class CoordinatorConfig(GroupRules, Protocol):
@@ -275,13 +278,37 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         producer: Producer | None = None,
         verification: Verification | None = NOT_REQUIRED,
     ) -> Confirmation | None:
-        """Append the records and take them over; the confirmation of the last, if one is due."""
+        """Append the records and take them over; the confirmation of the last, if one is due.
+
+        Only a batch is in the log as a whole or not at all, so they are one if the topic takes
+        it. Of several, the first ones count although the device becomes full with a later one.
+
+        Raises:
+            KafkaError: the records are not in the log.
+        """
         confirmation = None
-        codec = self._config.offsets_topic_compression_codec
-        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec, producer):
+        for batch, contained in self._batches(shard, records, producer):
             confirmation = self._append(shard, batch, verification)
             self._give(shard.apply(contained, producer))
         return confirmation
+
+    def _batches(
+        self, shard: GroupShard, records: Sequence[GroupRecord], producer: Producer | None
+    ) -> list[tuple[bytearray, list[GroupRecord]]]:
+        """
+        Raises:
+            KafkaError: one of them is larger than the topic allows.
+        """
+        codec = self._config.offsets_topic_compression_codec
+        try:
+            limit = self._topic.batch_bytes_max(shard.partition)
+        except KafkaError as error:
+            raise as_told(error) from error
+        now_ms, room = self._clock.wall_ms(), limit - limit // _SPARE_PART
+        batches = list(encode_batches(records, now_ms, codec, producer, room))
+        if len(batches) > 1 and max(len(batch) for batch, _ in batches) > limit:
+            raise as_told(KafkaError(ErrorCode.message_too_large))
+        return batches
 
     def _append(
         self,

@@ -22,8 +22,10 @@ from drumlin.records.compression import CODECS
 from drumlin.records.record import Record, decode_batch, encode_batch
 from drumlin.storage.control_records import parse_marker
 
-#: A batch takes no further record beyond this; one record may be larger.
+#: By default a batch takes no further record beyond this; one record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
+#: What a record takes at most besides its key and its value.
+_RECORD_OVERHEAD_BYTES: Final = 24
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
@@ -64,7 +66,11 @@ class Producer(NamedTuple):
 
 
 def encode_batches(
-    records: Iterable[GroupRecord], now_ms: int, codec: int = 0, producer: Producer | None = None
+    records: Iterable[GroupRecord],
+    now_ms: int,
+    codec: int = 0,
+    producer: Producer | None = None,
+    bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[tuple[bytearray, list[GroupRecord]]]:
     """The records in their order, as batches whose base offsets the log will assign.
 
@@ -79,12 +85,13 @@ def encode_batches(
     size = 0
     for record in records:
         key, value = encode_record(record)
-        if batch and size + len(key) + len(value or b"") > BATCH_BYTES_MAX:
+        record_bytes = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        if batch and size + record_bytes > bytes_max:
             yield encode_batch(batch, **how), encoded
             batch, encoded, size = [], [], 0
         batch.append(Record(len(batch), now_ms, key, value))
         encoded.append(record)
-        size += len(key) + len(value or b"")
+        size += record_bytes
     if batch:
         yield encode_batch(batch, **how), encoded
 

@@ -1,0 +1,64 @@
+"""What is more than most batches: one batch if the topic takes it, and otherwise all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordination.memory_log import MESSAGE_BYTES_MAX, MemoryLog
+from coordination.settings import Settings
+from coordination.test_group_coordinator import commit, committed, position, with_coordinator
+from drumlin.clock import ManualClock
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.state_partitions import partition_for
+from drumlin.wire.errors import KafkaError
+
+LARGE = Settings(offset_metadata_max_bytes=2 * MESSAGE_BYTES_MAX)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_what_the_topic_takes_is_one_batch(codec: int) -> None:
+    """No kill, and no full device, leaves half of what was decided."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        many = [position(n, "m" * 4_000, n) for n in range(250)]
+        await coordinator.commit(commit("g", *many))
+        assert len(log.batches[partition_for("g", 4)]) == 1
+        assert len(await committed(coordinator, "g")) == 250
+
+    with_coordinator(run, Settings(offsets_topic_compression_codec=codec))
+
+
+def test_records_without_much_in_them_fit_as_well() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        await coordinator.commit(commit("g", *[position(n, "", n) for n in range(30_000)]))
+        batches = log.batches[partition_for("g", 4)]
+        assert len(batches) > 1
+        assert max(map(len, batches)) <= MESSAGE_BYTES_MAX
+        assert len(await committed(coordinator, "g")) == 30_000
+
+    with_coordinator(run)
+
+
+def test_what_is_too_much_for_one_batch_goes_into_several() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        many = [position(n, "m" * 4_000, n) for n in range(400)]
+        await coordinator.commit(commit("g", *many))
+        assert len(log.batches[partition_for("g", 4)]) == 2
+        assert len(await committed(coordinator, "g")) == 400
+
+    with_coordinator(run)
+
+
+def test_a_record_that_is_too_large_keeps_the_others_out() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        sizes = [700_000, 700_000, MESSAGE_BYTES_MAX]
+        some = [position(n, "m" * size, n) for n, size in enumerate(sizes)]
+        with pytest.raises(KafkaError):
+            await coordinator.commit(commit("g", *some))
+        await asyncio.sleep(0)
+        assert not log.batches.get(partition_for("g", 4))
+        assert await committed(coordinator, "g") == {}
+
+    with_coordinator(run, LARGE)
