@@ -16,7 +16,7 @@ from drumlin.wire import encoder as encoders
 from drumlin.wire.decoder import decoder
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import MalformedMessage
-from drumlin.wire.messages import parse_request, parse_response
+from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_response
 from rig.arbitrary_messages import arbitrary_message, message_classes
 
 _APIS = sorted(api_key_map.values())
@@ -133,6 +133,26 @@ def test_the_count_that_was_announced_is_named() -> None:
         parse_request("metadata", 1, bytes.fromhex("7fffffff"), 0)
     with pytest.raises(MalformedMessage, match="brokers announces 1000 elements"):
         parse_response("metadata", 1, bytes(4) + (1000).to_bytes(4, "big") + bytes(100))
+
+
+def test_a_request_has_only_so_many_elements() -> None:
+    """One element takes a byte or two, and many times that when it is read."""
+    count = ELEMENTS_MAX
+    most = count.to_bytes(4, "big") + b"\x00\x00" * count
+    assert len(parse_request("delete_groups", 1, most, 0).groups_names) == count
+    more = (count + 1).to_bytes(4, "big") + b"\x00\x00" * (count + 1)
+    with pytest.raises(MalformedMessage, match="too many"):
+        parse_request("delete_groups", 1, more, 0)
+    topic = b"\x00\x00" + (1000).to_bytes(4, "big") + bytes(12_000)
+    topics = (count // 1000).to_bytes(4, "big") + topic * (count // 1000)
+    with pytest.raises(MalformedMessage, match="too many, with those before"):
+        parse_request("delete_records", 1, topics + bytes(4), 0)
+
+
+def test_a_response_has_as_many_elements_as_its_broker_says() -> None:
+    count = ELEMENTS_MAX + 1
+    data = bytes(8) + count.to_bytes(4, "big") + b"\x00\x00\x00\x00" * count
+    assert len(parse_response("delete_groups", 1, data)[1].results) == count
 
 
 def test_strings_have_a_limit() -> None:

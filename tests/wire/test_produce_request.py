@@ -10,6 +10,7 @@ import pytest
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
+    ELEMENTS_MAX,
     encode_request,
     parse_request_header,
     request_shape,
@@ -102,3 +103,13 @@ def test_records_in_place_share_the_frames_memory() -> None:
     assert records is not None
     records[:4] = b"mark"
     assert b"mark" in bytes(frame)
+
+
+@pytest.mark.parametrize("read", [read_copied, read_in_place])
+def test_a_request_has_only_so_many_topics_and_partitions(read: Any) -> None:
+    partitions = 1000
+    topics = ELEMENTS_MAX // partitions
+    topic = b"\x00\x00" + partitions.to_bytes(4, "big") + bytes(8 * partitions)
+    body = b"\xff\xff" + bytes(6) + topics.to_bytes(4, "big") + topic * topics
+    with pytest.raises(MalformedMessage, match=r"too many|more than"):
+        read(8, memoryview(bytearray(body)), 0)

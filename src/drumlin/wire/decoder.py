@@ -6,7 +6,9 @@ messages: nothing here knows any API.
 
 What arrives is believed only as far as its bytes are there. A count is held against what is left
 of the frame before anything is made for it, a length before anything is taken; so a message
-costs memory in proportion to the bytes that came, whatever it announces. What the protocol
+costs memory in proportion to the bytes that came, whatever it announces. An element may take two
+bytes and cost a hundred, and time above all; so there may be only so many of them in all arrays
+of a message together, if `admit` says so. What the protocol
 forbids is refused with the name of the field: nulls where there is no null, strings above
 32,767 bytes. Tagged fields that the class does not know are passed over (KIP-482).
 """
@@ -15,7 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import struct
+import threading
 import typing
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -38,6 +42,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL_UUID: Final = bytes(16)
 _UUIDS_KEPT: Final = 4096
 
+
+class _Elements(threading.local):
+    """How many more elements the message may have that this thread reads."""
+
+    left: float = math.inf
+
+
+_elements: Final = _Elements()
 _compiled: dict[Any, Decode] = {}
 
 
@@ -47,6 +59,11 @@ def decoder(entity: Any) -> Decode:
     if decode is None:
         decode = _compiled[entity] = _Compiler(entity).compile()
     return decode
+
+
+def admit(elements_max: float) -> None:
+    """How many elements the next message that this thread reads may have, in all of its arrays."""
+    _elements.left = elements_max
 
 
 @functools.cache
@@ -257,25 +274,26 @@ def _compact_count(frame: Any, position: int, size: int, name: str) -> tuple[int
     if count > 126:
         count, position = read_uvarint(frame, position - 1)
         count -= 1
-    if count < 0:
-        return None, position
-    if count * size > len(frame) - position:
-        _refuse_count(name, count, len(frame) - position)
-    return count, position
+    return _admitted(frame, position, count, size, name)
 
 
 def _legacy_count(frame: Any, position: int, size: int, name: str) -> tuple[int | None, int]:
     count: int = _INT32.unpack_from(frame, position)[0]
-    position += 4
+    return _admitted(frame, position + 4, count, size, name)
+
+
+def _admitted(
+    frame: Any, position: int, count: int, size: int, name: str
+) -> tuple[int | None, int]:
     if count < 0:
         return None, position
     if count * size > len(frame) - position:
-        _refuse_count(name, count, len(frame) - position)
+        left = len(frame) - position
+        raise MalformedMessage(f"{name} announces {count} elements, and {left} bytes are left")
+    _elements.left -= count
+    if _elements.left < 0:
+        raise MalformedMessage(f"{name} has {count} elements: too many, with those before it")
     return count, position
-
-
-def _refuse_count(name: str, count: int, left: int) -> None:
-    raise MalformedMessage(f"{name} announces {count} elements, and {left} bytes are left")
 
 
 def _fixed_items(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import math
 import struct
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.index import api_key_map, schema_name_map
 
-from drumlin.wire.decoder import Decode, decoder, read_tags
+from drumlin.wire.decoder import Decode, admit, decoder, read_tags
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
 
@@ -28,6 +29,9 @@ _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
+#: Of a request, in all of its arrays: a second or two of the event loop. No client asks for as
+#: many partitions at once.
+ELEMENTS_MAX: Final = 500_000
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
 #: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
@@ -217,6 +221,7 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
     Raises:
         MalformedMessage: whatever is wrong with it.
     """
+    admit(ELEMENTS_MAX)
     return _parse(api_name, version, "request", frame, position)
 
 
@@ -232,6 +237,7 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
     if _response_header_is_flexible(api_name, version):
         position = read_tags(frame, position, {}, None)
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    admit(math.inf)
     return correlation_id, _parse(api_name, version, "response", frame, position)
 
 

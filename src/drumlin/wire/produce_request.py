@@ -21,7 +21,7 @@ from uuid import UUID
 
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.field_reader import FieldReader
-from drumlin.wire.messages import parse_request
+from drumlin.wire.messages import ELEMENTS_MAX, parse_request
 
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
@@ -99,16 +99,17 @@ def _copied(version: int, frame: memoryview, position: int) -> ProduceRequest:
 
 
 class _Reader:
-    __slots__ = ("_fields", "_topic_ids")
+    __slots__ = ("_elements_left", "_fields", "_topic_ids")
 
     def __init__(self, frame: memoryview, position: int, version: int) -> None:
         self._fields = FieldReader(frame, position, flexible=version >= _FLEXIBLE_FROM)
         self._topic_ids = version >= _TOPIC_IDS_FROM
+        self._elements_left = ELEMENTS_MAX
 
     def request(self) -> ProduceRequest:
         transactional_id = self._fields.nullable_string()
         acks, timeout_ms = self._fields.fixed(_ACKS_AND_TIMEOUT)
-        topics = [self._topic() for _ in range(self._fields.array_length())]
+        topics = [self._topic() for _ in range(self._count())]
         self._fields.skip_tags()
         return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
@@ -129,9 +130,16 @@ class _Reader:
 
     def _topic(self) -> TopicProduce:
         name, topic_id = self._topic_name()
-        partitions = [self._partition() for _ in range(self._fields.array_length())]
+        partitions = [self._partition() for _ in range(self._count())]
         self._fields.skip_tags()
         return TopicProduce(name, topic_id, partitions)
+
+    def _count(self) -> int:
+        count = self._fields.array_length()
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
+        return count
 
     def _partition(self) -> PartitionProduce:
         (index,) = self._fields.fixed(_INT32)
