@@ -194,7 +194,7 @@ class Connection:
             if self._slots or not dispatched.is_done:
                 self._take(dispatched, frame)
             elif dispatched.parts:  # answered, and nobody is in front
-                self._outbox.put(dispatched.parts)
+                self._put(dispatched.parts)
         self._router.finish_woken()
         self._send()
         if self.closed:
@@ -281,15 +281,20 @@ class Connection:
             slot = slots.popleft()
             self._in_flight_bytes -= slot.request_bytes
             if slot.parts:
-                try:
-                    self._outbox.put(slot.parts)
-                except OSError as error:
-                    self.close(error)
-                    return
-                except Exception as error:  # noqa: BLE001  as in `_start_requests`
-                    self._fail(error)
+                self._put(slot.parts)
+                if self.closed:
                     return
         self._flush()
+
+    def _put(self, parts: list[Any]) -> None:
+        try:
+            self._outbox.put(parts)
+        except OSError as error:
+            _release(parts)
+            self.close(error)
+        except Exception as error:  # noqa: BLE001  as in `_start_requests`
+            _release(parts)
+            self._fail(error)
 
     def _flush(self) -> None:
         try:
