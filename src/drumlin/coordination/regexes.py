@@ -3,6 +3,7 @@
 RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. What
 takes long is to compile: above all the classes of Unicode, each of which is hundreds of ranges.
 So a pattern has few of those, is short, and gets little memory: the worst take some milliseconds.
+Nobody asks which part of a name a group has matched. To find that out takes 50 times as long.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def compile_regex(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY_BYTES_MAX
+    options.never_capture = True
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
