@@ -67,6 +67,16 @@ def test_what_changes_afterwards_is_written_as_it_was(log: FlakyLog, client: Cli
     assert values(log) == [b"before"]
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_header_names_that_take_four_bytes_a_character(
+    log: FlakyLog, client: Client, count: int
+) -> None:
+    with client.writer("t", linger_ms=NEVER_MS) as writer:
+        for each in range(count):
+            writer.send(b"%d" % each, headers={"\N{FIRE}" * 1_000: b"x"})
+    assert values(log) == [b"%d" % each for each in range(count)]
+
+
 class Broken(Exception):
     """Of a user's code, or a fault of ours."""
 

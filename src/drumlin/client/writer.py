@@ -171,7 +171,8 @@ class Writer:
         size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
         pairs = () if headers is None else arguments.as_headers(headers)
         for name, each in pairs:
-            size_bytes += HEADER_OVERHEAD + len(name) + len(each or b"")
+            name_bytes = len(name) if name.isascii() else len(name.encode())
+            size_bytes += HEADER_OVERHEAD + name_bytes + len(each or b"")
         if size_bytes > _RECORD_BYTES_MAX:
             raise ValueError(f"a record of {size_bytes} bytes: it must be smaller than 2 GiB")
         if timestamp is None:
