@@ -100,6 +100,25 @@ def test_who_stalls_while_others_wait_is_closed() -> None:
     assert b.reading
 
 
+def test_who_may_exceed_the_limit_is_held_to_the_same_pace_as_others() -> None:
+    """100 MB within eleven minutes is enough, although it is looked at more often."""
+    memory = RequestMemory(100 * _MIB)
+    looks = Looks(memory)
+    looks.look(1)
+    exempt, waiting = Holder(memory), Holder(memory)
+    assert exempt.hold(101 * _MIB, 200 * _MIB)
+    waiting.awaits_peer = False
+    assert not waiting.hold(10 * _MIB)
+    for _ in range(120):
+        exempt.moved_bytes += 200 * _MIB // 600
+        looks.look(1)
+        assert not exempt.closed
+    for _ in range(10):
+        exempt.moved_bytes += 200 * _MIB // 1000
+        looks.look(1)
+    assert exempt.closed
+
+
 def test_all_who_stall_are_closed_and_not_one_after_the_other() -> None:
     memory = RequestMemory(100)
     looks = Looks(memory)

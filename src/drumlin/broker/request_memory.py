@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 _STALL_S: Final = 10.0
-#: For whoever alone may go on.
+#: For whoever alone may go on, at the same pace.
 _EXEMPT_STALL_S: Final = 3.0
-#: In that time at least this part of a request has to come: 100 MB within eleven minutes.
+#: In `_STALL_S` at least this part of a request has to come: 100 MB within eleven minutes.
 _LEAST_PART: Final = 64
 #: Requests up to this size, all of one connection together, may use the reserve.
 _ORDINARY_BYTES: Final = 1 << 20
@@ -164,12 +164,13 @@ class RequestMemory:
         slow: dict[Holder, float] = {}
         for holder, held in self._held.items():
             moved = holder.moved_bytes
-            least = max(1, held.wanted_bytes // _LEAST_PART)
+            stall_s = _EXEMPT_STALL_S if holder is self._exempt else _STALL_S
+            least = max(1, int(held.wanted_bytes / _LEAST_PART * stall_s / _STALL_S))
             if not holder.awaits_peer or moved - held.moved_before >= least:
                 held.moved_before, held.slow_s = moved, 0.0
                 continue
             held.slow_s += elapsed_s
-            if held.slow_s >= (_EXEMPT_STALL_S if holder is self._exempt else _STALL_S):
+            if held.slow_s >= stall_s:
                 slow[holder] = held.slow_s
         is_stuck = self._exempt in slow
         for holder in self._by_size(slow):
