@@ -161,6 +161,39 @@ def test_what_is_noted_of_a_log_outlasts_a_start_without_it(tmp_path: Path, clea
     logs.abandon()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_is_not_read_from_its_beginning_after_a_start_without_it(
+    tmp_path: Path, clean: bool
+) -> None:
+    """A bad byte down there would cost all that follows, and their offsets would come twice."""
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = create(logs, CONFIG)
+    for _ in range(15):
+        append(log, 3, value=bytes(20))
+    log.flush()
+    logs.write_checkpoints()
+    logs.abandon()
+    path = min((tmp_path / "t-0").glob("*.log"))
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    logs = open_logs(tmp_path, config=CONFIG, files=Unlucky())
+    assert logs.get("t", 0) is None
+    if clean:
+        logs.close()
+    else:
+        logs.abandon()
+    epochs_due = []
+    for _ in range(2):
+        logs = open_logs(tmp_path, config=CONFIG)
+        again = logs.get("t", 0)
+        assert again is not None
+        assert (again.log_start_offset, again.log_end_offset) == (0, 45)
+        epochs_due.append(again.epoch_due_at)
+        logs.close()
+    assert epochs_due == [45 if clean else None, None]  # after a crash all logs have new ones
+
+
 def test_a_log_that_could_not_be_flushed_is_not_called_clean(tmp_path: Path) -> None:
     files = FailingFiles()
     logs = open_logs(tmp_path, config=CONFIG, files=files)

@@ -1,6 +1,7 @@
 """Writing the checkpoints of a log dir: what its logs are asked for, and what is kept of others.
 
-What was noted of a deleted log is forgotten; of one that is there and could not be loaded, never.
+What was noted of a deleted log is forgotten; of one that is there and could not be loaded, never:
+its recovery point keeps it from being read, and cut, from its beginning on.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ def write_checkpoints(
     log_start_offsets = kept(directory.log_start_offsets)
 
     def current_recovery_points() -> PartitionOffsets:
-        current = recovery_points | {key: log.recovery_point for key, log in logs().items()}
-        return {key: at for key, at in current.items() if key not in directory.in_disorder}
+        return recovery_points | {key: log.recovery_point for key, log in logs().items()}
 
     def current_log_start_offsets() -> PartitionOffsets:
         return log_start_offsets | {
@@ -45,6 +45,10 @@ def write_checkpoints(
             if log.log_start_offset > log.segments.first.base_offset
         }
 
+    def current_unclean() -> PartitionOffsets:
+        return dict.fromkeys(directory.in_disorder & (logs().keys() | not_loaded), 0)
+
+    directory.unclean_logs.write(current_unclean)
     directory.recovery_points.write(current_recovery_points)
     directory.log_start_offsets.write(current_log_start_offsets)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)

@@ -19,6 +19,8 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
+#: Ours alone. Only which partitions are in it matters; there is no such file as a rule.
+UNCLEAN: Final = "unclean-logs-checkpoint"
 _VERSION: Final = 0
 
 PartitionOffsets = Mapping[tuple[str, int], int]

@@ -67,8 +67,10 @@ def _requests(
             config_for(topic),
             recovery_points.get((topic, partition), 0),
             log_start_offsets.get((topic, partition), 0),
-            # One that the checkpoint does not have was not in order at the last clean stop.
-            directory.was_clean and (topic, partition) in recovery_points,
+            # One that the checkpoint does not have was put there since.
+            directory.was_clean
+            and (topic, partition) in recovery_points
+            and (topic, partition) not in directory.in_disorder,
         )
 
 

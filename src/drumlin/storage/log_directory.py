@@ -57,6 +57,8 @@ class LogDirectory:
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
         #: Up to where logs were cleaned; one that is not in it is cleaned from its start.
         self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
+        #: What of `in_disorder` the next start is to know.
+        self.unclean_logs = Checkpoint(path, checkpoints.UNCLEAN, self.files)
         #: Whether the last server left it in order; one without partitions has nothing in disorder.
         self.was_clean = True
         self.is_claimed = False
@@ -97,6 +99,7 @@ class LogDirectory:
             _logger.warning("%s does not say whose log dir it is, and is written anew", path)
         if ours != meta:
             self.files.replace_file(path, meta_properties.encode_meta_properties(ours))
+        self.in_disorder.update(self.unclean_logs.read())
         self.was_clean = self._take_clean_marker() or not self._has_partitions()
         self.is_claimed = True
 
