@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import threading
@@ -17,6 +18,7 @@ from client.flaky_log import Fault, FlakyLog, values
 from drumlin.client import open_batch
 from drumlin.client.client import Client
 from drumlin.client.errors import BufferFull, ClientError, DeliveryFailed
+from drumlin.client.loop_thread import LoopThread
 from drumlin.client.partition_sender import PartitionSender
 from drumlin.client.writer import Writer
 from drumlin.wire.errors import ErrorCode
@@ -75,6 +77,23 @@ def test_header_names_that_take_four_bytes_a_character(
         for each in range(count):
             writer.send(b"%d" % each, headers={"\N{FIRE}" * 1_000: b"x"})
     assert values(log) == [b"%d" % each for each in range(count)]
+
+
+def test_a_loop_that_is_quicker_than_the_caller(
+    log: FlakyLog, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch has lingered before the call that opened it goes on."""
+    call_soon = LoopThread.call_soon
+
+    def slowly(thread: LoopThread, function: Callable[..., object], *arguments: object) -> None:
+        call_soon(thread, function, *arguments)
+        if threading.current_thread() is threading.main_thread():
+            thread.run(asyncio.sleep(0.01))
+
+    writer = client.writer("t", linger_ms=0)
+    monkeypatch.setattr(LoopThread, "call_soon", slowly)
+    delivery = writer.send(b"0")
+    assert delivery.result(timeout_ms=SOON_MS).offset == 0
 
 
 class Broken(Exception):

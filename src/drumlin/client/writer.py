@@ -279,10 +279,10 @@ class Writer:
         batch = OpenBatch(
             self._thread, self._topic, partition, self._options.batch_bytes, room_records
         )
-        self._open[partition] = batch  # before the loop's thread looks for it there
+        self._open[partition] = batch  # the loop may look for it at once
         try:
             self._thread.call_soon(self._linger, batch)
-        except ClientError:
+        except BaseException:
             del self._open[partition]
             raise
         self._unsettled.add(batch)
