@@ -84,8 +84,7 @@ class Broker:
         self.metadata = metadata
         self.logs = logs
         self.partitions = PartitionRegistry()
-        self.wakeups = Wakeups()
-        self.turns = Turns()
+        self.wakeups, self.turns = Wakeups(), Turns()
         self._threads = ThreadPoolExecutor(_THREADS, "blocking")
         self.flushes = Flushes(self.blocking)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
