@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from drumlin.wire.messages import encode_request, parse_response
+from broker.group_client import TOPIC_ID, Client, with_client
+from drumlin.broker.context import RequestContext
+from drumlin.broker.handlers import list_groups
+from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import encode_request, parse_response, response_shape
 from rig.drumlin_server import DrumlinServer
 from rig.messages import build
+from rig.waiting import wait_until
 
 _ENTRIES = 60_000
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    server = DrumlinServer(tmp_path_factory.mktemp("server"))
+    settings = {"offsets.topic.num.partitions": "1"}
+    server = DrumlinServer(tmp_path_factory.mktemp("server"), settings)
     server.start()
+    with server.connect() as client:
+        client.ask("find_coordinator", 3, key="group-0", key_type=0)  # makes its topic
+
+        def coordinates() -> bool:
+            answer = client.ask("describe_groups", 5, groups=["group-0"])
+            return bool(answer.groups[0].error_code is ErrorCode.none)
+
+        wait_until(coordinates, "the group coordinator")
     yield server
     server.close()
     server.check_output()
@@ -93,3 +109,25 @@ def _entries(answer: Any) -> int:
     if hasattr(answer, "groups"):
         return len(answer.groups)
     return sum(len(topic.partitions) for topic in answer.topics)
+
+
+def test_a_small_request_with_a_large_answer() -> None:
+    """ListGroups may be interrupted after each group."""
+
+    async def scenario(client: Client) -> None:
+        for number in range(30):
+            position = Position("t", TOPIC_ID, 0, 5, -1, "")
+            client.broker.groups.commit(Commit(f"group-{number}", "", None, -1, None, [position]))
+        context = RequestContext(client.broker, None, 4, "c")  # type: ignore[arg-type]
+        request = SimpleNamespace(states_filter=(), types_filter=())
+        work = list_groups.handle(context, request, response_shape("list_groups", 4))
+        steps = 0
+        try:
+            while True:
+                next(work)
+                steps += 1
+        except StopIteration as done:
+            assert len(done.value.groups) == 30
+        assert steps >= 30
+
+    with_client(scenario)

@@ -15,7 +15,6 @@ from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
-from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.records import ID_BYTES_MAX
 from drumlin.coordination.transactions.states import TransactionState
@@ -149,7 +148,7 @@ def test_before_the_start_and_after_the_end() -> None:
             codes = await codes_of_everything(coordinator)
             assert codes == {ErrorCode.coordinator_not_available}
             with pytest.raises(KafkaError) as listed:
-                coordinator.select(TransactionFilter())
+                coordinator.transactions()
             assert listed.value.code is ErrorCode.coordinator_not_available
             coordinator.start()
             await coordinator.close()
@@ -160,7 +159,7 @@ def test_before_the_start_and_after_the_end() -> None:
 def test_of_partitions_that_are_led_elsewhere_nothing_is_known() -> None:
     async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
         assert await codes_of_everything(coordinator) == {ErrorCode.not_coordinator}
-        assert coordinator.select(TransactionFilter()) == []
+        assert coordinator.transactions() == []
 
     run(test, leads=False)
 
@@ -171,7 +170,7 @@ def test_while_it_is_loading() -> None:
         lead(coordinator)
         assert await codes_of_everything(coordinator) == {ErrorCode.coordinator_load_in_progress}
         with pytest.raises(KafkaError) as listed:
-            coordinator.select(TransactionFilter())
+            coordinator.transactions()
         assert listed.value.code is ErrorCode.coordinator_load_in_progress
         cluster.log.gate.set()
         await loaded(coordinator)
@@ -295,7 +294,7 @@ def test_ids_that_no_record_can_have(size: int) -> None:
         name, code = "x" * size, ErrorCode.invalid_request
         assert await refusal(coordinator.init_producer(name, TIMEOUT_MS, None)) is code
         assert await coordinator.add_partitions(name, 0, 0, [T0]) == {T0: code}
-        assert coordinator.select(TransactionFilter()) == []
+        assert coordinator.transactions() == []
 
     run(test)
 
@@ -333,7 +332,7 @@ def test_long_ids_expire_in_several_batches() -> None:
         assert isinstance(coordinator._clock, ManualClock)
         coordinator._clock.advance_ms(TransactionSettings.transactional_id_expiration_ms)
         await coordinator.expire()
-        assert coordinator.select(TransactionFilter()) == []
+        assert coordinator.transactions() == []
 
     run(test)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.broker.context import RequestContext
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.lower() for each in getattr(request, "types_filter", ())}
     code, groups = ErrorCode.none, []
@@ -21,16 +22,18 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         groups = context.broker.groups.groups()
     except KafkaError as error:
         code = error.code
-    listed = tuple(
-        shape(
-            "ListedGroup",
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state_name,
-            group_type=group.kind.value.lower(),
-        )
-        for group in groups
-        if not types or group.kind.value.lower() in types
-        if not states or group.state_name.lower() in states
-    )
-    return shape("ListGroupsResponse", throttle_time=ZERO, error_code=code, groups=listed)
+    listed = []
+    for group in groups:
+        kind, state = group.kind.value.lower(), group.state_name
+        if (not types or kind in types) and (not states or state.lower() in states):
+            listed.append(
+                shape(
+                    "ListedGroup",
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=state,
+                    group_type=kind,
+                )
+            )
+        yield
+    return shape("ListGroupsResponse", throttle_time=ZERO, error_code=code, groups=tuple(listed))

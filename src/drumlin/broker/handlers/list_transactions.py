@@ -12,15 +12,28 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.regexes import compile_regex
 from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.states import BY_LABEL
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     unknown = [each for each in request.state_filters if each not in BY_LABEL]
     code, found = ErrorCode.none, []
     try:
-        found = context.broker.transactions.select(_filter(request))
+        wanted = _filter(request)
+        now_ms = context.broker.clock.wall_ms()
+        for transaction in context.broker.transactions.transactions():
+            if wanted.includes(transaction, now_ms):
+                found.append(
+                    shape(
+                        "TransactionState",
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.metadata.producer_id,
+                        transaction_state=transaction.metadata.state.label,
+                    )
+                )
+            yield
     except KafkaError as error:
         code = error.code
         if code is ErrorCode.coordinator_load_in_progress:
@@ -30,15 +43,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         throttle_time=ZERO,
         error_code=code,
         unknown_state_filters=tuple(unknown),
-        transaction_states=tuple(
-            shape(
-                "TransactionState",
-                transactional_id=each.transactional_id,
-                producer_id=each.metadata.producer_id,
-                transaction_state=each.metadata.state.label,
-            )
-            for each in found
-        ),
+        transaction_states=tuple(found),
     )
 
 

@@ -18,7 +18,6 @@ from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.completion import Completion
-from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.log import LoadedPartition, load
 from drumlin.coordination.transactions.markers import MarkerWriter, TopicPartition
 from drumlin.coordination.transactions.records import (
@@ -245,20 +244,14 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             raise KafkaError(ErrorCode.transactional_id_not_found)
         return transaction.metadata
 
-    def select(self, wanted: TransactionFilter) -> list[Transaction]:
-        """ListTransactions.
+    def transactions(self) -> list[Transaction]:
+        """ListTransactions: all that are coordinated here.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
         """
         self._check_active()
-        now_ms = self._clock.wall_ms()
-        return [
-            transaction
-            for shard in self._partitions.shards()
-            for transaction in shard.transactions.values()
-            if wanted.includes(transaction, now_ms)
-        ]
+        return [each for shard in self._partitions.shards() for each in shard.transactions.values()]
 
     # -- time ------------------------------------------------------------------------------
 
