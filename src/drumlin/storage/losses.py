@@ -12,6 +12,7 @@ Offsets that are missing between segments are nothing unusual where a log was co
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from itertools import pairwise, takewhile
@@ -180,6 +181,7 @@ def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset:
     _begin_epoch_at(log, end_offset if is_end else log.log_end_offset)
     if not is_end and next_offset - 1 <= segment.base_offset + RELATIVE_OFFSET_MAX:
         epoch = log.leader_epochs.epoch_for(end_offset)
-        _append_empty(log, segment, end_offset, next_offset - 1, epoch)
+        with contextlib.suppress(OSError):  # a full device: the next start says it again
+            _append_empty(log, segment, end_offset, next_offset - 1, epoch)
     if is_beginning:  # the log begins behind it, of which consumers are told as ever
         log.delete_records_before(next_offset)
