@@ -271,3 +271,38 @@ def test_a_transaction_that_begins_during_a_look_is_not_passed(tmp_path: Path) -
     assert partition.last_stable_offset == 0
     assert log.log_end_offset == 1
     logs.close()
+
+
+class Counting(Files):
+    """Knows what was read in which thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_in: set[str] = set()
+
+    def read_at(self, descriptor: int, length: int, position: int) -> bytes:
+        self.read_in.add(threading.current_thread().name)
+        return super().read_at(descriptor, length, position)
+
+
+def test_retention_after_a_start_reads_nothing_on_the_loop(tmp_path: Path) -> None:
+    """However many segments have come of age while the broker was down."""
+    clock = ManualClock(NOW_MS)
+    config = LogConfig(retention_ms=DAY_MS)
+    logs = open_logs(tmp_path, config=config, clock=clock)
+    log = create(logs, config)
+    for _ in range(5):
+        append(log)
+        log.roll(NOW_MS)
+    append(log, timestamp=NOW_MS + DAY_MS)
+    logs.close()
+    files = Counting()
+    logs = open_logs(tmp_path, config=config, clock=clock, files=files)
+    clock.advance_ms(DAY_MS + 1)
+    files.read_in.clear()
+    look(logs.prepare_retention)
+    logs.delete_old_segments()
+    (log,) = logs
+    assert (log.log_start_offset, len(log.segments)) == (5, 1)
+    assert files.read_in == {"looks"}
+    logs.abandon()

@@ -33,6 +33,7 @@ from drumlin.storage.partition_names import (
     stray_directory_name,
 )
 from drumlin.storage.recovery import reload_log
+from drumlin.storage.retention import deletable_segments
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import UnsupportedFormat
@@ -384,10 +385,17 @@ class LogDirectories:
 
     def prepare_retention(self) -> None:
         """Read what `delete_old_segments` will ask of files that rest since the start. Blocks."""
+        now_ms = self._clock.wall_ms()
         for log in self:
             if log.log_directory.is_readable:
                 with contextlib.suppress(OSError):  # it will be met again, and said
-                    _ = log.segments.first.largest_timestamp
+                    deletable_segments(
+                        log.segments.snapshot(),
+                        log.config,
+                        log.log_start_offset,
+                        log.log_end_offset,
+                        now_ms,
+                    )
 
     def prepare_rolls(self) -> None:
         """Read what `roll_overdue` will ask of files that rest since the start. Blocks."""
