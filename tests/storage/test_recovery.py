@@ -337,7 +337,9 @@ def test_broken_small_files_are_passed_over(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
 )
-@pytest.mark.parametrize("content", [b"", b"0\n5\nt 0 7\n", b"\xff", b"1\n0\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"0\n5\nt 0 7\n", b"\xff", b"1\n0\n", b"0\n1\nt 0 %d\n" % 2**63]
+)
 def test_broken_checkpoints_are_passed_over(tmp_path: Path, name: str, content: bytes) -> None:
     filled(tmp_path)
     (tmp_path / name).write_bytes(content)

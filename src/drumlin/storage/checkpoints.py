@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Container, Mapping
 from typing import Final
 
+from drumlin.records.varint import INT64_MAX
 from drumlin.storage.files import Files
 
 _logger = logging.getLogger(__name__)
@@ -44,7 +45,10 @@ def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
     rows = [line.split(" ") for line in lines[2:] if line]
     if len(rows) != int(lines[1]):
         raise ValueError(f"{lines[1]} entries announced, {len(rows)} found")
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    if max(offsets.values(), default=0) > INT64_MAX:
+        raise ValueError(f"{max(offsets.values())} is no offset")
+    return offsets
 
 
 class Checkpoint:
