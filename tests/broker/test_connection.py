@@ -6,6 +6,7 @@ import itertools
 import resource
 import socket
 import struct
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -65,6 +66,32 @@ def test_answers_keep_the_order_of_requests_whatever_waits(
         for number, (api, version, _) in enumerate(wanted):
             answered, _ = parse_response(api, version, client.receive_frame())
             assert answered == number
+
+
+def test_answers_do_not_pile_up_behind_one_that_waits(
+    server: DrumlinServer, ask: Callable[..., Any], create: Callable[..., str]
+) -> None:
+    empty, count = create("empty"), 24
+    resources = [{"resource_type": 4, "resource_name": "1"}] * 80
+    large = [request("describe_configs", 1, n, resources=resources) for n in range(1, count + 1)]
+    process = psutil.Process(server.pid)
+
+    def is_idle() -> bool:
+        before = process.cpu_times().user
+        time.sleep(0.3)
+        return bool(process.cpu_times().user == before)
+
+    with server.connect() as client:
+        client.send_bytes(large[0])
+        size = len(client.receive_frame())
+        before = process.memory_info().rss
+        client.send_bytes(fetch(empty, 0, max_wait=60_000, min_bytes=1) + b"".join(large))
+        ask("api_versions", 0)
+        wait_until(is_idle, "the broker to have done what it does")
+        assert process.memory_info().rss - before < count // 2 * size, "all are kept"
+        fill(ask, empty, batch(b"x"))
+        for number in range(count + 1):
+            assert int.from_bytes(client.receive_frame()[:4], "big") == number
 
 
 def test_what_came_before_a_request_that_cannot_be_read_is_answered(server: DrumlinServer) -> None:

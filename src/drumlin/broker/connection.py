@@ -6,6 +6,7 @@ as soon as the socket takes them.
 
 What bounds it:
 - the memory of large requests is counted in `RequestMemory`, shared by all connections;
+- answers that wait for those before them: with a megabyte of them nothing more is started;
 - at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
   nothing more is read, and TCP makes the client wait;
 - a request that still changes something holds the next ones back until it is answered,
@@ -38,6 +39,8 @@ _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
 #: Requests up to this size, all of one connection together, are not worth counting.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
+#: With more of answers that wait behind a slow one, no further request is started.
+_ANSWERED_BYTES_MAX: Final = 1 << 20
 _READS_PER_TURN: Final = 8
 #: Some milliseconds' worth; one read may bring thousands of requests that want no answer.
 _STARTED_PER_TURN: Final = 256
@@ -48,13 +51,22 @@ _SENT_AHEAD_BYTES: Final = 16 * 1024
 class _Slot:
     """The place of one answer in the order of answers."""
 
-    __slots__ = ("done", "lets_pass", "parts", "postponed", "request_bytes", "task")
+    __slots__ = (
+        "answer_bytes",
+        "done",
+        "lets_pass",
+        "parts",
+        "postponed",
+        "request_bytes",
+        "task",
+    )
 
     def __init__(self, lets_pass: bool, request_bytes: int) -> None:
         self.lets_pass = lets_pass
         self.request_bytes = request_bytes
         self.done = False
         self.parts: list[Any] | None = None
+        self.answer_bytes = 0  # of the parts that are in memory
         self.task: asyncio.Task[None] | None = None
         self.postponed: Postponed | None = None
 
@@ -82,6 +94,7 @@ class Connection:
         self._memory = memory
         self._spare = spare
         self._in_flight_bytes = 0  # of requests started and not answered
+        self._answered_bytes = 0  # of answers that wait for those before them
         self._received_bytes = 0
         self._counted = False  # whether the shared budget knows of us
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
@@ -216,7 +229,7 @@ class Connection:
             self._start_requests()
 
     def _may_start(self) -> bool:
-        if self._outbox.is_full:
+        if self._outbox.is_full or self._answered_bytes > _ANSWERED_BYTES_MAX:
             return False
         slots = self._slots
         if not slots:
@@ -236,8 +249,7 @@ class Connection:
 
     def _await(self, slot: _Slot, dispatched: Dispatched) -> None:
         if dispatched.waiting is None:
-            slot.parts = dispatched.parts
-            slot.done = True
+            self._answered(slot, dispatched.parts)
         else:
             slot.task = self._loop.create_task(self._await_answer(slot, dispatched.waiting))
 
@@ -245,8 +257,7 @@ class Connection:
         """A postponed answer is there; None: it takes the ordinary way to find it."""
         slot.postponed = None
         if parts is not None:
-            slot.parts = parts
-            slot.done = True
+            self._answered(slot, parts)
         else:
             try:
                 self._await(slot, self._router.dispatch_ordinarily(self, frame, has_waited=True))
@@ -260,18 +271,26 @@ class Connection:
 
     async def _await_answer(self, slot: _Slot, answer: Awaitable[list[Any] | None]) -> None:
         try:
-            slot.parts = await answer
+            parts = await answer
         except MalformedMessage as error:
             self.close(error)
             return
         except Exception as error:  # noqa: BLE001  as in `_start_requests`
             self._fail(error)
             return
-        slot.done = True
         if not self.closed:
+            self._answered(slot, parts)
             self._start_requests()
         else:
-            _release(slot.parts)
+            slot.done = True
+            _release(parts)
+
+    def _answered(self, slot: _Slot, parts: list[Any] | None) -> None:
+        """Keep an answer until its turn to be sent comes."""
+        slot.parts = parts
+        slot.done = True
+        slot.answer_bytes = sum(len(part) for part in parts or () if not hasattr(part, "fileno"))
+        self._answered_bytes += slot.answer_bytes
 
     # -- sending -----------------------------------------------------------------------
 
@@ -280,6 +299,7 @@ class Connection:
         while slots and slots[0].done:
             slot = slots.popleft()
             self._in_flight_bytes -= slot.request_bytes
+            self._answered_bytes -= slot.answer_bytes
             if slot.parts:
                 self._put(slot.parts)
                 if self.closed:
