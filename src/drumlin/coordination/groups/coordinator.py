@@ -110,18 +110,18 @@ class GroupCoordinator(GroupExecution):
         shard = await self._partitions.when_ready(partition)
         if shard is None:
             return True
-        count = 0
+        what, count = f"offsets of the deleted topic {topic}", 0
         for records in shard.topic_deleted(topic, topic_id):
             try:
                 self._write(shard, records)
             except KafkaError as error:
-                _log.warning("offsets of the deleted topic %s stay for now: %s", topic, error)
+                _log.warning("partition %d: not removed: %s: %s", partition, what, error)
                 return False
             count += len(records)
             if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
                 return False  # whoever leads it now begins anew
         if count:
-            _log.info("partition %d: %d offsets of the deleted topic %s", partition, count, topic)
+            _log.info("partition %d: %d records removed: %s", partition, count, what)
         return True
 
     def _shard_of(self, group_id: str) -> GroupShard:
