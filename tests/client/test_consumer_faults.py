@@ -199,6 +199,30 @@ def test_a_check_that_leaves_a_partition_out_is_made_again(
             assert offsets(consumer.poll(WAIT_MS)) == list(range(start, start + 10))
 
 
+def test_a_check_that_tells_of_other_partitions(
+    broker: EpochBroker, log: Log, client: Client
+) -> None:
+    def answer(shape: Shape, request: Any) -> Any:
+        response = log.offset_for_leader_epoch(shape, request)
+        (topic,) = response.topics
+        other = shape(
+            "EpochEndOffset",
+            error_code=ErrorCode.fenced_leader_epoch,
+            partition=100663296,
+            leader_epoch=0,
+            end_offset=3,
+        )
+        object.__setattr__(topic, "partitions", (other, *topic.partitions))
+        return response
+
+    broker.script("offset_for_leader_epoch", answer)
+    with client.consumer(assign=[PLACE]) as consumer:
+        assert offsets(consumer.poll(WAIT_MS)) == list(range(10))
+        new_leader(broker, log, 100)
+        for start in range(10, 100, 10):
+            assert offsets(consumer.poll(WAIT_MS)) == list(range(start, start + 10))
+
+
 def test_a_seek_counts_although_a_check_of_the_leader_fails(
     broker: EpochBroker, log: Log, client: Client
 ) -> None:

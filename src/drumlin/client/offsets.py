@@ -168,10 +168,12 @@ def _take(
     for topic in answer.topics:
         for each in topic.partitions:
             place = (topic.name, each.partition_index)
+            if place not in missing:
+                continue  # nobody has asked for it
             if each.error_code is not ErrorCode.none:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
                 yield KafkaError(each.error_code, f"list_offsets of {where}")
                 continue
-            missing.pop(place, None)
+            del missing[place]
             epoch = getattr(each, "leader_epoch", -1)
             found[place] = OffsetAndTimestamp(each.offset, each.timestamp, epoch)

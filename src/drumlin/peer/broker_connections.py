@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from drumlin.peer.cluster_view import ClusterView
@@ -131,11 +132,15 @@ class BrokerConnections:
         if task is None:
             task = asyncio.ensure_future(BrokerConnection.open(address, self.options, self.memory))
             self._opening[address] = task
-            task.add_done_callback(lambda _: self._opening.pop(address, None))
+            task.add_done_callback(partial(self._opened, address))
         # Several may wait for one connection: the first of them to give up must not end it.
-        connection = await asyncio.shield(task)
-        self._open[address] = connection
-        return connection
+        return await asyncio.shield(task)
+
+    def _opened(self, address: Address, task: asyncio.Future[BrokerConnection]) -> None:
+        """Keep the connection, also if nobody waits for it any more."""
+        self._opening.pop(address, None)
+        if not task.cancelled() and task.exception() is None:
+            self._open[address] = task.result()
 
     # -- metadata and retries ------------------------------------------------------------
 

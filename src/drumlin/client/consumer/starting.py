@@ -249,6 +249,8 @@ class Starter:
         for topic in response.topics:
             for each in topic.partitions:
                 place = (topic.topic, each.partition)
+                if place not in epochs:
+                    continue  # nobody has asked for it
                 if each.error_code is not ErrorCode.none:
                     where = f"offset_for_leader_epoch of topic {topic.topic!r}"
                     raise KafkaError(each.error_code, where)
