@@ -16,7 +16,8 @@ from drumlin.wire import encoder as encoders
 from drumlin.wire.decoder import decoder
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import MalformedMessage
-from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_response
+from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_request_header, parse_response
+from drumlin.wire.produce_request import read_in_place
 from rig.arbitrary_messages import arbitrary_message, message_classes
 
 _APIS = sorted(api_key_map.values())
@@ -181,6 +182,27 @@ def test_byte_fields_have_no_such_limit() -> None:
 def test_text_that_is_no_utf_8_is_refused() -> None:
     with pytest.raises(MalformedMessage, match=r"metadata request v1: .*utf-8"):
         parse_request("metadata", 1, b"\x00\x00\x00\x01\x00\x01\xff", 0)
+
+
+def test_tagged_fields_are_few() -> None:
+    """Two bytes make one: a header of 10 MB would be five million, read on the event loop."""
+    header = bytes.fromhex("0003000c00000001ffff")
+
+    def tags(count: int) -> bytes:
+        return bytes([count]) + b"\x63\x00" * count
+
+    body = b"\x01\x00\x00"
+    for count in (0, 32):
+        frame = header + tags(count) + body + tags(count)
+        start = parse_request_header(frame).size
+        assert start == len(header) + len(tags(count))
+        assert parse_request("metadata", 12, frame, start).topics == ()
+    with pytest.raises(MalformedMessage, match="33 tagged fields; 32 are allowed"):
+        parse_request_header(header + tags(33) + body)
+    with pytest.raises(MalformedMessage, match="33 tagged fields; 32 are allowed"):
+        parse_request("metadata", 12, body + tags(33), 0)
+    with pytest.raises(MalformedMessage, match="33 tagged fields; 32 are allowed"):
+        read_in_place(9, memoryview(bytearray(b"\x00\x00\x01" + bytes(4) + b"\x01" + tags(33))), 0)
 
 
 def test_a_tagged_field_that_does_not_fill_its_size() -> None:

@@ -41,6 +41,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL_UUID: Final = bytes(16)
 _UUIDS_KEPT: Final = 4096
+#: Of one structure; Kafka's have four at most. Two bytes make one, so their number is limited.
+TAGGED_FIELDS_MAX: Final = 32
 
 
 class _Elements(threading.local):
@@ -310,8 +312,14 @@ def _fixed_items(
 def read_tags(
     frame: Any, position: int, known: Mapping[int, tuple[str, Decode]], message: Any
 ) -> int:
-    """Set the tagged fields of `message` that are `known`, by tag; where the last one ends."""
+    """Set the tagged fields of `message` that are `known`, by tag; where the last one ends.
+
+    Raises:
+        MalformedMessage: they do not fit, or there are more of them than any structure has.
+    """
     count, position = read_uvarint(frame, position)
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)

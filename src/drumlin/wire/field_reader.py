@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
+from drumlin.wire.decoder import read_tags, read_uvarint
 from drumlin.wire.errors import MalformedMessage
 
 T = TypeVar("T")
@@ -67,11 +68,8 @@ class FieldReader:
 
     def skip_tags(self) -> None:
         """Pass over tagged fields, in versions that have them."""
-        if not self._flexible:
-            return
-        for _ in range(self._uvarint()):
-            self._uvarint()
-            self._take(self._uvarint())
+        if self._flexible:
+            self._position = read_tags(self._frame, self._position, {}, None)
 
     def _length(self, layout: struct.Struct) -> int | None:
         length = self._uvarint() - 1 if self._flexible else self.fixed(layout)[0]
@@ -88,14 +86,8 @@ class FieldReader:
         return part
 
     def _uvarint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self._frame[self._position]
-            self._position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MalformedMessage("a varint of more than 5 bytes")
+        value, self._position = read_uvarint(self._frame, self._position)
+        return value
 
 
 def _present(value: T | None) -> T:
