@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from broker.group_client import TOPIC_ID, Client, with_client
@@ -131,3 +133,20 @@ def test_a_small_request_with_a_large_answer() -> None:
         assert steps >= 30
 
     with_client(scenario)
+
+
+def test_large_requests_are_worked_on_a_few_at_a_time(server: DrumlinServer) -> None:
+    """Read, a request takes many times the memory of its frame."""
+    fields = _list_offsets(150_000)
+    request = b"".join(encode_request("list_offsets", 5, 1, "c", build("list_offsets", 5, fields)))
+    process = psutil.Process(server.pid)
+    before = process.memory_info().rss
+    peak = 0
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect(timeout_s=60)) for _ in range(10)]
+        for client in clients:
+            client.send_bytes(request)
+        for client in clients:
+            assert client.receive_frame()
+            peak = max(peak, process.memory_info().rss - before)
+    assert peak < 50 * len(request), "all were read at once"

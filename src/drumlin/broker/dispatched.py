@@ -28,6 +28,7 @@ class Dispatched:
     waiting: Awaitable[list[Any] | None] | None = None
     lets_pass: bool = False  # the next request may start while this one waits
     postponed: Postponed | None = None
+    in_turns: bool = False  # what is awaited works all the time, and waits for nobody
 
     @property
     def is_done(self) -> bool:

@@ -6,6 +6,7 @@ when first called, so that start-up is quick. Which versions are served says `se
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import logging
@@ -37,6 +38,7 @@ _API_VERSIONS: Final = "api_versions"
 _LANES_MAX: Final = 8
 #: Larger requests would take more than a turn of the loop to be read.
 _PARSED_APART_BYTES: Final = 128 * 1024
+_LARGE_AT_A_TIME: Final = 2
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 Parts = list[Any]
@@ -48,6 +50,7 @@ class Router:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._handlers: dict[str, ModuleType] = {}
+        self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     def finish_woken(self) -> None:
         """Answer those whom the requests just started have given something to read."""
@@ -114,7 +117,8 @@ class Router:
             if inspect.isgenerator(answer):
                 finished = one_turn(cast(Work[Any], answer))
                 if finished is None:
-                    return Dispatched(None, self._finish_in_turns(api, header, answer))
+                    waiting = self._finish_in_turns(api, header, answer)
+                    return Dispatched(None, waiting, in_turns=True)
                 answer = finished.result
             elif inspect.isawaitable(answer):
                 return Dispatched(None, self._finish(api, header, answer))
@@ -152,12 +156,22 @@ class Router:
         context: RequestContext,
         frame: memoryview,
     ) -> Parts | None:
-        """A large request is read in a thread, which lets the loop go on beside it."""
-        request = await self._broker.blocking(
-            parse_request, api, header.api_version, frame, header.size
-        )
-        started = self._start(api, handler, header, context, request)
-        return started.parts if started.waiting is None else await started.waiting
+        """A large request is read in a thread, which lets the loop go on beside it.
+
+        Read, it takes many times the memory of its frame: so few are read and worked on at a time.
+        """
+        async with self._large:
+            if context.connection.closed:
+                return None
+            request = await self._broker.blocking(
+                parse_request, api, header.api_version, frame, header.size
+            )
+            started = self._start(api, handler, header, context, request)
+            if started.waiting is None:
+                return started.parts
+            if started.in_turns:
+                return await started.waiting
+        return await started.waiting
 
     def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
         """The answer to a request whose handler raised: an error code where there is room.
