@@ -56,9 +56,10 @@ class Client:
         name = "".join(part.capitalize() for part in api.split("_"))
         message = shape(f"{name}Request", **fields)
         frame = b"".join(bytes(part) for part in encode_request(api, version, 1, "c", message))[4:]
-        request = parse_request(api, version, frame, parse_request_header(frame).size)
+        header = parse_request_header(frame)
+        request = parse_request(api, version, frame, header.size)
         connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
-        context = RequestContext(self.broker, connection, version, "c")  # type: ignore[arg-type]
+        context = RequestContext(self.broker, connection, header)  # type: ignore[arg-type]
         handler = import_module(f"drumlin.broker.handlers.{api}")
         answer = handler.handle(context, request, response_shape(api, version))
         return asyncio.ensure_future(self._finish(api, version, answer))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.answers import answer_of
 from broker.group_client import TOPIC_ID, Client, with_client
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_groups, list_offsets
@@ -18,7 +19,7 @@ from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import Turns, Work
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.messages import encode_request, parse_response, response_shape
+from drumlin.wire.messages import RequestHeader, encode_request, parse_response, response_shape
 from rig.drumlin_server import DrumlinServer
 from rig.messages import build
 from rig.waiting import wait_until
@@ -122,7 +123,7 @@ def test_a_small_request_with_a_large_answer() -> None:
         for number in range(30):
             position = Position("t", TOPIC_ID, 0, 5, -1, "")
             client.broker.groups.commit(Commit(f"group-{number}", "", None, -1, None, [position]))
-        context = RequestContext(client.broker, None, 4, "c")  # type: ignore[arg-type]
+        context = RequestContext(client.broker, None, RequestHeader(16, 4, 1, "c", 0))  # type: ignore[arg-type]
         request = SimpleNamespace(states_filter=(), types_filter=())
         work = list_groups.handle(context, request, response_shape("list_groups", 4))
         steps = 0
@@ -161,8 +162,8 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         broker.partitions = PartitionRegistry()
         router = Router(broker)
         connection: Any = SimpleNamespace(lanes={}, closed=False)
-        waiting = [router.dispatch(connection, frame).waiting for _ in range(10)]
-        answers = await asyncio.gather(*(each for each in waiting if each is not None))
+        started = [router.dispatch(connection, frame) for _ in range(10)]
+        answers = await asyncio.gather(*map(answer_of, started))
         assert len(answers) == 10
         assert all(answers)
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from drumlin.broker.connection import Connection
-from drumlin.broker.dispatched import Dispatched
 from drumlin.broker.request_memory import RequestMemory
-from drumlin.broker.spare_memory import SpareMemory
 from drumlin.broker.wakeups import Wakeups
 from drumlin.wire.frames import SCRATCH_BYTES
 
@@ -26,9 +24,8 @@ class CountingRouter:
         self.taken = 0
         self.turns: list[int] = []
 
-    def dispatch(self, _connection: Connection, _frame: memoryview) -> Dispatched:
+    def dispatch(self, _connection: Connection, _frame: memoryview) -> None:
         self.taken += 1
-        return Dispatched()
 
     def finish_woken(self) -> None:
         return
@@ -48,7 +45,6 @@ class Pair:
             accepted,
             router,
             memory=RequestMemory(1 << 30),
-            spare=SpareMemory(),
             scratch=bytearray(SCRATCH_BYTES),
             max_frame_bytes=1 << 20,
             listener_name="PLAINTEXT",

@@ -22,17 +22,18 @@ import logging
 import socket
 import termios
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.later import Later, Parts, release
 from drumlin.broker.outbox import Outbox
 from drumlin.broker.request_memory import RequestMemory
-from drumlin.broker.spare_memory import SpareMemory
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
-    from drumlin.broker.dispatched import Dispatched, Lane, Postponed
+    from drumlin.broker.dispatched import Lane
     from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
@@ -54,21 +55,19 @@ class _Slot:
     __slots__ = (
         "answer_bytes",
         "done",
+        "later",
         "lets_pass",
         "parts",
-        "postponed",
         "request_bytes",
-        "task",
     )
 
-    def __init__(self, lets_pass: bool, request_bytes: int) -> None:
-        self.lets_pass = lets_pass
+    def __init__(self, later: Later | None, request_bytes: int) -> None:
+        self.later = later
+        self.lets_pass = later is not None and later.lets_pass
         self.request_bytes = request_bytes
         self.done = False
-        self.parts: list[Any] | None = None
+        self.parts: Parts | None = None
         self.answer_bytes = 0  # of the parts that are in memory
-        self.task: asyncio.Task[None] | None = None
-        self.postponed: Postponed | None = None
 
 
 class Connection:
@@ -80,7 +79,6 @@ class Connection:
         router: Router,
         *,
         memory: RequestMemory,
-        spare: SpareMemory,
         scratch: bytearray,
         max_frame_bytes: int,
         listener_name: str,
@@ -92,7 +90,6 @@ class Connection:
         self._reader = FrameReader(max_frame_bytes, scratch=scratch, has_plenty=memory.has_plenty)
         self._outbox = Outbox(sock)
         self._memory = memory
-        self._spare = spare
         self._in_flight_bytes = 0  # of requests started and not answered
         self._answered_bytes = 0  # of answers that wait for those before them
         self._received_bytes = 0
@@ -203,11 +200,13 @@ class Connection:
             if not self._backlog or not self._may_start():
                 break
             frame = self._backlog.popleft()
-            dispatched = self._router.dispatch(self, frame)
-            if self._slots or not dispatched.is_done:
-                self._take(dispatched, frame)
-            elif dispatched.parts:  # answered, and nobody is in front
-                self._put(dispatched.parts)
+            answer = self._router.dispatch(self, frame)
+            if isinstance(answer, Later):
+                self._await(answer, frame)
+            elif self._slots:
+                self._answered(self._new_slot(None, frame), answer)
+            elif answer:  # it is there, and nobody is in front
+                self._put(answer)
         self._router.finish_woken()
         self._send()
         if self.closed:
@@ -236,56 +235,29 @@ class Connection:
             return True
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
-    def _take(self, dispatched: Dispatched, frame: memoryview) -> None:
-        """Keep the place of an answer that is not there yet, or not yet its turn."""
-        slot = _Slot(dispatched.lets_pass, len(frame))
+    def _new_slot(self, later: Later | None, frame: memoryview) -> _Slot:
+        """A place for an answer that is not there yet, or not yet its turn."""
+        slot = _Slot(later, len(frame))
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
-        if dispatched.postponed is None:
-            self._await(slot, dispatched)
-        else:
-            slot.postponed = dispatched.postponed
-            slot.postponed.start(lambda parts: self._deliver(slot, frame, parts))
+        return slot
 
-    def _await(self, slot: _Slot, dispatched: Dispatched) -> None:
-        if dispatched.waiting is None:
-            self._answered(slot, dispatched.parts)
-        else:
-            slot.task = self._loop.create_task(self._await_answer(slot, dispatched.waiting))
+    def _await(self, later: Later, frame: memoryview) -> None:
+        later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
-    def _deliver(self, slot: _Slot, frame: memoryview, parts: list[Any] | None) -> None:
-        """A postponed answer is there; None: it takes the ordinary way to find it."""
-        slot.postponed = None
-        if parts is not None:
-            self._answered(slot, parts)
-        else:
-            try:
-                self._await(slot, self._router.dispatch_ordinarily(self, frame, has_waited=True))
-            except MalformedMessage as error:
-                self.close(error)
-                return
-            except Exception as error:  # noqa: BLE001  as in `_start_requests`
-                self._fail(error)
-                return
-        self._start_requests()
-
-    async def _await_answer(self, slot: _Slot, answer: Awaitable[list[Any] | None]) -> None:
+    def _settled(self, slot: _Slot, later: Later) -> None:
+        """An answer has come that was to come later."""
         try:
-            parts = await answer
+            parts = later.result()
         except MalformedMessage as error:
             self.close(error)
-            return
         except Exception as error:  # noqa: BLE001  as in `_start_requests`
             self._fail(error)
-            return
-        if not self.closed:
+        else:
             self._answered(slot, parts)
             self._start_requests()
-        else:
-            slot.done = True
-            _release(parts)
 
-    def _answered(self, slot: _Slot, parts: list[Any] | None) -> None:
+    def _answered(self, slot: _Slot, parts: Parts | None) -> None:
         """Keep an answer until its turn to be sent comes."""
         slot.parts = parts
         slot.done = True
@@ -306,14 +278,14 @@ class Connection:
                     return
         self._flush()
 
-    def _put(self, parts: list[Any]) -> None:
+    def _put(self, parts: Parts) -> None:
         try:
             self._outbox.put(parts)
         except OSError as error:
-            _release(parts)
+            release(parts)
             self.close(error)
         except Exception as error:  # noqa: BLE001  as in `_start_requests`
-            _release(parts)
+            release(parts)
             self._fail(error)
 
     def _flush(self) -> None:
@@ -368,12 +340,9 @@ class Connection:
             self._loop.remove_writer(self._socket.fileno())
             self._writing = False
         for slot in self._slots:
-            # A waiting fetch or produce has done all it does; anything else runs to its end.
-            if slot.task is not None and slot.lets_pass and not slot.done:
-                slot.task.cancel()
-            if slot.postponed is not None:
-                slot.postponed.cancel()
-            _release(slot.parts)
+            if slot.later is not None and not slot.done:
+                slot.later.cancel()
+            release(slot.parts)
         self._slots.clear()
         self._backlog.clear()
         self._outbox.close()
@@ -386,10 +355,3 @@ class Connection:
                 told()
             except Exception:  # noqa: BLE001  what ends with us ends, one thing with the other
                 _log.exception("something that ended with a connection failed")
-
-
-def _release(parts: list[Any] | None) -> None:
-    for part in parts or ():
-        release = getattr(part, "release", None)
-        if release is not None and not isinstance(part, memoryview):
-            release()

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
+    from drumlin.wire.messages import RequestHeader
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """One request's surroundings; immutable, so that a waiting handler can keep it."""
 
     broker: Broker
     connection: Connection
-    version: int
-    client_id: str | None
-    has_waited: bool = False  # as long as the request allows: it is to be answered now
+    header: RequestHeader
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        return self.header.client_id
 
     @property
     def client_host(self) -> str:

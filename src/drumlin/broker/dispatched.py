@@ -1,39 +1,27 @@
-"""A request that has been started: its answer, now or later; and what starts frequent ones."""
+"""A request that a lane has started: its answer, now or later."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-
-class Postponed(Protocol):
-    """An answer that somebody will bring, without a task that waits for it."""
-
-    def start(self, deliver: Callable[[list[Any] | None], None]) -> None:
-        """Have `deliver` called once, later, with the answer's parts.
-
-        None instead of parts: it takes the ordinary way to answer, and that at once.
-        """
-
-    def cancel(self) -> None:
-        """The answer is not wanted any more."""
+from drumlin.broker.later import Later, Parts, when_done
 
 
 @dataclass(slots=True)
 class Dispatched:
-    """`parts` is None for a request that is not answered (produce with acks=0)."""
+    """`parts` is None for a request that is answered later."""
 
     parts: list[Any] | None = None
     waiting: Awaitable[list[Any] | None] | None = None
     lets_pass: bool = False  # the next request may start while this one waits
-    postponed: Postponed | None = None
-    in_turns: bool = False  # what is awaited works all the time, and waits for nobody
 
     @property
-    def is_done(self) -> bool:
-        """Whether nothing more is to come."""
-        return self.waiting is None and self.postponed is None
+    def answer(self) -> Parts | Later | None:
+        if self.waiting is None:
+            return self.parts
+        return when_done(self.waiting, lets_pass=self.lets_pass)
 
 
 class Lane(Protocol):

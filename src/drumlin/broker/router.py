@@ -1,7 +1,9 @@
 """From a frame to the handler of its API, and from what it returns to a response frame.
 
-Handlers are found by their file, `handlers/<api>.py` with a function `handle`, and imported
-when first called, so that start-up is quick. Which versions are served says `served.py`.
+Handlers are found by their file, `handlers/<api>.py`, and imported when first called, so that
+start-up is quick. Most have a function `handle`, from a parsed request to a response; those that
+carry records have `answer`, from a frame to the parts of another one. Which versions are served
+says `served.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import importlib
 import inspect
 import logging
 from collections.abc import Awaitable
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.dispatched import Dispatched, Lane
+from drumlin.broker.handlers.api_versions import unsupported_version
+from drumlin.broker.later import Later, Parts, when_done
 from drumlin.broker.served import SERVED
 from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -35,13 +37,26 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
-_LANES_MAX: Final = 8
 #: Larger requests would take more than a turn of the loop to be read.
 _PARSED_APART_BYTES: Final = 128 * 1024
 _LARGE_AT_A_TIME: Final = 2
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
-Parts = list[Any]
+
+class Handler(NamedTuple):
+    """What the module of an API has: `handle`, or `answer` where frames are read in place."""
+
+    handle: Any
+    answer: Any
+    open_lane: Any
+
+
+class Started(NamedTuple):
+    """A request that is not answered yet."""
+
+    answer: Awaitable[Parts | None]
+    lets_pass: bool = False  # the next request may start while this one waits
+    is_work: bool = False  # what is awaited works all the time, and waits for nobody
 
 
 class Router:
@@ -49,15 +64,15 @@ class Router:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._handlers: dict[str, ModuleType] = {}
+        self._handlers: dict[str, Handler] = {}
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     def finish_woken(self) -> None:
         """Answer those whom the requests just started have given something to read."""
         self._broker.wakeups.finish()
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Dispatched:
-        """Start one request.
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
+        """Start one request; None if it is not answered (produce with acks=0).
 
         Raises:
             MalformedMessage: the connection cannot go on.
@@ -65,13 +80,7 @@ class Router:
         for lane in connection.lanes.values():
             dispatched = lane.dispatch(frame)
             if dispatched is not None:
-                return dispatched
-        return self.dispatch_ordinarily(connection, frame)
-
-    def dispatch_ordinarily(
-        self, connection: Connection, frame: memoryview, *, has_waited: bool = False
-    ) -> Dispatched:
-        """As `dispatch`, without looking for a lane."""
+                return dispatched.answer
         header = parse_request_header(frame)
         api = _NAMES.get(header.api_key)
         if api is None:
@@ -81,50 +90,52 @@ class Router:
             if api == _API_VERSIONS:
                 return self._refuse_api_versions(header)
             raise MalformedMessage(f"{api} v{header.api_version} is not served")
-        handler = self._handler(api)
-        parse = getattr(handler, "parse", None)
-        context = RequestContext(
-            self._broker, connection, header.api_version, header.client_id, has_waited
-        )
-        if parse is None and len(frame) > _PARSED_APART_BYTES:
-            return Dispatched(None, self._parse_and_finish(api, handler, header, context, frame))
-        if parse is None:
-            request = parse_request(api, header.api_version, frame, header.size)
-        else:
-            request = parse(header.api_version, frame, header.size)
-        open_lane = getattr(handler, "open_lane", None)
-        if open_lane is not None:
-            _drop_lanes_that_are_over(connection.lanes)
-        if open_lane is not None and len(connection.lanes) < _LANES_MAX:
+        handler = self._handlers.get(api) or self._import(api)
+        context = RequestContext(self._broker, connection, header)
+        answer = handler.answer
+        if answer is not None:
+            return self._answer_itself(api, answer, context, frame)
+        if len(frame) > _PARSED_APART_BYTES:
+            return when_done(self._parse_and_finish(api, handler, context, frame))
+        request = parse_request(api, header.api_version, frame, header.size)
+        if handler.open_lane is not None:
             shape = response_shape(api, header.api_version)
-            lane = open_lane(context, request, frame, shape)
+            lane = handler.open_lane(context, request, frame, shape)
             if lane is not None:
                 connection.lanes[lane.kind] = lane
-        return self._start(api, handler, header, context, request)
+        started = self._start(api, handler, context, request)
+        if isinstance(started, Started):
+            return when_done(started.answer, lets_pass=started.lets_pass)
+        return started
+
+    def _answer_itself(
+        self, api: str, answer: Any, context: RequestContext, frame: memoryview
+    ) -> Parts | Later | None:
+        """Have a request answered by a handler that reads and writes its frames itself."""
+        try:
+            parts: Parts | Later | None = answer(context, frame)
+        except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
+            return self._failed(api, context.header, error)
+        return parts
 
     def _start(
-        self,
-        api: str,
-        handler: ModuleType,
-        header: RequestHeader,
-        context: RequestContext,
-        request: Any,
-    ) -> Dispatched:
+        self, api: str, handler: Handler, context: RequestContext, request: Any
+    ) -> Parts | Started | None:
+        header = context.header
         try:
             answer = handler.handle(context, request, response_shape(api, header.api_version))
             if isinstance(answer, Waiting):
-                return Dispatched(None, self._finish(api, header, answer.awaitable), True)
+                return Started(self._finish(api, header, answer.awaitable), lets_pass=True)
             if inspect.isgenerator(answer):
                 finished = one_turn(cast(Work[Any], answer))
                 if finished is None:
-                    waiting = self._finish_in_turns(api, header, answer)
-                    return Dispatched(None, waiting, in_turns=True)
+                    return Started(self._finish_in_turns(api, header, answer), is_work=True)
                 answer = finished.result
             elif inspect.isawaitable(answer):
-                return Dispatched(None, self._finish(api, header, answer))
-            return Dispatched(_encode(api, header, answer))
-        except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
-            return Dispatched(self._failed(api, header, error))
+                return Started(self._finish(api, header, answer))
+            return _encode(api, header, answer)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
 
     async def _finish(
         self, api: str, header: RequestHeader, answer: Awaitable[Any]
@@ -149,29 +160,25 @@ class Router:
             return self._failed(api, header, error)
 
     async def _parse_and_finish(
-        self,
-        api: str,
-        handler: ModuleType,
-        header: RequestHeader,
-        context: RequestContext,
-        frame: memoryview,
+        self, api: str, handler: Handler, context: RequestContext, frame: memoryview
     ) -> Parts | None:
         """A large request is read in a thread, which lets the loop go on beside it.
 
         Read, it takes many times the memory of its frame: so few are read and worked on at a time.
         """
+        header = context.header
         async with self._large:
             if context.connection.closed:
                 return None
             request = await self._broker.blocking(
                 parse_request, api, header.api_version, frame, header.size
             )
-            started = self._start(api, handler, header, context, request)
-            if started.waiting is None:
-                return started.parts
-            if started.in_turns:
-                return await started.waiting
-        return await started.waiting
+            started = self._start(api, handler, context, request)
+            if not isinstance(started, Started):
+                return started
+            if started.is_work:
+                return await started.answer
+        return await started.answer
 
     def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
         """The answer to a request whose handler raised: an error code where there is room.
@@ -190,26 +197,20 @@ class Router:
             raise MalformedMessage(f"{api} v{header.api_version} failed: {error}") from error
         return _encode(api, header, response) or []
 
-    def _handler(self, api: str) -> ModuleType:
-        handler = self._handlers.get(api)
-        if handler is None:
-            handler = importlib.import_module(f"drumlin.broker.handlers.{api}")
-            self._handlers[api] = handler
+    def _import(self, api: str) -> Handler:
+        module = importlib.import_module(f"drumlin.broker.handlers.{api}")
+        handler = self._handlers[api] = Handler(
+            getattr(module, "handle", None),
+            getattr(module, "answer", None),
+            getattr(module, "open_lane", None),
+        )
         return handler
 
-    def _refuse_api_versions(self, header: RequestHeader) -> Dispatched:
+    def _refuse_api_versions(self, header: RequestHeader) -> Parts | None:
         # KIP-511: an unknown version of ApiVersions is answered in version 0, with the error
         # and the versions served, so that the client can try again.
-        handler = self._handler(_API_VERSIONS)
-        response = handler.unsupported_version(response_shape(_API_VERSIONS, 0))
-        answered = header._replace(api_version=0)
-        return Dispatched(_encode(_API_VERSIONS, answered, response))
-
-
-def _drop_lanes_that_are_over(lanes: dict[bytes, Lane]) -> None:
-    """They would keep partitions that are gone, and recognise what has to have another lane."""
-    for kind in [kind for kind, lane in lanes.items() if lane.is_over]:
-        del lanes[kind]
+        response = unsupported_version(response_shape(_API_VERSIONS, 0))
+        return _encode(_API_VERSIONS, header._replace(api_version=0), response)
 
 
 def _encode(api: str, header: RequestHeader, response: Any) -> Parts | None:

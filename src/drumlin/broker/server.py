@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.connection import Connection
 from drumlin.broker.opening import BoundSockets, cannot_listen
 from drumlin.broker.request_memory import RequestMemory
-from drumlin.broker.spare_memory import SpareMemory
 from drumlin.wire.frames import SCRATCH_BYTES
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ class Server:
         self.limits = limits
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
-        self._spare = SpareMemory()
         self._scratch = bytearray(SCRATCH_BYTES)  # all connections receive into it, in turn
         self._connections: set[Connection] = set()
         self._has_none = asyncio.Event()
@@ -136,7 +134,6 @@ class Server:
                 sock,
                 self._router,
                 memory=self._memory,
-                spare=self._spare,
                 scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
                 listener_name=self._sockets[listening].name,

@@ -13,12 +13,10 @@ Version notes: 7 sessions; 9 leader epochs (KIP-320); 12 diverging epochs (KIP-5
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.fetch_lane import FetchLane, Limits
 from drumlin.broker.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -30,8 +28,7 @@ from drumlin.replication.partition import NO_LEADER_EPOCH, Partition
 from drumlin.replication.waiting import wait_in
 from drumlin.storage.file_slice import ReadResult
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_template import RequestTemplate, ResponseTemplate
-from drumlin.wire.messages import ZERO, Shape, encode_request, encode_response
+from drumlin.wire.messages import ZERO, Shape
 
 _TOPIC_IDS_FROM: Final = 13
 _SESSIONS_FROM: Final = 7
@@ -39,80 +36,6 @@ _COMPACT_FROM: Final = 12
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
 _UNKNOWN_OFFSET: Final = -1
-
-
-def open_lane(
-    context: RequestContext, request: Any, frame: memoryview, shape: Shape
-) -> FetchLane | None:
-    """A fast lane for requests like this one; None if it is not of the kind that has one."""
-    part = _only_partition(context, request)
-    if part is None or getattr(part, "last_fetched_epoch", -1) >= 0:
-        return None
-    if any(lane.recognises(frame) for lane in context.connection.lanes.values()):
-        return None
-    broker, (topic,) = context.broker, request.topics
-    max_bytes = min(part.partition_max_bytes, request.max_bytes, broker.config.fetch_max_bytes)
-    limits = Limits(
-        min(request.min_bytes, max_bytes),
-        max_bytes,
-        request.isolation_level,
-        max(getattr(part, "current_leader_epoch", -1), NO_LEADER_EPOCH),
-        request.max_wait.total_seconds(),
-    )
-    try:
-        partition = _find(context, _key(context, topic, part.partition))
-        template = RequestTemplate(_example_request(context, request))
-        if template.offset_in(frame) != part.fetch_offset:  # it is written in another way
-            return None
-        response = ResponseTemplate(
-            _example_response(context, shape, topic, part.partition, limits),
-            compact=context.version >= _COMPACT_FROM,
-        )
-    except (KafkaError, ValueError):  # no such partition, or no place for the offsets
-        return None
-    return FetchLane(broker, partition, limits, template, response)
-
-
-def _only_partition(context: RequestContext, request: Any) -> Any | None:
-    """What is asked of the one partition of a consumer's request without a session."""
-    if _replica_id(context, request) >= 0 or len(request.topics) != 1:
-        return None
-    if context.version >= _SESSIONS_FROM and (
-        request.session_id != NO_SESSION
-        or request.session_epoch != FINAL_EPOCH
-        or request.forgotten_topics_data
-    ):
-        return None
-    parts = request.topics[0].partitions
-    return parts[0] if len(parts) == 1 else None
-
-
-def _example_request(context: RequestContext, request: Any) -> bytes:
-    (topic,) = request.topics
-    (part,) = topic.partitions
-    part = dataclasses.replace(part, fetch_offset=RequestTemplate.FETCH_OFFSET)
-    topic = dataclasses.replace(topic, partitions=(part,))
-    request = dataclasses.replace(request, topics=(topic,))
-    parts = encode_request("fetch", context.version, 0, context.client_id, request)
-    return b"".join(parts)[4:]
-
-
-def _example_response(
-    context: RequestContext, shape: Shape, topic: Any, index: int, limits: Limits
-) -> list[Any]:
-    high_watermark, last_stable_offset, log_start_offset = ResponseTemplate.OFFSETS
-    answer = shape(
-        "PartitionData",
-        partition_index=index,
-        error_code=ErrorCode.none,
-        high_watermark=high_watermark,
-        last_stable_offset=last_stable_offset,
-        log_start_offset=log_start_offset,
-        aborted_transactions=() if limits.isolation_level == _READ_COMMITTED else None,
-        records=ResponseTemplate.RECORDS,
-    )
-    response = _response(shape, NO_SESSION, [(_key(context, topic, index), [answer])])
-    return encode_response("fetch", context.version, 0, response)
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -186,7 +109,7 @@ class _Fetch:
         broker = context.broker
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._max_wait_s = 0.0 if context.has_waited else request.max_wait.total_seconds()
+        self._max_wait_s = request.max_wait.total_seconds()
         self._session = self._open_session(request)
         self._answers: dict[FetchKey, Any] = {}
         self._read_bytes = 0

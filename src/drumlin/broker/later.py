@@ -1,0 +1,85 @@
+"""An answer that comes later: the one form of it that a connection knows.
+
+Whoever owes the answer keeps the `Later` and settles it, once. The connection takes what it was
+settled with in that same moment, without a turn of the loop in between, unless it has given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+#: One answer as it is sent: bytes and slices of files, one after the other.
+Parts = list[Any]
+
+
+class Later:
+    """Settled with parts, None (no answer is wanted) or an exception (the connection ends)."""
+
+    __slots__ = ("_error", "_give_up", "_is_unwanted", "_parts", "_take", "lets_pass")
+
+    def __init__(
+        self, *, lets_pass: bool = False, give_up: Callable[[], object] | None = None
+    ) -> None:
+        """`lets_pass`: all that the request changes is changed, and the next one may start.
+
+        `give_up` is called if the peer has gone before it is settled. Without it, whatever is
+        under way runs to its end.
+        """
+        self.lets_pass = lets_pass
+        self._give_up = give_up
+        self._take: Callable[[Later], object] | None = None
+        self._is_unwanted = False
+        self._parts: Parts | None = None
+        self._error: Exception | None = None
+
+    def settle(self, parts: Parts | None, error: Exception | None = None) -> None:
+        if self._is_unwanted:
+            release(parts)
+            return
+        self._parts, self._error = parts, error
+        if self._take is not None:
+            self._take(self)
+
+    def when_settled(self, take: Callable[[Later], object]) -> None:
+        """Have `take` called with this. Nobody settles what he has not yet given out."""
+        self._take = take
+
+    def result(self) -> Parts | None:
+        """
+        Raises:
+            Exception: what it was settled with.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._parts
+
+    def cancel(self) -> None:
+        """The answer is not wanted any more."""
+        self._is_unwanted = True
+        if self._give_up is not None:
+            self._give_up()
+
+
+def when_done(answer: Awaitable[Parts | None], *, lets_pass: bool = False) -> Later:
+    """What `answer` returns or raises, in a task of its own."""
+
+    async def run() -> None:
+        try:
+            parts = await answer
+        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+            later.settle(None, error)
+        else:
+            later.settle(parts)
+
+    task = asyncio.get_running_loop().create_task(run())
+    later = Later(lets_pass=lets_pass, give_up=task.cancel if lets_pass else None)
+    return later
+
+
+def release(parts: Parts | None) -> None:
+    """Let go of the files in an answer that is not sent."""
+    for part in parts or ():
+        if hasattr(part, "release") and hasattr(part, "fileno"):
+            part.release()
