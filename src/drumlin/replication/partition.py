@@ -8,7 +8,7 @@ Invariants: log start offset <= last stable offset <= high watermark <= log end 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 NO_LEADER_EPOCH = -1
 _READ_COMMITTED = 1
+_NOTHING: Mapping[int, Partition] = {}
 
 
 class Partition:
@@ -277,6 +278,9 @@ class PartitionRegistry:
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[str, int], Partition] = {}
+        # Also as requests name a topic: by the bytes of its name, or of its id.
+        self._by_name: dict[bytes, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._offline: set[tuple[str, int]] = set()
 
     def __len__(self) -> int:
@@ -288,6 +292,8 @@ class PartitionRegistry:
     def add(self, partition: Partition) -> None:
         self._offline.discard((partition.topic, partition.index))
         self._partitions[partition.topic, partition.index] = partition
+        self._by_name.setdefault(partition.topic.encode(), {})[partition.index] = partition
+        self._by_id.setdefault(partition.topic_id.bytes, {})[partition.index] = partition
 
     def add_offline(self, topic: str, index: int) -> None:
         """The partition is ours, but its log cannot be had now."""
@@ -308,6 +314,8 @@ class PartitionRegistry:
         self._offline.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
+            _forget(self._by_name, topic.encode(), index)
+            _forget(self._by_id, partition.topic_id.bytes, index)
             partition.close()
 
     def clear(self) -> None:
@@ -322,6 +330,14 @@ class PartitionRegistry:
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 
+    def of_name(self, topic: bytes) -> Mapping[int, Partition]:
+        """What is led now of the topic of this name, by index."""
+        return self._by_name.get(topic, _NOTHING)
+
+    def of_id(self, topic_id: bytes) -> Mapping[int, Partition]:
+        """What is led now of the topic of this id (16 bytes), by index."""
+        return self._by_id.get(topic_id, _NOTHING)
+
     def get(self, topic: str, index: int) -> Partition:
         """The partition.
 
@@ -334,3 +350,10 @@ class PartitionRegistry:
                 raise KafkaError(ErrorCode.kafka_storage_error)
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
         return partition
+
+
+def _forget(topics: dict[bytes, dict[int, Partition]], topic: bytes, index: int) -> None:
+    partitions = topics[topic]
+    del partitions[index]
+    if not partitions:
+        del topics[topic]
