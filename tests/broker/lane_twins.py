@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from broker.answers import answer_of
 from broker.in_process import running
 from drumlin.broker.broker import Broker
 from drumlin.broker.router import Router
@@ -49,10 +50,7 @@ class Twin:
     async def ask(self, frame: bytes, *, is_writable: bool) -> bytes | str | None:
         memory = memoryview(bytearray(frame) if is_writable else frame)
         try:
-            dispatched = self.router.dispatch(self.connection, memory)
-            parts = dispatched.parts
-            if dispatched.waiting is not None:
-                parts = await dispatched.waiting
+            parts = await answer_of(self.router.dispatch(self.connection, memory))
         except MalformedMessage:
             return "closed"
         return None if parts is None else b"".join(parts)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drumlin.broker.fetch_lane import FetchLane
 
 from drumlin.broker.broker import Broker
 from drumlin.broker.dispatched import Dispatched
-from drumlin.broker.fetch_lane import FetchLane
 from drumlin.broker.router import Router
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig

@@ -17,7 +17,7 @@ from drumlin.wire.decoder import decoder
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_request_header, parse_response
-from drumlin.wire.produce_request import read_in_place
+from drumlin.wire.produce_request import read_produce_request
 from rig.arbitrary_messages import arbitrary_message, message_classes
 
 _APIS = sorted(api_key_map.values())
@@ -201,8 +201,9 @@ def test_tagged_fields_are_few() -> None:
         parse_request_header(header + tags(33) + body)
     with pytest.raises(MalformedMessage, match="33 tagged fields; 32 are allowed"):
         parse_request("metadata", 12, body + tags(33), 0)
+    produce = memoryview(bytearray(b"\x00\x00\x01" + bytes(4) + b"\x01" + tags(33)))
     with pytest.raises(MalformedMessage, match="33 tagged fields; 32 are allowed"):
-        read_in_place(9, memoryview(bytearray(b"\x00\x00\x01" + bytes(4) + b"\x01" + tags(33))), 0)
+        read_produce_request(9, produce, 0, 9)
 
 
 def test_a_tagged_field_that_does_not_fill_its_size() -> None:

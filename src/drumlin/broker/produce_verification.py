@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import UUID
 
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.log import Producer
@@ -49,8 +48,8 @@ _TO_BE_RETRIED: Final = frozenset(
     }
 )
 
-#: A partition as a Produce request names it.
-PartKey = tuple[str | UUID | None, int]
+#: A partition as a Produce request names it: by its topic's name or id, and its index.
+PartKey = tuple[bytes, int]
 
 
 class Unverified(KafkaError):

@@ -254,6 +254,8 @@ def _open_twin(entity: Any) -> Any:
 
 def read_uvarint(frame: Any, position: int) -> tuple[int, int]:
     """An unsigned varint of at most five bytes, and where it ends."""
+    if position < len(frame) and frame[position] < 0x80:
+        return frame[position], position + 1
     value = 0
     for shift in range(0, 35, 7):
         if position >= len(frame):
@@ -318,6 +320,8 @@ def read_tags(
         MalformedMessage: they do not fit, or there are more of them than any structure has.
     """
     count, position = read_uvarint(frame, position)
+    if not count:
+        return position
     if count > TAGGED_FIELDS_MAX:
         raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
     for _ in range(count):

@@ -101,7 +101,7 @@ class _Compiler:
             "_uuid": _uuid_bytes,
             "_milliseconds": _milliseconds,
             "_timestamp": _timestamp,
-            "_uvarint": _put_uvarint,
+            "_uvarint": put_uvarint,
             "Parts": Parts,
         }
 
@@ -155,7 +155,7 @@ class _Compiler:
 
     def _sized(self, kafka_type: str, flexible: bool, value: str, indent: str) -> None:
         if kafka_type == "string":
-            string = self._name("string", _put_compact_string if flexible else _put_string)
+            string = self._name("string", put_compact_string if flexible else put_string)
             self._lines.append(f"{indent}{string}(b, {value})")
         else:
             sized = self._name("bytes", _put_compact_bytes if flexible else _put_bytes)
@@ -239,7 +239,7 @@ def _timestamp(value: datetime | None) -> int:
     return -1 if value is None else round(value.timestamp() * 1000)
 
 
-def _put_uvarint(buffer: bytearray, value: int) -> None:
+def put_uvarint(buffer: bytearray, value: int) -> None:
     while value > 0x7F:
         buffer.append(value & 0x7F | 0x80)
         value >>= 7
@@ -251,10 +251,10 @@ def _put_length(buffer: bytearray, items: Any) -> None:
 
 
 def _put_compact_length(buffer: bytearray, items: Any) -> None:
-    _put_uvarint(buffer, 0 if items is None else len(items) + 1)
+    put_uvarint(buffer, 0 if items is None else len(items) + 1)
 
 
-def _put_string(buffer: bytearray, value: str | None) -> None:
+def put_string(buffer: bytearray, value: str | None) -> None:
     if value is None:
         buffer += b"\xff\xff"
         return
@@ -265,12 +265,12 @@ def _put_string(buffer: bytearray, value: str | None) -> None:
     buffer += encoded
 
 
-def _put_compact_string(buffer: bytearray, value: str | None) -> None:
+def put_compact_string(buffer: bytearray, value: str | None) -> None:
     if value is None:
         buffer.append(0)
         return
     encoded = value.encode()
-    _put_uvarint(buffer, len(encoded) + 1)
+    put_uvarint(buffer, len(encoded) + 1)
     buffer += encoded
 
 
@@ -286,5 +286,5 @@ def _put_compact_bytes(out: Parts, value: Any) -> None:
     if value is None:
         out.buffer.append(0)
         return
-    _put_uvarint(out.buffer, len(value) + 1)
+    put_uvarint(out.buffer, len(value) + 1)
     out.put(value)

@@ -18,7 +18,7 @@ from typing import Final
 from drumlin.wire.errors import MalformedMessage
 
 SCRATCH_BYTES: Final = 256 * 1024
-#: Frames up to this size are small: read-only when given out, and kept as a rest until whole.
+#: Frames up to this size are small: kept as a rest until whole.
 _SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
@@ -31,11 +31,10 @@ class FrameReader:
     """Cuts one connection's stream into frames of at most `max_frame_bytes`.
 
     Receive into `buffers()` (or into `writable()`, the first of them) and call `received(n)` at
-    once; it returns the frames that are complete. Small frames are read-only copies; a large
-    one is writable memory that belongs to whoever holds it. `allocate` may give memory for a
-    large frame, or None to let it grow here as the frame arrives; it is not asked for far more
-    than this peer has ever sent at once. `has_plenty` says whether memory may grow far beyond
-    what has arrived.
+    once; it returns the frames that are complete: writable memory that belongs to whoever holds
+    it. `allocate` may give memory for a large frame, or None to let it grow here as the frame
+    arrives; it is not asked for far more than this peer has ever sent at once. `has_plenty` says
+    whether memory may grow far beyond what has arrived.
     """
 
     __slots__ = (
@@ -140,13 +139,11 @@ class FrameReader:
                 raise MalformedMessage(
                     f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
                 )
-            if size > _SMALL_BYTES:
-                if end - body < size:
-                    self._begin_large(size, scratch[body:end])
-                    return end
+            if end - body >= size:
                 frames.append(memoryview(bytearray(scratch[body : body + size])))
-            elif end - body >= size:
-                frames.append(memoryview(bytes(scratch[body : body + size])))
+            elif size > _SMALL_BYTES:
+                self._begin_large(size, scratch[body:end])
+                return end
             else:
                 return start
             start = body + size

@@ -1,47 +1,41 @@
-"""Produce requests, with the records left where they are.
+"""Produce requests, read in place.
 
 The generated schemas copy every record field: on requests of a megabyte the copies would cost
-as much as everything else. So of large requests only the frame around the records is read
-here, and the records come out as slices of it, in place, writable, ready to be patched and
-written to the log. Small requests come in read-only memory and go through the decoder, which
-is quicker there.
-Both ways give the same, and tests hold them against each other.
+as much as everything else, and on small ones their objects do. So they are read here, field by
+field, and the records come out as slices of the frame, ready to be patched and written to the
+log. Tests hold this against the schemas.
 
     v3-8:  transactional_id acks timeout_ms [name [index records]]
     v9-12: the same with compact lengths and tagged fields
     v13:   topic_id instead of name
+
+Topics stay the bytes that they are in the frame: nobody decodes a name to look a partition up.
 """
 
 from __future__ import annotations
 
 import struct
-from datetime import timedelta
 from typing import Final, NamedTuple
-from uuid import UUID
 
+from drumlin.wire.decoder import read_tags, read_uvarint
 from drumlin.wire.errors import MalformedMessage
-from drumlin.wire.field_reader import FieldReader
-from drumlin.wire.messages import ELEMENTS_MAX, parse_request
 
-_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_FLEXIBLE_FROM: Final = 9
-_TOPIC_IDS_FROM: Final = 13
-_NULL_UUID: Final = bytes(16)
-_MILLISECOND: Final = timedelta(milliseconds=1)
+_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+_INDEX_AND_LENGTH: Final = struct.Struct(">ii")
+_TOPIC_ID_BYTES: Final = 16
+
+#: Index, and records: a writable slice of the frame.
+PartitionProduce = tuple[int, memoryview | None]
+#: Name, or the 16 bytes of an id, and partitions.
+TopicProduce = tuple[bytes, list[PartitionProduce]]
 
 
-class PartitionProduce(NamedTuple):
-    partition: int
-    records: memoryview | None
-
-
-class TopicProduce(NamedTuple):
-    """`name` is None from version 13 on, `topic_id` before it."""
-
-    name: str | None
-    topic_id: UUID | None
-    partitions: list[PartitionProduce]
+class ManyPartitions(Exception):
+    """There are more than were allowed; nothing is known of the rest."""
 
 
 class ProduceRequest(NamedTuple):
@@ -51,98 +45,133 @@ class ProduceRequest(NamedTuple):
     topics: list[TopicProduce]
 
 
-def parse_produce_request(version: int, frame: memoryview, position: int) -> ProduceRequest:
-    """The request whose body starts at `position`; its records are writable.
+def read_produce_request(
+    version: int, frame: memoryview, position: int, partitions_max: int
+) -> ProduceRequest:
+    """The request whose body starts at `position`.
 
     Raises:
         MalformedMessage: whatever is wrong with it.
+        ManyPartitions: it names more than `partitions_max` topics and partitions.
     """
-    if frame.readonly:
-        return _copied(version, frame, position)
-    return read_in_place(version, frame, position)
-
-
-def read_in_place(version: int, frame: memoryview, position: int) -> ProduceRequest:
-    """As `parse_produce_request`, with records that are slices of `frame`."""
-    reader = _Reader(frame, position, version)
     try:
-        request = reader.request()
+        return _read(version, frame, position, partitions_max)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"produce request v{version}: {error}") from None
-    return request
 
 
-def first_records_position(version: int, frame: memoryview, position: int) -> int:
-    """Where the first partition's records begin, with their length, in a request that has one."""
-    return _Reader(frame, position, version).first_records_position()
+def _read(version: int, frame: memoryview, position: int, partitions_max: int) -> ProduceRequest:
+    flexible = version >= FLEXIBLE_FROM
+    transactional_id, position = _nullable_string(frame, position, flexible)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
+    count, position = _count(frame, position + _ACKS_AND_TIMEOUT.size, flexible)
+    topics: list[TopicProduce] = []
+    elements_left = partitions_max - count
+    for _ in range(count):
+        if elements_left < 0:
+            raise ManyPartitions
+        if version >= TOPIC_IDS_FROM:
+            end = position + _TOPIC_ID_BYTES
+        else:
+            size, position = _name_length(frame, position, flexible)
+            end = position + size
+        topic = frame[position:end].tobytes()  # cut short if the frame is: no count follows then
+        count, position = _count(frame, end, flexible)
+        elements_left -= count
+        if elements_left < 0:
+            raise ManyPartitions
+        read = _compact_partitions if flexible else _partitions
+        partitions, position = read(frame, position, count)
+        topics.append((topic, partitions))
+        if flexible:
+            position = _tags_end(frame, position)
+    if flexible:
+        _tags_end(frame, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _copied(version: int, frame: memoryview, position: int) -> ProduceRequest:
-    message = parse_request("produce", version, frame, position)
-    by_id = version >= _TOPIC_IDS_FROM
-    topics = [
-        TopicProduce(
-            None if by_id else topic.name,
-            topic.topic_id if by_id else None,
-            [
-                PartitionProduce(
-                    part.index,
-                    None if part.records is None else memoryview(bytearray(part.records)),
-                )
-                for part in topic.partition_data
-            ],
-        )
-        for topic in message.topic_data
-    ]
-    timeout_ms = message.timeout // _MILLISECOND
-    return ProduceRequest(message.transactional_id, message.acks, timeout_ms, topics)
+def _partitions(frame: memoryview, position: int, count: int) -> tuple[list[PartitionProduce], int]:
+    partitions: list[PartitionProduce] = []
+    size = len(frame)
+    for _ in range(count):
+        index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
+        position += _INDEX_AND_LENGTH.size
+        if length < 0:
+            partitions.append((index, None))
+            continue
+        end = position + length
+        if end > size:
+            raise MalformedMessage(f"records of {length} bytes do not fit their frame")
+        partitions.append((index, frame[position:end]))
+        position = end
+    return partitions, position
 
 
-class _Reader:
-    __slots__ = ("_elements_left", "_fields", "_topic_ids")
+def _compact_partitions(
+    frame: memoryview, position: int, count: int
+) -> tuple[list[PartitionProduce], int]:
+    partitions: list[PartitionProduce] = []
+    size = len(frame)
+    for _ in range(count):
+        (index,) = _INT32.unpack_from(frame, position)
+        length, position = read_uvarint(frame, position + 4)
+        if length == 0:
+            partitions.append((index, None))
+        else:
+            end = position + length - 1
+            if end > size:
+                raise MalformedMessage(f"records of {length - 1} bytes do not fit their frame")
+            partitions.append((index, frame[position:end]))
+            position = end
+        if frame[position] == 0:
+            position += 1
+        else:
+            position = _tags_end(frame, position)
+    return partitions, position
 
-    def __init__(self, frame: memoryview, position: int, version: int) -> None:
-        self._fields = FieldReader(frame, position, flexible=version >= _FLEXIBLE_FROM)
-        self._topic_ids = version >= _TOPIC_IDS_FROM
-        self._elements_left = ELEMENTS_MAX
 
-    def request(self) -> ProduceRequest:
-        transactional_id = self._fields.nullable_string()
-        acks, timeout_ms = self._fields.fixed(_ACKS_AND_TIMEOUT)
-        topics = [self._topic() for _ in range(self._count())]
-        self._fields.skip_tags()
-        return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+def _tags_end(frame: memoryview, position: int) -> int:
+    return position + 1 if frame[position] == 0 else read_tags(frame, position, {}, None)
 
-    def first_records_position(self) -> int:
-        self._fields.nullable_string()
-        self._fields.fixed(_ACKS_AND_TIMEOUT)
-        self._fields.array_length()
-        self._topic_name()
-        self._fields.array_length()
-        self._fields.fixed(_INT32)
-        return self._fields.position
 
-    def _topic_name(self) -> tuple[str | None, UUID | None]:
-        if not self._topic_ids:
-            return self._fields.string(), None
-        raw = bytes(self._fields.raw(16))
-        return None, None if raw == _NULL_UUID else UUID(bytes=raw)
+def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[str | None, int]:
+    if flexible:
+        size, position = read_uvarint(frame, position)
+        size -= 1
+    else:
+        (size,) = _INT16.unpack_from(frame, position)
+        position += _INT16.size
+    if size < 0:
+        return None, position
+    end = position + size
+    if end > len(frame):
+        raise MalformedMessage(f"a string of {size} bytes ends behind its frame")
+    return str(frame[position:end], "utf-8"), end
 
-    def _topic(self) -> TopicProduce:
-        name, topic_id = self._topic_name()
-        partitions = [self._partition() for _ in range(self._count())]
-        self._fields.skip_tags()
-        return TopicProduce(name, topic_id, partitions)
 
-    def _count(self) -> int:
-        count = self._fields.array_length()
-        self._elements_left -= count
-        if self._elements_left < 0:
-            raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
-        return count
+def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
+    """How long the name of a topic is, and where it begins."""
+    if flexible:
+        size, position = read_uvarint(frame, position)
+        size -= 1
+    else:
+        (size,) = _INT16.unpack_from(frame, position)
+        position += _INT16.size
+    if size < 0:
+        raise MalformedMessage("the name of a topic is null")
+    return size, position
 
-    def _partition(self) -> PartitionProduce:
-        (index,) = self._fields.fixed(_INT32)
-        records = self._fields.nullable_bytes()
-        self._fields.skip_tags()
-        return PartitionProduce(index, records)
+
+def _count(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
+    """How many elements an array has, and where the first one begins."""
+    if flexible:
+        count, position = read_uvarint(frame, position)
+        count -= 1
+    else:
+        (count,) = _INT32.unpack_from(frame, position)
+        position += _INT32.size
+    if count < 0:
+        raise MalformedMessage("an array is null")
+    if count > len(frame) - position:  # each takes a byte at least
+        raise MalformedMessage(f"an array of {count} elements does not fit its frame")
+    return count, position

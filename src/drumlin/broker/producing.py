@@ -1,0 +1,280 @@
+"""One Produce request on its way: whose batches are checked, appended, flushed and told of.
+
+Owns nothing but the request. An append is one synchronous step; between two of them, partitions
+may have come, gone or changed hands, so each is looked up when its turn has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.later import Later, Parts, when_done
+from drumlin.broker.produce_verification import (
+    TransactionalPart,
+    Unverified,
+    Verified,
+    ask,
+    begin,
+    header_of,
+    is_transactional,
+)
+from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.records.validation import (
+    InvalidBatch,
+    PreparedBatch,
+    UnfitRecords,
+    prepare_at_once,
+    prepare_produce,
+)
+from drumlin.replication.partition import Partition
+from drumlin.storage.verification import Verification
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
+from drumlin.wire.produce_request import TOPIC_IDS_FROM, ProduceRequest
+
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+_ZSTD_FROM: Final = 7
+_NULL_ID: Final = bytes(16)
+_ACKS: Final = (-1, 0, 1)
+#: Errors that Apache Kafka tells without the log start offset, although it knows it.
+_WITHOUT_START_OFFSET: Final = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.message_too_large,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
+
+T = TypeVar("T")
+#: Topic (name, or id), index, records.
+Part = tuple[bytes, int, memoryview | None]
+
+
+class Producing:
+    """See the module."""
+
+    __slots__ = ("_broker", "_context", "_flushes", "_outcomes", "_parts", "_request", "_verified")
+
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._request = request
+        self._parts: list[Part] = [
+            (topic, index, records)
+            for topic, partitions in request.topics
+            for index, records in partitions
+        ]
+        self._outcomes: list[Outcome] = []  # in the order of the parts
+        self._flushes: dict[int, Partition] = {}  # by the place of their outcome
+        self._verified: Verified | None = None  # None: no batch is transactional
+
+    def start(self) -> Parts | Later | None:
+        """Append all batches, those that take long or have to wait for something later."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return self._refuse_all(refusal)
+        if self._verified is not None and self._verified.asked:
+            return when_done(self._verify_and_append())
+        for part in self._parts:
+            outcome = self._append_at_once(part)
+            if outcome is None:
+                return when_done(self._append_rest())
+            self._outcomes.append(outcome)
+        if self._flushes:
+            return when_done(self._flush_and_answer(), lets_pass=True)
+        return self._answer()
+
+    async def append_in_turns(self) -> Parts | None:
+        """As `start`, for so many partitions that it takes more than a turn."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return self._refuse_all(refusal)
+        if self._verified is not None and self._verified.asked:
+            return await self._verify_and_append()
+        return await self._append_rest()
+
+    def _refusal(self) -> Refused | None:
+        """Why nothing of the request is appended; looks at what is transactional in it."""
+        request = self._request
+        if request.acks not in _ACKS:
+            return Refused(ErrorCode.invalid_required_acks)
+        if not any(is_transactional(records) for _, _, records in self._parts):
+            return None
+        if request.transactional_id is None:
+            return Refused(ErrorCode.transactional_id_authorization_failed)
+        parts = list(self._transactional_parts())
+        if len({(each.header.producer_id, each.header.producer_epoch) for each in parts}) > 1:
+            code = ErrorCode.invalid_producer_id_mapping
+            return Refused(code, message="batches of several producers")
+        self._verified = begin(self._broker, self._context.version, parts)
+        return None
+
+    def _transactional_parts(self) -> Iterator[TransactionalPart]:
+        for topic, index, records in self._parts:
+            header = header_of(records) if records else None
+            if header is None:
+                continue
+            try:
+                partition = self._find(topic, index)
+            except KafkaError:
+                continue  # it is told when the batch is to be appended
+            yield TransactionalPart((topic, index), partition, header)
+
+    async def _verify_and_append(self) -> Parts | None:
+        transactional_id, verified = self._request.transactional_id, self._verified
+        assert transactional_id is not None
+        assert verified is not None
+        parts = list(self._transactional_parts())
+        await ask(self._broker, self._context.version, transactional_id, parts, verified)
+        return await self._append_rest()
+
+    # -- appending ---------------------------------------------------------------------
+
+    async def _append_rest(self) -> Parts | None:
+        """What has no outcome yet: in threads what takes long, and in turns as there is much."""
+        pace = Pace()
+        for part in self._parts[len(self._outcomes) :]:
+            outcome = self._append_at_once(part)
+            if outcome is None:
+                outcome = await self._append_in_thread(part)
+            self._outcomes.append(outcome)
+            await pace.give_way()
+        return await self._flush_and_answer()
+
+    def _append_at_once(self, part: Part) -> Outcome | None:
+        """Append one batch; None, and nothing done, if checking it needs a thread."""
+        partition = None
+        try:
+            partition, verification = self._find_for(part)
+            now_ms = self._broker.clock.wall_ms()
+            batch = self._prepare(prepare_at_once, partition, part, now_ms)
+            if batch is None:
+                return None
+            return self._write(partition, batch, now_ms, verification)
+        except KafkaError as error:
+            return _refused(error, partition)
+
+    async def _append_in_thread(self, part: Part) -> Outcome:
+        partition = None
+        try:
+            partition, _ = self._find_for(part)
+            now_ms = self._broker.clock.wall_ms()
+            batch = await self._broker.blocking(
+                self._prepare, prepare_produce, partition, part, now_ms
+            )
+            # The topic may have gone meanwhile, and come again.
+            partition, verification = self._find_for(part)
+            return self._write(partition, batch, now_ms, verification)
+        except KafkaError as error:
+            return _refused(error, partition)
+
+    def _find_for(self, part: Part) -> tuple[Partition, Verification | None]:
+        topic, index, _ = part
+        verification = None
+        if self._verified is not None:
+            verification = self._verified.check((topic, index))
+        return self._find(topic, index), verification
+
+    def _find(self, topic: bytes, index: int) -> Partition:
+        partitions = self._broker.partitions
+        has_id = self._context.header.api_version >= TOPIC_IDS_FROM
+        led = partitions.of_id(topic) if has_id else partitions.of_name(topic)
+        partition = led.get(index)
+        if partition is None:
+            partition = self._look_for(topic, index)
+        if partition.topic in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception,
+                f"Cannot append to internal topic {partition.topic}",
+            )
+        return partition
+
+    def _look_for(self, topic: bytes, index: int) -> Partition:
+        """What is not led here under this name or id; mostly to tell why."""
+        broker = self._broker
+        if self._context.version < TOPIC_IDS_FROM:
+            return broker.partitions.get(topic.decode(errors="replace"), index)
+        name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
+        return broker.partitions.get(name, index)
+
+    def _prepare(
+        self, prepare: Callable[..., T], partition: Partition, part: Part, now_ms: int
+    ) -> T:
+        version = self._context.header.api_version
+        records, log = part[2], partition.log
+        if not records:
+            raise UnfitRecords(
+                ErrorCode.invalid_record,
+                f"Produce requests with version {version} must have at least one record batch "
+                "per partition",
+            )
+        return prepare(
+            records,
+            log.append_rules,
+            now_ms,
+            log_name=log.name,
+            allows_zstd=version >= _ZSTD_FROM,
+        )
+
+    def _write(
+        self,
+        partition: Partition,
+        batch: PreparedBatch,
+        now_ms: int,
+        verification: Verification | None,
+    ) -> Outcome:
+        result = partition.append_as_leader(batch, self._request.acks, now_ms, verification)
+        if partition.log.is_flush_due:
+            self._flushes[len(self._outcomes)] = partition
+        return result.base_offset, result.log_append_time_ms, result.log_start_offset
+
+    # -- answering ---------------------------------------------------------------------
+
+    async def _flush_and_answer(self) -> Parts | None:
+        flushes = self._broker.flushes
+        waiting = {place: flushes.flush(each) for place, each in self._flushes.items()}
+        await asyncio.gather(*waiting.values(), return_exceptions=True)
+        for place, flush in waiting.items():
+            failure = flush.exception()
+            if failure is not None:
+                error = KafkaError(ErrorCode.kafka_storage_error, str(failure))
+                self._outcomes[place] = _refused(error, None)
+        return self._answer()
+
+    def _refuse_all(self, refusal: Refused) -> Parts | None:
+        """Also tells clients that want no answer, if only of what they ask in vain."""
+        self._outcomes = [refusal] * len(self._parts)
+        acks_are_wrong = refusal.code is ErrorCode.invalid_required_acks
+        return self._encoded() if acks_are_wrong else self._answer()
+
+    def _answer(self) -> Parts | None:
+        if self._request.acks != 0:
+            return self._encoded()
+        for outcome in self._outcomes:
+            if isinstance(outcome, Refused):
+                raise MalformedMessage(f"produce with acks=0 failed: {outcome.code.name}")
+        return None
+
+    def _encoded(self) -> Parts:
+        header = self._context.header
+        topics, outcomes = self._request.topics, self._outcomes
+        return [write_produce_answer(header.api_version, header.correlation_id, topics, outcomes)]
+
+
+def _refused(error: KafkaError, partition: Partition | None) -> Refused:
+    start_offset = -1
+    if not (
+        partition is None or isinstance(error, UnfitRecords) or error.code in _WITHOUT_START_OFFSET
+    ):
+        start_offset = partition.log_start_offset
+    # What is wrong with records or their transaction is told in words; other codes speak for
+    # themselves.
+    record_errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+    message = error.message if isinstance(error, InvalidBatch | Unverified) else None
+    return Refused(error.code, start_offset, record_errors, message)
