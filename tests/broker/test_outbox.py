@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.in_process import running
+from drumlin.broker.broker import Broker
+from drumlin.broker.channel import PlainChannel
 from drumlin.broker.outbox import SENDFILE_MIN_BYTES, Outbox
+from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.files import Files
+from drumlin.wire.messages import encode_request
+from rig.batches import batch
+from rig.messages import build
+from rig.waiting import wait_until
 from storage.samples import append, create, open_logs
+
+_RECORDS, _RECORD_BYTES = 24, 1_000_000
+
+
+@contextmanager
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    theirs = socket.create_connection(listening.getsockname())
+    ours, _ = listening.accept()
+    listening.close()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
 
 
 @pytest.mark.parametrize("size", [1000, 2 * SENDFILE_MIN_BYTES])
@@ -20,12 +47,116 @@ def test_a_file_that_became_shorter_is_never_passed_off_as_whole(tmp_path: Path,
     append(log, value=bytes(size))
     (piece,) = log.read(0, 1 << 20, 1, minimum_one_batch=True).slices
     os.truncate(log.segments.active.log_file.path, 200)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        outbox = Outbox(ours)
+    with pair() as (ours, _):
+        outbox = Outbox(PlainChannel(ours))
         with pytest.raises(OSError, match="log file ended"):
             outbox.put([b"announced", piece])
             outbox.flush()
         outbox.close()
     logs.abandon()
+
+
+class Memory:
+    """Stands between a broker and its files: what is in memory, and who waited for a disk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_cold = False
+        self.read = threading.Event()
+        self.may_read = threading.Event()
+        self.may_read.set()
+        self._loop_thread = threading.get_ident()
+        self._brought: set[int] = set()
+        self._read_at = Files.read_at
+        monkeypatch.setattr(Files, "is_resident_at", lambda _, __, at: self._is_resident(at))
+        monkeypatch.setattr(Files, "read_at", lambda *arguments: self._bring(*arguments))
+        send_file = PlainChannel.send_file
+
+        def send(channel: PlainChannel, descriptor: int, position: int, size: int) -> int:
+            # Of what is sent nothing may be cold but what a call sends beyond what it was to.
+            assert self._is_resident(position), "waits for the disk"
+            return send_file(channel, descriptor, position, size)
+
+        monkeypatch.setattr(PlainChannel, "send_file", send)
+
+    def _is_resident(self, position: int) -> bool:
+        return not self.is_cold or position >> 17 in self._brought
+
+    def _bring(self, files: Files, descriptor: int, length: int, position: int) -> bytes:
+        if self.is_cold and length > 10_000:
+            assert threading.get_ident() != self._loop_thread
+            self.read.set()
+            assert self.may_read.wait(20)
+            self._brought |= set(range(position >> 17, (position + length >> 17) + 1))
+        return bytes(self._read_at(files, descriptor, length, position))
+
+
+async def _fill(broker: Broker) -> None:
+    await broker.metadata.create_topic("large", [[1]], {"max.message.bytes": "2000000"})
+    partition = broker.partitions.get("large", 0)
+    for number in range(_RECORDS):
+        data = batch(bytes([number]) * _RECORD_BYTES)
+        partition.append_internal(bytearray(data), 0)
+
+
+def _fetch() -> bytes:
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 28}
+    topics = [{"topic": "large", "partitions": [part]}]
+    limits: dict[str, Any] = {"replica_id": -1, "max_bytes": 1 << 28, "min_bytes": 1}
+    message = build("fetch", 11, {**limits, "session_epoch": -1, "topics": topics})
+    return b"".join(encode_request("fetch", 11, 1, "slow", message))
+
+
+async def _until(condition: Any, what: str) -> None:
+    await asyncio.to_thread(wait_until, condition, what)
+
+
+def test_what_left_memory_while_a_slow_peer_waited_is_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await _fill(broker)
+            memory = Memory(monkeypatch)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
+            writer.write(_fetch())
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            memory.is_cold = True  # by now the socket has taken all that it can
+            answer = await asyncio.wait_for(reader.readexactly(size), 60)
+            writer.close()
+            assert memory.read.is_set()
+            for number in range(_RECORDS):
+                assert bytes([number]) * _RECORD_BYTES in answer
+
+    asyncio.run(run())
+
+
+def test_a_file_is_kept_until_the_thread_that_reads_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[FileSlice] = []
+    release = FileSlice.release
+
+    def note(piece: FileSlice) -> None:
+        released.append(piece)
+        release(piece)
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await _fill(broker)
+            memory = Memory(monkeypatch)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
+            writer.write(_fetch())
+            await reader.readexactly(4)
+            memory.is_cold = True
+            memory.may_read.clear()
+            reading = asyncio.create_task(reader.readexactly(1 << 28))
+            await _until(memory.read.is_set, "a thread that reads")
+            monkeypatch.setattr(FileSlice, "release", note)
+            reading.cancel()
+            writer.close()
+            await _until(lambda: not broker.server._connections, "the end of the connection")
+            assert not released
+            memory.may_read.set()
+            await _until(lambda: released, "the file to be let go")
+
+    asyncio.run(run())

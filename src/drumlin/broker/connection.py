@@ -1,8 +1,8 @@
 """One client's connection: frames in, responses out, in the order of the requests.
 
-Works on the socket itself with the loop's readiness callbacks, not on an asyncio transport:
-requests are received into their final memory, and slices of log files go out by `sendfile`
-as soon as the socket takes them.
+Works on a channel with the loop's readiness callbacks, not on an asyncio transport: requests
+are received into their final memory, and slices of log files go out by `sendfile` as soon as the
+socket takes them.
 
 What bounds it:
 - the memory of large requests is counted in `RequestMemory`, shared by all connections;
@@ -15,24 +15,23 @@ What bounds it:
 
 from __future__ import annotations
 
-import array
 import asyncio
-import fcntl
 import logging
-import socket
-import termios
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.later import Later, Parts, release
-from drumlin.broker.outbox import Outbox
+from drumlin.broker.outbox import Outbox, Wanted
 from drumlin.broker.request_memory import RequestMemory
+from drumlin.turns import TURN_S
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
+    from drumlin.broker.channel import Channel
     from drumlin.broker.dispatched import Lane
     from drumlin.broker.router import Router
 
@@ -43,8 +42,6 @@ _COUNTED_FROM_BYTES: Final = 64 * 1024
 #: With more of answers that wait behind a slow one, no further request is started.
 _ANSWERED_BYTES_MAX: Final = 1 << 20
 _READS_PER_TURN: Final = 8
-#: Some milliseconds' worth; one read may bring thousands of requests that want no answer.
-_STARTED_PER_TURN: Final = 256
 #: Who has sent that much ahead of us is no slow peer.
 _SENT_AHEAD_BYTES: Final = 16 * 1024
 
@@ -75,7 +72,7 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        channel: Channel,
         router: Router,
         *,
         memory: RequestMemory,
@@ -84,11 +81,11 @@ class Connection:
         listener_name: str,
         on_close: Callable[[Connection], None],
     ) -> None:
-        self._socket = sock
+        self._channel = channel
         self._router = router
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(max_frame_bytes, scratch=scratch, has_plenty=memory.has_plenty)
-        self._outbox = Outbox(sock)
+        self._outbox = Outbox(channel)
         self._memory = memory
         self._in_flight_bytes = 0  # of requests started and not answered
         self._answered_bytes = 0  # of answers that wait for those before them
@@ -104,9 +101,7 @@ class Connection:
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()
-        peer = sock.getpeername()
-        self.peer_host: str = peer[0]
-        self.peer_port: int = peer[1]
+        self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
         #: What recognises this client's frequent requests by their bytes.
         self.lanes: dict[bytes, Lane] = {}
         #: Called when the connection has ended, for what ends with it.
@@ -120,12 +115,12 @@ class Connection:
         if self._reading or self.closed or self._is_finishing:
             return
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+            self._loop.add_reader(self._channel.fileno(), self._on_readable)
             self._reading = True
 
     def _pause_reading(self) -> None:
         if self._reading:
-            self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_reader(self._channel.fileno())
             self._reading = False
 
     def _on_readable(self) -> None:
@@ -133,7 +128,7 @@ class Connection:
         try:
             for _ in range(_READS_PER_TURN):
                 memory = self._reader.buffers()
-                count = self._socket.recvmsg_into(memory)[0]
+                count = self._channel.receive_into(memory)
                 if count == 0:
                     self.close(None)
                     return
@@ -179,9 +174,7 @@ class Connection:
 
     def _sent_ahead(self) -> int:
         """What has arrived and was not read yet, as others have to let go of memory first."""
-        count = array.array("i", [0])
-        fcntl.ioctl(self._socket.fileno(), termios.FIONREAD, count)
-        return count[0]
+        return self._channel.unread_bytes()
 
     # -- requests ----------------------------------------------------------------------
 
@@ -196,9 +189,8 @@ class Connection:
             self._fail(error)
 
     def _start_and_send(self) -> None:
-        for _ in range(_STARTED_PER_TURN):
-            if not self._backlog or not self._may_start():
-                break
+        ends_at = time.monotonic() + TURN_S
+        while self._backlog and self._may_start() and time.monotonic() < ends_at:
             frame = self._backlog.popleft()
             answer = self._router.dispatch(self, frame)
             if isinstance(answer, Later):
@@ -296,12 +288,29 @@ class Connection:
             return
         if drained and self._is_finishing and not self._slots:
             self.close(None)
-        elif not drained and not self._writing:
-            self._loop.add_writer(self._socket.fileno(), self._on_writable)
-            self._writing = True
-        elif drained and self._writing:
-            self._loop.remove_writer(self._socket.fileno())
-            self._writing = False
+            return
+        cold = None if drained else self._outbox.lend_cold()
+        if cold is not None:
+            self._loop.create_task(self._bring(cold))
+        self._wait_until_writable(not drained and not self._outbox.awaits_disk)
+
+    def _wait_until_writable(self, waits: bool) -> None:
+        if waits and not self._writing:
+            self._loop.add_writer(self._channel.fileno(), self._on_writable)
+        elif self._writing and not waits:
+            self._loop.remove_writer(self._channel.fileno())
+        self._writing = waits
+
+    async def _bring(self, cold: Wanted) -> None:
+        """Have bytes of a file read in a thread that left memory while they waited."""
+        try:
+            await self._router.reading(cold.bring)
+        except OSError:
+            pass  # whoever sends them will meet it, too
+        finally:
+            self._outbox.take_back()
+        if not self.closed:
+            self._flush()
 
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
@@ -336,9 +345,7 @@ class Connection:
         if reason is not None and not isinstance(reason, ConnectionError):
             _log.warning("closed %s:%d: %s", self.peer_host, self.peer_port, reason)
         self._pause_reading()
-        if self._writing:
-            self._loop.remove_writer(self._socket.fileno())
-            self._writing = False
+        self._wait_until_writable(False)
         for slot in self._slots:
             if slot.later is not None and not slot.done:
                 slot.later.cancel()
@@ -346,7 +353,7 @@ class Connection:
         self._slots.clear()
         self._backlog.clear()
         self._outbox.close()
-        self._socket.close()
+        self._channel.close()
         if self._counted:
             self._memory.forget(self)
         self._on_close(self)

@@ -3,14 +3,19 @@
 Consecutive bytes go out in one `sendmsg`. A slice of a log file goes out by `sendfile`, from
 page cache to socket without passing through here, unless it is so small that reading it and
 sending it together with its neighbours costs less.
+
+What a slow peer did not take at once may have left the page cache when it does. It is not waited
+for here: the outbox says which bytes it wants, and goes on when they are there.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 from collections import deque
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from drumlin.broker.channel import Channel
+    from drumlin.storage.file_slice import FileSlice
 
 #: Smaller slices are read and sent with what surrounds them. On loopback both cost about the same
 #: at 16 KiB; at 64 KiB `sendfile` costs a third less, or half.
@@ -23,20 +28,41 @@ _SENDFILE_STEP: Final = 1 << 20
 _IOV_MAX: Final = 256
 
 
-class Outbox:
-    """What one socket still has to send, in order."""
+class Wanted(NamedTuple):
+    """Bytes of a slice that are not in memory."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+    part: FileSlice
+    start: int
+    size: int
+
+    def bring(self) -> None:
+        """Blocks: call it in a thread."""
+        self.part.prefetch(self.start, self.size)
+
+
+class Outbox:
+    """What one channel still has to send, in order."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._parts: deque[Any] = deque()  # bytes-like, or a file slice
         self._slice_sent = 0  # bytes of the first part, where that is a file slice
         self._memory_bytes = 0
+        self._has_waited = False  # for the peer to take the first part, a file slice
+        self._lent = False  # the first part: somebody brings it into memory
+        self._is_brought = False
+        self._is_closed = False
         self.sent_bytes = 0
         """Since the connection began."""
 
     @property
     def is_full(self) -> bool:
         return self._memory_bytes > _FULL_BYTES or len(self._parts) > _IOV_MAX
+
+    @property
+    def awaits_disk(self) -> bool:
+        """Nothing can be sent until what was lent is taken back."""
+        return self._lent
 
     def put(self, parts: list[Any]) -> None:
         """Take the parts of one response. File slices are released once they are sent.
@@ -47,45 +73,65 @@ class Outbox:
         """
         for part in parts:
             if type(part) is not bytes and hasattr(part, "fileno"):
-                if len(part) < SENDFILE_MIN_BYTES:
-                    part = _read_whole(part)
-                else:
+                data = _read_whole(part) if len(part) < SENDFILE_MIN_BYTES else None
+                if data is None:
                     self._parts.append(part)
                     continue
+                part = data
             if len(part):
                 self._parts.append(part)
                 self._memory_bytes += len(part)
 
     def flush(self) -> bool:
-        """Send what the socket takes now; True when nothing is left.
+        """Send what the channel takes now; True when nothing is left.
 
         Raises:
             OSError: the connection is broken, or the file cannot be read.
         """
         budget = _BYTES_PER_TURN
         try:
-            while self._parts and budget > 0:
+            while self._parts and budget > 0 and not self._lent:
                 if hasattr(self._parts[0], "fileno"):
                     budget -= self._send_slice()
                 else:
                     budget -= self._send_bytes()
         except (BlockingIOError, InterruptedError):
-            pass
+            self._has_waited = True
         return not self._parts
+
+    def lend_cold(self) -> Wanted | None:
+        """What has to be brought into memory before anything more is sent, if it has to be.
+
+        Nothing is sent until `take_back`.
+        """
+        if self._lent or not self._has_waited or not self._parts:
+            return None
+        part = self._parts[0]
+        if not hasattr(part, "fileno") or not self._is_cold(part):
+            return None
+        self._lent = True
+        return Wanted(part, self._slice_sent, self._step(part))
+
+    def take_back(self) -> None:
+        """What was lent is in memory now; or the channel is closed, and it may go."""
+        self._lent = False
+        self._is_brought = True  # or was: whatever became of it, it is not asked for again
+        if self._is_closed:
+            self.close()
 
     def _send_bytes(self) -> int:
         if len(self._parts) == 1:
-            return self._sent(self._socket.send(self._parts[0]))
+            return self._sent(self._channel.send((self._parts[0],), more=False))
         batch: list[Any] = []
-        more = 0
+        more = False
         for part in self._parts:
             if hasattr(part, "fileno"):
-                more = socket.MSG_MORE
+                more = True
                 break
             batch.append(part)
             if len(batch) == _IOV_MAX:
                 break
-        return self._sent(self._socket.sendmsg(batch, (), more))
+        return self._sent(self._channel.send(batch, more=more))
 
     def _sent(self, sent: int) -> int:
         """The socket has taken so many bytes of what is in memory."""
@@ -104,35 +150,50 @@ class Outbox:
     def _send_slice(self) -> int:
         part = self._parts[0]
         remaining = len(part) - self._slice_sent
-        sent = os.sendfile(
-            self._socket.fileno(),
-            part.fileno(),
-            part.position + self._slice_sent,
-            min(remaining, _SENDFILE_STEP),
+        # Small ones are here because they were cold.
+        if (self._has_waited or len(part) < SENDFILE_MIN_BYTES) and self._is_cold(part):
+            raise BlockingIOError
+        sent = self._channel.send_file(
+            part.fileno(), part.position + self._slice_sent, self._step(part)
         )
         if sent == 0:
             raise OSError(f"log file ended {remaining} bytes before the slice being sent")
         self._slice_sent += sent
         self.sent_bytes += sent
+        self._is_brought = False
         if sent == remaining:
             self._slice_sent = 0
+            self._has_waited = False
             self._parts.popleft()
             part.release()
         return sent
 
+    def _step(self, part: FileSlice) -> int:
+        return min(len(part) - self._slice_sent, _SENDFILE_STEP)
+
+    def _is_cold(self, part: FileSlice) -> bool:
+        return not self._is_brought and not part.is_resident(self._slice_sent, self._step(part))
+
     def close(self) -> None:
-        for part in self._parts:
+        """Nothing more is sent. A part that is lent is let go when it comes back."""
+        self._is_closed = True
+        for part in list(self._parts)[self._lent :]:
             if hasattr(part, "fileno"):
                 part.release()
-        self._parts.clear()
+        if not self._lent:
+            self._parts.clear()
 
 
-def _read_whole(part: Any) -> bytes:
-    """The bytes of a file slice, which is released."""
+def _read_whole(part: Any) -> bytes | bytearray | None:
+    """The bytes of a file slice, which is released then; None if they are not in memory."""
     try:
-        data: bytes = part.read()
-    finally:
+        data: bytes | bytearray = part.read_resident()
+    except BlockingIOError:
+        return None
+    except OSError:
         part.release()
+        raise
+    part.release()
     if len(data) < len(part):
         raise OSError(f"log file ended {len(part) - len(data)} bytes before a slice being sent")
     return data

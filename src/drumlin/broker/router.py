@@ -12,7 +12,7 @@ import asyncio
 import importlib
 import inspect
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -70,6 +70,10 @@ class Router:
     def finish_woken(self) -> None:
         """Answer those whom the requests just started have given something to read."""
         self._broker.wakeups.finish()
+
+    async def reading(self, read: Callable[[], None]) -> None:
+        """Have a disk asked for something, in a thread."""
+        await self._broker.blocking(read)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
         """Start one request; None if it is not answered (produce with acks=0).

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.channel import PlainChannel
 from drumlin.broker.connection import Connection
 from drumlin.broker.opening import BoundSockets, cannot_listen
 from drumlin.broker.request_memory import RequestMemory
@@ -131,7 +132,7 @@ class Server:
                 size = self.limits.socket_send_buffer_bytes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
             connection = Connection(
-                sock,
+                PlainChannel(sock),
                 self._router,
                 memory=self._memory,
                 scratch=self._scratch,

@@ -47,6 +47,14 @@ class FileSlice:
         """The bytes themselves; blocks if they are not in memory."""
         return self._files.read_at(self._descriptor, self.size, self.position)
 
+    def read_resident(self) -> bytes | bytearray:
+        """The bytes themselves.
+
+        Raises:
+            BlockingIOError: they are not in memory.
+        """
+        return self._files.read_resident_at(self._descriptor, self.size, self.position)
+
     def headers(self, *, may_block: bool) -> Iterator[tuple[int, BatchHeader]]:
         """Position in the file and header of each whole batch.
 
@@ -56,21 +64,24 @@ class FileSlice:
         how = self._files.read_at if may_block else self._files.read_resident_at
         return walk_headers(how, self._descriptor, self.position, self.position + self.size)
 
-    def is_resident(self) -> bool:
-        """Whether the bytes can be had without waiting for a device."""
+    def is_resident(self, start: int = 0, size: int | None = None) -> bool:
+        """Whether `size` bytes (default: all) from `start` on can be had without a device."""
         is_resident, descriptor = self._files.is_resident_at, self._descriptor
-        end = self.position + self.size
+        position, end = self._range(start, size)
         return is_resident(descriptor, end - 1) and all(
-            is_resident(descriptor, position)
-            for position in range(self.position, end, _PROBE_STEP_BYTES)
+            is_resident(descriptor, each) for each in range(position, end, _PROBE_STEP_BYTES)
         )
 
-    def prefetch(self) -> None:
+    def prefetch(self, start: int = 0, size: int | None = None) -> None:
         """Bring the bytes into memory. Blocks: call it in a thread."""
-        end = self.position + self.size
-        for position in range(self.position, end, _PREFETCH_STEP_BYTES):
+        first, end = self._range(start, size)
+        for position in range(first, end, _PREFETCH_STEP_BYTES):
             step = min(_PREFETCH_STEP_BYTES, end - position)
             self._files.read_at(self._descriptor, step, position)
+
+    def _range(self, start: int, size: int | None) -> tuple[int, int]:
+        position = self.position + start
+        return position, self.position + self.size if size is None else position + size
 
     def release(self) -> None:
         """Let go of the file; the slice must not be read any more."""

@@ -1,0 +1,74 @@
+"""How a connection's bytes get to its peer and from it.
+
+What `Connection` and `Outbox` know of the network is this. Nothing here blocks: what cannot be
+done now raises `BlockingIOError`, and whoever called waits for the socket to become ready.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import termios
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Channel(Protocol):
+    """All calls raise `OSError` when the connection is broken."""
+
+    peer_host: str
+    peer_port: int
+
+    def fileno(self) -> int:
+        """What to wait for."""
+
+    def receive_into(self, buffers: Sequence[memoryview]) -> int:
+        """Bytes received into the buffers, one after the other; 0 when the peer has ended."""
+
+    def unread_bytes(self) -> int:
+        """What has arrived and was not received yet, as far as is known."""
+
+    def send(self, parts: Sequence[Any], *, more: bool) -> int:
+        """Bytes sent of what lies in memory; `more`: others follow at once."""
+
+    def send_file(self, descriptor: int, position: int, size: int) -> int:
+        """Bytes sent of a file; 0 at its end."""
+
+    def close(self) -> None: ...
+
+
+class PlainChannel:
+    """A socket, as it is."""
+
+    __slots__ = ("_fileno", "_socket", "peer_host", "peer_port")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._fileno = sock.fileno()
+        self.peer_host, self.peer_port = sock.getpeername()[:2]
+
+    def fileno(self) -> int:
+        return self._fileno
+
+    def receive_into(self, buffers: Sequence[memoryview]) -> int:
+        if len(buffers) == 1:
+            return self._socket.recv_into(buffers[0])
+        return self._socket.recvmsg_into(buffers)[0]
+
+    def unread_bytes(self) -> int:
+        count = array.array("i", [0])
+        fcntl.ioctl(self._fileno, termios.FIONREAD, count)
+        return count[0]
+
+    def send(self, parts: Sequence[Any], *, more: bool) -> int:
+        if len(parts) == 1 and not more:
+            return self._socket.send(parts[0])
+        return self._socket.sendmsg(parts, (), socket.MSG_MORE if more else 0)
+
+    def send_file(self, descriptor: int, position: int, size: int) -> int:
+        return os.sendfile(self._fileno, descriptor, position, size)
+
+    def close(self) -> None:
+        self._socket.close()
