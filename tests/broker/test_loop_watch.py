@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import collections
+import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable
 
@@ -59,3 +62,34 @@ def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     measured = _run(*[lambda: None] * 50)
     assert measured["turns",] >= 50
     assert not [each for each in caplog.records if "held up" in each.getMessage()]
+
+
+def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one() -> None:
+    """Those whose turn never ends keep nobody else waiting."""
+    count, rounds = 300, 12
+    watch = LoopWatch()
+    in_turn: list[int] = []
+    served: collections.Counter[int] = collections.Counter()
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            for number in range(count):
+                ours, theirs = map(stack.enter_context, socket.socketpair())
+                theirs.send(b"x")  # and nobody takes it: there is always something to read
+
+                def serve(number: int = number) -> None:
+                    in_turn[-1] += 1
+                    served[number] += 1
+
+                loop.add_reader(ours, serve)
+                stack.callback(loop.remove_reader, ours)
+            for _ in range(rounds):
+                in_turn.append(0)
+                await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(work())
+    assert max(in_turn) <= 64
+    assert len(served) == count
+    assert max(served.values()) - min(served.values()) <= 1
