@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,9 @@ from drumlin.clock import ManualClock
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.records.batch import parse_header
 from drumlin.records.validation import PreparedBatch
+from drumlin.replication.partition import Partition
 from drumlin.storage.producer_state import TransactionMarker
+from drumlin.turns import TURN_S
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import encode_request
 from rig.batches import Batch, Rec, batch
@@ -250,6 +253,47 @@ def test_many_partitions_are_answered_as_few_are(tmp_path: Path) -> None:
         assert one.logs() == other.logs()
         fields = {"acks": 1, "timeout": 0, "topic_data": [topic] * 60}
         assert await one.ask(request("produce", 9, **fields)) == "closed"
+        assert one.logs() == other.logs()
+
+    both(scenario, tmp_path)
+
+
+def test_large_batches_are_not_all_appended_in_one_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of a hundred megabytes gives way between its batches."""
+
+    async def scenario(one: Side, other: Side) -> None:
+        for side in (one, other):
+            await side.create("t0", UUID(int=7))
+        records = batch(b"x", timestamp=NOW_MS)
+        parts = [{"index": each % 2, "records": records} for each in range(20)]
+        frame = request(
+            "produce", 9, acks=1, timeout=0, topic_data=[{"name": "t0", "partition_data": parts}]
+        )
+        at_once: list[int] = []
+        append = Partition.append_as_leader
+
+        def slow(self: Partition, *arguments: Any) -> Any:
+            at_once[-1] += 1
+            ends_at = time.monotonic() + 0.6 * TURN_S
+            while time.monotonic() < ends_at:
+                pass
+            return append(self, *arguments)
+
+        async def count_turns() -> None:
+            while True:
+                at_once.append(0)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(Partition, "append_as_leader", slow)
+        counting = asyncio.create_task(count_turns())
+        await asyncio.sleep(0)
+        answer = await one.ask(frame)
+        counting.cancel()
+        monkeypatch.undo()
+        assert answer == other.ask_twin(frame)
+        assert max(at_once) <= 2
         assert one.logs() == other.logs()
 
     both(scenario, tmp_path)

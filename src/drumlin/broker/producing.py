@@ -7,6 +7,7 @@ may have come, gone or changed hands, so each is looked up when its turn has com
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 from uuid import UUID
@@ -32,7 +33,7 @@ from drumlin.records.validation import (
 )
 from drumlin.replication.partition import Partition
 from drumlin.storage.verification import Verification
-from drumlin.turns import Pace
+from drumlin.turns import TURN_S, Pace
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
 from drumlin.wire.produce_request import TOPIC_IDS_FROM, ProduceRequest
@@ -75,14 +76,15 @@ class Producing:
         self._verified: Verified | None = None  # None: no batch is transactional
 
     def start(self) -> Parts | Later | None:
-        """Append all batches, those that take long or have to wait for something later."""
+        """Append all batches; later what takes longer than a turn, or has to wait for something."""
         refusal = self._refusal()
         if refusal is not None:
             return self._refuse_all(refusal)
         if self._verified is not None and self._verified.asked:
             return when_done(self._verify_and_append())
+        ends_at = time.monotonic() + TURN_S
         for part in self._parts:
-            outcome = self._append_at_once(part)
+            outcome = self._append_at_once(part) if time.monotonic() < ends_at else None
             if outcome is None:
                 return when_done(self._append_rest())
             self._outcomes.append(outcome)
