@@ -38,6 +38,7 @@ from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.state_topics import StateLogs, state_topic
+from drumlin.broker.topic_pieces import TopicPieces
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock
@@ -114,7 +115,7 @@ class Broker:
             partial(write_markers, self),
             metadata.image.has_partition_of,
         )
-        self.shares = ShareDelivery(self)
+        self.topic_pieces, self.shares = TopicPieces(self), ShareDelivery(self)
         self.share_state.when_renewed(self.shares.forget)
         self.coordinators: dict[str, StateCoordinator] = {
             GROUP_METADATA: self.groups,
@@ -196,6 +197,7 @@ class Broker:
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.shares.on_change)
         metadata.on_change(self.cleaning.on_change)
+        metadata.on_change(self.topic_pieces.on_change)
         for coordinator in self.coordinators.values():
             coordinator.start()
         await self._start_endpoints()

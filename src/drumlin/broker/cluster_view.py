@@ -7,11 +7,14 @@ everything: the numbers are the bit sets that Apache Kafka answers without an au
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, PartitionState
 from drumlin.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 TOPIC_OPERATIONS: Final = 3576
@@ -37,12 +40,28 @@ def visible_brokers(context: RequestContext) -> Iterator[tuple[BrokerState, Endp
             yield broker, endpoint
 
 
-def leadership(context: RequestContext, topic: str, partition: PartitionState) -> Leadership:
+class Reachable(NamedTuple):
+    """What `leadership` depends on beside the partition itself."""
+
+    brokers: tuple[int, ...]
+    log_dirs: tuple[bool, ...]
+    offline_changes: int
+
+
+def reachable(broker: Broker) -> Reachable:
+    """Equal as long as `leadership` says the same of the same partition."""
+    return Reachable(
+        tuple(broker.metadata.image.brokers),
+        tuple([each.is_readable for each in broker.logs.directories]),
+        broker.partitions.offline_changes,
+    )
+
+
+def leadership(broker: Broker, topic: str, partition: PartitionState) -> Leadership:
     """A partition that is ours, but whose log cannot be had, has no leader, as in Apache Kafka.
 
     Clients then ask again until it has one, rather than sending us what we must refuse.
     """
-    broker = context.broker
     is_without_log = broker.partitions.is_offline(topic, partition.index)
     offline = tuple(
         each

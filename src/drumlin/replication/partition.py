@@ -282,6 +282,8 @@ class PartitionRegistry:
         self._by_name: dict[bytes, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._offline: set[tuple[str, int]] = set()
+        #: Grows with every partition that loses its log or gets it back.
+        self.offline_changes = 0
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -290,7 +292,7 @@ class PartitionRegistry:
         return iter(list(self._partitions.values()))
 
     def add(self, partition: Partition) -> None:
-        self._offline.discard((partition.topic, partition.index))
+        self._forget_offline(partition.topic, partition.index)
         self._partitions[partition.topic, partition.index] = partition
         self._by_name.setdefault(partition.topic.encode(), {})[partition.index] = partition
         self._by_id.setdefault(partition.topic_id.bytes, {})[partition.index] = partition
@@ -298,6 +300,12 @@ class PartitionRegistry:
     def add_offline(self, topic: str, index: int) -> None:
         """The partition is ours, but its log cannot be had now."""
         self._offline.add((topic, index))
+        self.offline_changes += 1
+
+    def _forget_offline(self, topic: str, index: int) -> None:
+        if (topic, index) in self._offline:
+            self._offline.remove((topic, index))
+            self.offline_changes += 1
 
     @property
     def has_offline(self) -> bool:
@@ -311,7 +319,7 @@ class PartitionRegistry:
         return not partition.log.log_directory.is_readable
 
     def remove(self, topic: str, index: int) -> None:
-        self._offline.discard((topic, index))
+        self._forget_offline(topic, index)
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             _forget(self._by_name, topic.encode(), index)

@@ -5,7 +5,8 @@ hot paths that is most of the work. Here every class becomes one Python function
 of fixed-size fields are one `struct.pack`. The classes stay the only description of the
 messages: nothing here knows any API. Tests hold every class against kio's own writer.
 
-A `records` field may hold any object with a length; it is put among the parts as it is.
+A `records` field may hold any object with a length; it is put among the parts as it is. An array
+of structs may be given as `EncodedItems`, whose bytes were made before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -74,6 +75,22 @@ class Parts:
             self.buffer.clear()
 
 
+class EncodedItems:
+    """Stands for an array of structs in a message: its elements, each encoded already."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, out: Parts) -> None:
+        """Append them all."""
+        out.put(b"".join(self._items))
+
+
 Encode = Callable[[Any, Parts], None]
 
 
@@ -86,6 +103,13 @@ def encoder(entity: Any) -> Encode:
     if encode is None:
         encode = _compiled[entity] = _Compiler(entity).compile()
     return encode
+
+
+def encoded(entity: Any) -> bytes:
+    """The bytes of a struct without records, as an element of `EncodedItems`."""
+    parts = Parts()
+    encoder(type(entity))(entity, parts)
+    return b"".join(parts.finish())
 
 
 class _Compiler:
@@ -103,6 +127,7 @@ class _Compiler:
             "_timestamp": _timestamp,
             "_uvarint": put_uvarint,
             "Parts": Parts,
+            "EncodedItems": EncodedItems,
         }
 
     def compile(self) -> Encode:
@@ -178,10 +203,18 @@ class _Compiler:
     def _array(self, kafka_type: str, inner: Any, nullable: bool, value: str) -> None:
         length = _put_compact_length if self._flexible else _put_length
         self._lines.append(f"{self._name('length', length)}(b, {value})")
-        self._lines.append(f"for e in {value} or ():" if nullable else f"for e in {value}:")
+        loop = f"for e in {value} or ():" if nullable else f"for e in {value}:"
         if dataclasses.is_dataclass(inner):
-            self._lines.append(f"    {self._name('encode', encoder(inner))}(e, out)")
-        elif kafka_type in FIXED_CODES:
+            self._lines += [
+                f"if type({value}) is EncodedItems:",
+                f"    {value}.put(out)",
+                "else:",
+                f"    {loop}",
+                f"        {self._name('encode', encoder(inner))}(e, out)",
+            ]
+            return
+        self._lines.append(loop)
+        if kafka_type in FIXED_CODES:
             code, expression = self._fixed(kafka_type, "e")
             packer = self._name("pack", struct.Struct(">" + code).pack)
             self._lines.append(f"    b += {packer}({expression})")

@@ -14,6 +14,7 @@ from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -23,7 +24,7 @@ class _Cursor(NamedTuple):
     partition_index: int
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     image = context.broker.metadata.image
     names = {topic.name for topic in request.topics}
     start = request.cursor
@@ -38,7 +39,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    topics, cursor = _page(context, shape, sorted(names), start, max(limit, 1))
+    topics, cursor = yield from _page(context, shape, sorted(names), start, max(limit, 1))
     return shape(
         "DescribeTopicPartitionsResponse",
         throttle_time=ZERO,
@@ -53,9 +54,10 @@ def _points_nowhere(start: Any, names: set[str]) -> bool:
 
 def _page(
     context: RequestContext, shape: Shape, names: list[str], start: Any, limit: int
-) -> tuple[list[Any], _Cursor | None]:
+) -> Work[tuple[list[Any], _Cursor | None]]:
     topics: list[Any] = []
     for name in names:
+        yield
         if limit == 0:
             return topics, _Cursor(name, 0)
         topic = context.broker.metadata.image.topics.get(name)
@@ -64,7 +66,10 @@ def _page(
             continue
         first = start.partition_index if start is not None and start.topic_name == name else 0
         partitions = topic.partitions[first : first + limit]
-        described = (_partition(context, shape, name, each) for each in partitions)
+        described = []
+        for each in partitions:
+            described.append(_partition(context, shape, name, each))
+            yield
         topics.append(_topic(shape, name, topic.topic_id, described))
         following = first + len(partitions)
         if following < len(topic.partitions):
@@ -93,7 +98,7 @@ def _topic(
 
 
 def _partition(context: RequestContext, shape: Shape, topic: str, state: PartitionState) -> Any:
-    led = leadership(context, topic, state)
+    led = leadership(context.broker, topic, state)
     return shape(
         "DescribeTopicPartitionsResponsePartition",
         error_code=ErrorCode.none,  # also of one without a leader, unlike in Metadata

@@ -14,65 +14,108 @@ error code on top.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from drumlin.broker.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
     TOPIC_OPERATIONS,
-    leadership,
     visible_brokers,
 )
 from drumlin.broker.context import RequestContext
 from drumlin.broker.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
+from drumlin.turns import Work, to_end
+from drumlin.wire.encoder import EncodedItems, encoded
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _log = logging.getLogger(__name__)
 
 _BY_ID_FROM_VERSION: Final = 12
+#: So many names are looked up within a turn.
+_FEW: Final = 500
+_CREATED_AT_A_TIME: Final = 50
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is to be answered: some topics, after and before what there are only errors for."""
+
+    topics: Sequence[TopicState] = ()
+    unknown_ids: Sequence[Any] = ()
+    missing: Sequence[str] = ()
+    refusal: ErrorCode | None = None
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     wanted = request.topics
-    image = context.broker.metadata.image
     if wanted is None or (context.version == 0 and not wanted):
-        return _respond(context, request, shape, image.topics.values())
-    refusal = _refusal(context.version, wanted)
+        topics = list(context.broker.metadata.image.topics.values())
+        return _respond(context, request, shape, _Plan(topics))
+    if len(wanted) > _FEW:
+        return _plan_and_respond(context, request, shape)
+    return _carry_out(context, request, shape, to_end(_plan(context, wanted)))
+
+
+async def _plan_and_respond(context: RequestContext, request: Any, shape: Shape) -> Any:
+    plan = await context.broker.turns.run(_plan(context, request.topics))
+    answer = _carry_out(context, request, shape, plan)
+    return await answer if inspect.iscoroutine(answer) else answer
+
+
+def _carry_out(context: RequestContext, request: Any, shape: Shape, plan: _Plan) -> Any:
+    if plan.refusal is not None:
+        return _refuse(shape, request.topics, plan.refusal)
+    if plan.missing and _may_create(context, request):
+        return _create_and_respond(context, request, shape, plan)
+    return _respond(context, request, shape, plan)
+
+
+def _plan(context: RequestContext, wanted: Sequence[Any]) -> Work[_Plan]:
+    ids: dict[Any, None] = {}
+    names: dict[str | None, None] = {}
+    for each in wanted:
+        topic_id = getattr(each, "topic_id", None)
+        if topic_id:
+            ids[topic_id] = None
+        names[each.name] = None
+        yield
+    refusal = _refusal(context.version, has_id=bool(ids), is_nameless=None in names)
     if refusal is not None:
-        return _refuse(shape, wanted, refusal)
-    ids = tuple(dict.fromkeys(filter(None, (getattr(each, "topic_id", None) for each in wanted))))
+        return _Plan(refusal=refusal)
+    topics: list[TopicState] = []
+    missing: list[Any] = []
+    image = context.broker.metadata.image
+    known: Any = image.topics_by_id if ids else image.topics
+    for key in ids or names:
+        topic = known.get(key)
+        if topic is None:
+            missing.append(key)
+        else:
+            topics.append(topic)
+        yield
     if ids:
-        found = [image.topics_by_id[each] for each in ids if each in image.topics_by_id]
-        unknown_ids = [
-            _topic_error(request, shape, ErrorCode.unknown_topic_id, None, each)
-            for each in ids
-            if each not in image.topics_by_id
-        ]
-        return _respond(context, request, shape, found, before=unknown_ids)
-    names = tuple(dict.fromkeys(each.name for each in wanted))
-    missing = {name: None for name in names if name not in image.topics}
-    if missing and _may_create(context, request):
-        return _create_and_respond(context, request, shape, names, missing)
-    return _respond_by_name(context, request, shape, names, missing)
+        return _Plan(topics, unknown_ids=missing)
+    return _Plan(topics, missing=missing)
 
 
-def _refusal(version: int, wanted: Iterable[Any]) -> ErrorCode | None:
+def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | None:
     """Why the whole request is wrong, if it is."""
-    has_id = any(getattr(each, "topic_id", None) for each in wanted)
-    is_nameless = any(each.name is None for each in wanted)
     if version < _BY_ID_FROM_VERSION:
         return ErrorCode.invalid_request if has_id or is_nameless else None
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None
 
 
-def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Any:
-    topics = tuple(
-        shape(
+def _refuse(shape: Shape, wanted: Sequence[Any], code: ErrorCode) -> Work[Any]:
+    topics = []
+    for each in wanted:
+        topic = shape(
             "MetadataResponseTopic",
             error_code=code,
             name=each.name or "",
@@ -81,15 +124,15 @@ def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Any:
             partitions=(),
             topic_authorized_operations=OPERATIONS_NOT_ASKED,
         )
-        for each in wanted
-    )
+        topics.append(topic)
+        yield
     return shape(
         "MetadataResponse",
         throttle_time=ZERO,
         brokers=(),
         cluster_id=None,
         controller_id=-1,
-        topics=topics,
+        topics=tuple(topics),
         cluster_authorized_operations=OPERATIONS_NOT_ASKED,
         error_code=code,
     )
@@ -101,22 +144,20 @@ def _may_create(context: RequestContext, request: Any) -> bool:
 
 
 async def _create_and_respond(
-    context: RequestContext,
-    request: Any,
-    shape: Shape,
-    names: tuple[str, ...],
-    missing: Collection[str],
+    context: RequestContext, request: Any, shape: Shape, plan: _Plan
 ) -> Any:
-    wanted = [name for name in missing if _is_valid(name)][:PARTITIONS_PER_REQUEST_MAX]
-    outcomes = await asyncio.gather(
-        *(create_automatically(context.broker, name) for name in wanted), return_exceptions=True
-    )
-    for outcome in outcomes:
-        if isinstance(outcome, KafkaError):
-            _log.info("a topic asked for by name was not created: %s", outcome)
-        elif isinstance(outcome, BaseException):
-            raise outcome
-    return _respond_by_name(context, request, shape, names, missing)
+    wanted = plan.missing[:PARTITIONS_PER_REQUEST_MAX]
+    for first in range(0, len(wanted), _CREATED_AT_A_TIME):
+        names = filter(_is_valid, wanted[first : first + _CREATED_AT_A_TIME])
+        outcomes = await asyncio.gather(
+            *(create_automatically(context.broker, name) for name in names), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, KafkaError):
+                _log.info("a topic asked for by name was not created: %s", outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+    return _respond(context, request, shape, plan)
 
 
 def _is_valid(name: str) -> bool:
@@ -127,40 +168,26 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _respond_by_name(
-    context: RequestContext,
-    request: Any,
-    shape: Shape,
-    names: Iterable[str],
-    missing: Collection[str],
-) -> Any:
-    topics = context.broker.metadata.image.topics
-    found = [topics[name] for name in names if name not in missing and name in topics]
-    errors = [
-        _topic_error(
-            request,
-            shape,
-            ErrorCode.unknown_topic_or_partition
-            if _is_valid(name)
-            else ErrorCode.invalid_topic_exception,
-            name,
-            None,
-        )
-        for name in missing
-    ]
-    return _respond(context, request, shape, found, after=errors)
-
-
-def _respond(
-    context: RequestContext,
-    request: Any,
-    shape: Shape,
-    found: Iterable[TopicState],
-    *,
-    before: Iterable[Any] = (),
-    after: Iterable[Any] = (),
-) -> Any:
+def _respond(context: RequestContext, request: Any, shape: Shape, plan: _Plan) -> Work[Any]:
     image = context.broker.metadata.image
+    with_operations = getattr(request, "include_topic_authorized_operations", False)
+    variant = context.broker.topic_pieces.variant(shape, with_operations=with_operations)
+    pieces = []
+    for topic_id in plan.unknown_ids:
+        pieces.append(_error(shape, ErrorCode.unknown_topic_id, None, topic_id))
+        yield
+    for topic in plan.topics:
+        piece = variant.ready(topic)
+        if piece is None:
+            piece = yield from variant.encode(topic)
+        pieces.append(piece)
+        yield
+    for name in plan.missing:
+        code = ErrorCode.unknown_topic_or_partition
+        if not _is_valid(name):
+            code = ErrorCode.invalid_topic_exception
+        pieces.append(_error(shape, code, name, None, with_operations=with_operations))
+        yield
     asked_cluster = getattr(request, "include_cluster_authorized_operations", False)
     return shape(
         "MetadataResponse",
@@ -177,7 +204,7 @@ def _respond(
         ),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        topics=(*before, *(_topic(context, request, shape, topic) for topic in found), *after),
+        topics=EncodedItems(pieces),
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if asked_cluster else OPERATIONS_NOT_ASKED
         ),
@@ -185,50 +212,22 @@ def _respond(
     )
 
 
-def _topic(context: RequestContext, request: Any, shape: Shape, topic: TopicState) -> Any:
-    partitions = []
-    for state in topic.partitions:
-        led = leadership(context, topic.name, state)
-        partitions.append(
-            shape(
-                "MetadataResponsePartition",
-                error_code=led.error,
-                partition_index=state.index,
-                leader_id=led.leader,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=state.replicas,
-                isr_nodes=led.isr,
-                offline_replicas=led.offline_replicas,
-            )
-        )
-    return shape(
-        "MetadataResponseTopic",
-        error_code=ErrorCode.none,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=tuple(partitions),
-        topic_authorized_operations=_topic_operations(request),
-    )
-
-
-def _topic_error(
-    request: Any, shape: Shape, code: ErrorCode, name: str | None, topic_id: Any
-) -> Any:
-    is_asked_by_name = name is not None
-    return shape(
+def _error(
+    shape: Shape,
+    code: ErrorCode,
+    name: str | None,
+    topic_id: Any,
+    *,
+    with_operations: bool = False,
+) -> bytes:
+    """A topic of which there is nothing to tell, encoded."""
+    topic = shape(
         "MetadataResponseTopic",
         error_code=code,
         name=name,
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=(
-            _topic_operations(request) if is_asked_by_name else OPERATIONS_NOT_ASKED
-        ),
+        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED,
     )
-
-
-def _topic_operations(request: Any) -> int:
-    asked = getattr(request, "include_topic_authorized_operations", False)
-    return TOPIC_OPERATIONS if asked else OPERATIONS_NOT_ASKED
+    return encoded(topic)

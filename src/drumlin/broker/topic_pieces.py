@@ -1,0 +1,148 @@
+"""Topics as Metadata answers them, each encoded once for all who ask.
+
+Owns those bytes, by version of the API and by whether operations are told; what is told of a
+partition says `cluster_view`. They hold as long as the metadata has the very same topic, and as
+long as the same brokers and log dirs can be had: nothing has to say that they are outdated.
+Whoever asks for a topic that is being encoded goes on with it where others have come to.
+
+Nothing here depends on who asks: an answer is put together from what that client may see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.cluster_view import (
+    OPERATIONS_NOT_ASKED,
+    TOPIC_OPERATIONS,
+    Reachable,
+    leadership,
+    reachable,
+)
+from drumlin.metadata.changes import Change, TopicDeleted
+from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.turns import Work
+from drumlin.wire.encoder import EncodedItems, encoded
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+#: Clients of one kind use one or two of them.
+_VARIANTS_MAX: Final = 6
+#: Encoded between two offers to give way.
+_PARTITIONS_PER_STEP: Final = 16
+
+
+@dataclass(slots=True, eq=False)
+class _Building:
+    """A topic on its way to be encoded."""
+
+    topic: TopicState
+    partitions: list[bytes] = field(default_factory=list)
+    piece: bytes | None = None
+    is_outdated: bool = False  # begun before, and ended after something had changed
+
+
+class TopicVariant:
+    """The topics in one version; see `TopicPieces`."""
+
+    def __init__(
+        self, broker: Broker, shape: Shape, with_operations: bool, current: Reachable
+    ) -> None:
+        self._broker = broker
+        self._shape = shape
+        self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED
+        self._reachable = current
+        self._ready: dict[str, tuple[TopicState, bytes]] = {}
+        self._building: dict[str, _Building] = {}
+
+    def ready(self, topic: TopicState) -> bytes | None:
+        """The topic's bytes, if nobody has to encode it first."""
+        kept = self._ready.get(topic.name)
+        return kept[1] if kept is not None and kept[0] is topic else None
+
+    def encode(self, topic: TopicState) -> Work[bytes]:
+        """The topic's bytes, kept for those who ask next."""
+        building = self._building.get(topic.name)
+        if building is None or building.topic is not topic:
+            building = self._building[topic.name] = _Building(topic)
+        while building.piece is None:
+            self._go_on(building)
+            yield
+        return building.piece
+
+    def forget(self, name: str) -> None:
+        """There is no such topic any more."""
+        self._ready.pop(name, None)
+        self._building.pop(name, None)
+
+    def _go_on(self, building: _Building) -> None:
+        topic, done = building.topic, building.partitions
+        for state in topic.partitions[len(done) : len(done) + _PARTITIONS_PER_STEP]:
+            done.append(encoded(self._partition(topic, state)))
+        building.is_outdated |= reachable(self._broker) != self._reachable
+        if len(done) < len(topic.partitions):
+            return
+        building.piece = encoded(self._topic(topic, EncodedItems(done)))
+        if self._building.get(topic.name) is building:
+            del self._building[topic.name]
+        is_current = self._broker.metadata.image.topics.get(topic.name) is topic
+        if is_current and not building.is_outdated:
+            self._ready[topic.name] = topic, building.piece
+
+    def _topic(self, topic: TopicState, partitions: EncodedItems) -> Any:
+        return self._shape(
+            "MetadataResponseTopic",
+            error_code=ErrorCode.none,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=partitions,
+            topic_authorized_operations=self._operations,
+        )
+
+    def _partition(self, topic: TopicState, state: PartitionState) -> Any:
+        led = leadership(self._broker, topic.name, state)
+        return self._shape(
+            "MetadataResponsePartition",
+            error_code=led.error,
+            partition_index=state.index,
+            leader_id=led.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=state.replicas,
+            isr_nodes=led.isr,
+            offline_replicas=led.offline_replicas,
+        )
+
+
+class TopicPieces:
+    """All topics, in the versions that were asked for last."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._reachable: Reachable | None = None
+        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # used last comes last
+
+    def variant(self, shape: Shape, *, with_operations: bool) -> TopicVariant:
+        """The topics in one version of the API."""
+        current = reachable(self._broker)
+        if current != self._reachable:
+            self._reachable = current
+            self._variants.clear()
+        key = shape.version, with_operations
+        variant = self._variants.pop(key, None)
+        if variant is None:
+            variant = TopicVariant(self._broker, shape, with_operations, current)
+        self._variants[key] = variant
+        if len(self._variants) > _VARIANTS_MAX:
+            del self._variants[next(iter(self._variants))]
+        return variant
+
+    def on_change(self, change: Change) -> None:
+        """Follow one change of the metadata, so that what is gone takes no memory."""
+        if isinstance(change, TopicDeleted):
+            for variant in self._variants.values():
+                variant.forget(change.topic.name)
