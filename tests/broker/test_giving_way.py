@@ -157,7 +157,8 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
 
     async def scenario() -> None:
         monkeypatch.setattr(list_offsets, "handle", counted)
-        broker: Any = SimpleNamespace(turns=Turns(), blocking=asyncio.to_thread)
+        threads = SimpleNamespace(computing=asyncio.to_thread)
+        broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry()
         router = Router(broker)

@@ -60,7 +60,7 @@ async def adopt_logs(broker: Broker) -> None:
             first_leader_epoch=max(epochs, default=-1) + 1,
         )
         _log.info("took over topic %s with %d partitions", name, count)
-    first_free = await broker.blocking(_first_free_producer_id, list(broker.logs))
+    first_free = await broker.threads.administering(_first_free_producer_id, list(broker.logs))
     await broker.metadata.note_adopted(first_free)
 
 

@@ -1,7 +1,7 @@
 """The broker: its parts, put together, started and stopped in order.
 
 Owns no rule of its own. Everything that changes state runs on the event loop; what blocks goes
-through `blocking` into threads and comes back as a value.
+into `threads` and comes back as a value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -38,6 +37,7 @@ from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.state_topics import StateLogs, state_topic
+from drumlin.broker.threads import Threads
 from drumlin.broker.topic_pieces import TopicPieces
 from drumlin.broker.upkeep import start_upkeep
 from drumlin.broker.wakeups import Wakeups
@@ -62,7 +62,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_THREADS: Final = 16
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
@@ -86,8 +85,8 @@ class Broker:
         self.logs = logs
         self.partitions = PartitionRegistry()
         self.wakeups, self.turns = Wakeups(), Turns()
-        self._threads = ThreadPoolExecutor(_THREADS, "blocking")
-        self.flushes = Flushes(self.blocking)
+        self.threads = Threads()
+        self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
         self.failed_verifications = FailedVerifications()
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
@@ -123,7 +122,7 @@ class Broker:
             TRANSACTION_STATE: self.transactions,
         }
         self.hosting = Hosting(
-            config, metadata, logs, self.partitions, self.coordinators, self.blocking
+            config, metadata, logs, self.partitions, self.coordinators, self.threads.administering
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self.server = Server(Router(self), _limits(config), bound)
@@ -137,8 +136,8 @@ class Broker:
         return self.config.node_id
 
     async def blocking(self, function: Callable[..., T], *args: Any) -> T:
-        """Call something that may block, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        """Call something that may wait for a disk; see `Threads.reading`."""
+        return await self.threads.reading(function, *args)
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
         """The name of the topic that has this id now.
@@ -251,9 +250,9 @@ class Broker:
         await self.cleaning.stop()
         high_watermarks = self.partitions.high_watermarks()
         self.partitions.clear()  # what goes on without a connection has nowhere to write
-        await self.blocking(self.logs.close, high_watermarks)
+        await self.threads.administering(self.logs.close, high_watermarks)
         await self.metadata.close()
-        self._threads.shutdown()
+        self.threads.close()
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

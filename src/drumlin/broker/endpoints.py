@@ -111,7 +111,7 @@ class Endpoints:
         """Gather something in a thread: in one, however many ask for it."""
         async with self._turn:
             try:
-                return await self._broker.blocking(function)
+                return await self._broker.threads.administering(function)
             except CleaningStopped as error:
                 raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
 

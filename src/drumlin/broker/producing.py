@@ -167,7 +167,7 @@ class Producing:
         try:
             partition, _ = self._find_for(part)
             now_ms = self._broker.clock.wall_ms()
-            batch = await self._broker.blocking(
+            batch = await self._broker.threads.computing(
                 self._prepare, prepare_produce, partition, part, now_ms
             )
             # The topic may have gone meanwhile, and come again.

@@ -73,7 +73,7 @@ class Router:
 
     async def reading(self, read: Callable[[], None]) -> None:
         """Have a disk asked for something, in a thread."""
-        await self._broker.blocking(read)
+        await self._broker.threads.reading(read)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
         """Start one request; None if it is not answered (produce with acks=0).
@@ -159,7 +159,7 @@ class Router:
         """As `_finish`, for what may take longer than a turn: so will its encoding."""
         try:
             response = await self._broker.turns.run(cast(Work[Any], work))
-            return await self._broker.blocking(_encode, api, header, response)
+            return await self._broker.threads.computing(_encode, api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
@@ -174,7 +174,7 @@ class Router:
         async with self._large:
             if context.connection.closed:
                 return None
-            request = await self._broker.blocking(
+            request = await self._broker.threads.computing(
                 parse_request, api, header.api_version, frame, header.size
             )
             started = self._start(api, handler, context, request)

@@ -32,12 +32,14 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
         first_after_ms=config.log_initial_task_delay_ms,
     )
     cycles.every(_SECOND_MS, "retention that waited", logs.delete_held_segments)
-    cycles.every(_SECOND_MS, "removal", lambda: broker.blocking(logs.remove_doomed))
+    cycles.every(_SECOND_MS, "removal", lambda: broker.threads.administering(logs.remove_doomed))
     cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
     cycles.every(
         config.log_flush_offset_checkpoint_interval_ms,
         "checkpoints",
-        lambda: broker.blocking(logs.write_checkpoints, broker.partitions.high_watermarks()),
+        lambda: broker.threads.administering(
+            logs.write_checkpoints, broker.partitions.high_watermarks()
+        ),
     )
     cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
@@ -55,13 +57,13 @@ def _loop_time() -> float:
 
 
 async def _retain(broker: Broker) -> None:
-    await broker.blocking(broker.logs.prepare_retention)
+    await broker.threads.administering(broker.logs.prepare_retention)
     broker.logs.delete_old_segments()
 
 
 async def _roll_overdue(broker: Broker) -> None:
     """Have records be in sealed segments in time for `max.compaction.lag.ms`."""
-    await broker.blocking(broker.logs.prepare_rolls)
+    await broker.threads.administering(broker.logs.prepare_rolls)
     broker.logs.roll_overdue()
 
 
@@ -69,7 +71,7 @@ async def _flush(broker: Broker) -> None:
     """Make sealed segments durable, and what `flush.ms` says is due."""
     for log in broker.logs.logs_to_flush():
         try:
-            await broker.blocking(log.flush)
+            await broker.threads.syncing(log.flush)
         except KafkaError:
             continue  # deleted meanwhile; or its dir has failed, which was said there
         except Exception:  # noqa: BLE001  the others are owed theirs all the same

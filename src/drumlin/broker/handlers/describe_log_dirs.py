@@ -48,7 +48,7 @@ async def _result(
     if directory.is_online:
         topics = _topics(context, shape, directory, wanted)
         try:
-            volume = await context.broker.blocking(os.statvfs, directory.path)
+            volume = await context.broker.threads.reading(os.statvfs, directory.path)
             total_bytes = volume.f_frsize * volume.f_blocks
             usable_bytes = volume.f_frsize * volume.f_bavail
         except OSError:

@@ -284,10 +284,10 @@ class _Fetch:
         try:
             self.read(may_block=False)
         except BlockingIOError:
-            await self._context.broker.blocking(self.read, True)
+            await self._context.broker.threads.reading(self.read, True)
 
     async def read_cold_and_respond(self) -> Any:
-        await self._context.broker.blocking(self.read, True)
+        await self._context.broker.threads.reading(self.read, True)
         if not self.is_complete:
             return await self.wait_and_respond()
         return await self.respond_cold()
@@ -309,7 +309,7 @@ class _Fetch:
         for key, answer in self._answers.items():
             if answer.records and not answer.records.is_resident():
                 try:
-                    await self._context.broker.blocking(answer.records.prefetch)
+                    await self._context.broker.threads.reading(answer.records.prefetch)
                 except OSError as error:
                     answer.records.release()
                     self._answers[key] = self._unreadable(key, error)

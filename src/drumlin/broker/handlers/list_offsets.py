@@ -45,7 +45,7 @@ class _Found(NamedTuple):
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if any(part.timestamp not in _KNOWN for topic in request.topics for part in topic.partitions):
         # Searching by time reads the log; all of it only reads, so a thread may do it.
-        return context.broker.blocking(to_end, _respond(context, request, shape))
+        return context.broker.threads.reading(to_end, _respond(context, request, shape))
     return _respond(context, request, shape)
 
 

@@ -44,7 +44,7 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | Later | None:
 
 
 async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | None:
-    request = await context.broker.blocking(_read_many, context, frame)
+    request = await context.broker.threads.computing(_read_many, context, frame)
     return await Producing(context, request).append_in_turns()
 
 

@@ -143,7 +143,7 @@ class ShareFetch:
                 return self._read_and_acquire(may_block=False)
             except _Cold as cold:
                 self._release()
-                await self._broker.blocking(self._warm, cold)
+                await self._broker.threads.reading(self._warm, cold)
         return self._read_and_acquire(may_block=True)
 
     def _read_and_acquire(self, *, may_block: bool) -> bool:
@@ -261,7 +261,7 @@ class ShareFetch:
             if given.records.is_resident():
                 continue
             try:
-                await self._broker.blocking(given.records.prefetch)
+                await self._broker.threads.reading(given.records.prefetch)
             except OSError as error:
                 given.records.release()
                 del self.given[shared]

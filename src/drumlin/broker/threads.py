@@ -1,0 +1,58 @@
+"""The threads in which a broker does what blocks or takes long, apart by kind.
+
+What waits for a slow disk must not keep threads from what only computes, nor readers of old data
+from the fsyncs that producers wait for. So each kind has threads of its own, made when they are
+first needed. Nothing in here may wait for something of its own kind.
+
+What is done in a thread comes back as a value: only the event loop changes the broker's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_READING: Final = 16
+#: More would only take the interpreter's lock from one another; checksums and codecs let it go.
+_COMPUTING: Final = 4
+_SYNCING: Final = 16
+_ADMINISTERING: Final = 4
+
+
+class Threads:
+    """Calls functions in threads. All of them may be awaited by anybody on the loop."""
+
+    def __init__(self) -> None:
+        self._reading = ThreadPoolExecutor(_READING, "reading")
+        self._computing = ThreadPoolExecutor(_COMPUTING, "computing")
+        self._syncing = ThreadPoolExecutor(_SYNCING, "syncing")
+        self._administering = ThreadPoolExecutor(_ADMINISTERING, "administering")
+
+    async def reading(self, function: Callable[..., T], *args: Any) -> T:
+        """What a client waits for and a disk may not have in memory: fetches, searches by time."""
+        return await _run(self._reading, function, *args)
+
+    async def computing(self, function: Callable[..., T], *args: Any) -> T:
+        """What takes more than a turn of the loop and waits for nothing: codecs, messages."""
+        return await _run(self._computing, function, *args)
+
+    async def syncing(self, function: Callable[..., T], *args: Any) -> T:
+        """An fsync of a log."""
+        return await _run(self._syncing, function, *args)
+
+    async def administering(self, function: Callable[..., T], *args: Any) -> T:
+        """What concerns folders and files: creation and removal of logs, checkpoints, retention."""
+        return await _run(self._administering, function, *args)
+
+    def close(self) -> None:
+        """Wait for what is being done, and end."""
+        for pool in (self._reading, self._computing, self._syncing, self._administering):
+            pool.shutdown()
+
+
+async def _run(pool: ThreadPoolExecutor, function: Callable[..., T], *args: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, function, *args)
