@@ -77,3 +77,38 @@ def test_what_came_before_a_bad_length_is_still_given_out() -> None:
     assert receive(reader, prefixed([b"abc"]) + b"\xff" * 8) == [b"abc"]
     with pytest.raises(MalformedMessage):
         receive(reader, b"x")
+
+
+def _limit_of(api_key: int) -> int | None:
+    """As for requests: some may be as large as any."""
+    return None if api_key == 0 else 20_000 * api_key
+
+
+def _begun(api_key: int, size: int) -> bytes:
+    return size.to_bytes(4, "big") + api_key.to_bytes(2, "big")
+
+
+def test_a_request_too_large_for_its_api_is_refused_before_it_arrives() -> None:
+    for api_key, size in ((1, 20_001), (2, 40_001), (0, 100_001)):
+        reader = FrameReader(100_000, limit_of=_limit_of)
+        with pytest.raises(MalformedMessage):
+            receive(reader, _begun(api_key, size))
+        assert reader.held_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_requests_within_the_limits_of_their_apis(seed: int) -> None:
+    rng = random.Random(seed)
+    pairs = [(1, 20_000), (2, 40_000), (0, 100_000), (1, 16_384), (3, 16_385), (2, 2)]
+    rng.shuffle(pairs)
+    frames = [key.to_bytes(2, "big") + rng.randbytes(size - 2) for key, size in pairs]
+    assert receive(FrameReader(100_000, limit_of=_limit_of), prefixed(frames), rng) == frames
+    received = receive_scattered(FrameReader(100_000, limit_of=_limit_of), prefixed(frames), rng)
+    assert received == frames
+
+
+def test_the_api_of_a_large_request_may_come_later_than_its_length() -> None:
+    reader = FrameReader(100_000, limit_of=_limit_of)
+    assert receive(reader, prefixed([b"abc"]) + _begun(1, 20_001)[:5]) == [b"abc"]
+    with pytest.raises(MalformedMessage, match="API key 1 allows 20000"):
+        receive(reader, b"\1")

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.later import Later, Parts, release
 from drumlin.broker.outbox import Outbox, Wanted
 from drumlin.broker.request_memory import RequestMemory
+from drumlin.broker.request_sizes import request_bytes_max
 from drumlin.turns import TURN_S
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
@@ -84,7 +85,12 @@ class Connection:
         self._channel = channel
         self._router = router
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(max_frame_bytes, scratch=scratch, has_plenty=memory.has_plenty)
+        self._reader = FrameReader(
+            max_frame_bytes,
+            scratch=scratch,
+            has_plenty=memory.has_plenty,
+            limit_of=request_bytes_max,
+        )
         self._outbox = Outbox(channel)
         self._memory = memory
         self._in_flight_bytes = 0  # of requests started and not answered

@@ -25,6 +25,7 @@ _GROWTH: Final = 8
 _GROWTH_WHEN_SHORT: Final = 2
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = _LENGTH.size
+_API_KEY: Final = struct.Struct(">h")  # the first bytes of a request
 
 
 class FrameReader:
@@ -34,7 +35,8 @@ class FrameReader:
     once; it returns the frames that are complete: writable memory that belongs to whoever holds
     it. `allocate` may give memory for a large frame, or None to let it grow here as the frame
     arrives; it is not asked for far more than this peer has ever sent at once. `has_plenty` says
-    whether memory may grow far beyond what has arrived.
+    whether memory may grow far beyond what has arrived. `limit_of`, for frames that are requests,
+    has the maximum for an API key where that is less; it is never below a small frame's size.
     """
 
     __slots__ = (
@@ -43,6 +45,7 @@ class FrameReader:
         "_large",
         "_large_filled",
         "_large_size",
+        "_limit_of",
         "_max",
         "_rest",
         "_scratch",
@@ -55,10 +58,12 @@ class FrameReader:
         allocate: Callable[[int], bytearray | None] | None = None,
         scratch: bytearray | None = None,
         has_plenty: Callable[[], bool] = lambda: True,
+        limit_of: Callable[[int], int | None] | None = None,
     ) -> None:
         self._max = max_frame_bytes
         self._allocate = allocate
         self._has_plenty = has_plenty
+        self._limit_of = limit_of
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
         self._large: bytearray | None = None
@@ -109,7 +114,7 @@ class FrameReader:
         """The frames completed by the `count` bytes just received, without their prefixes.
 
         Raises:
-            MalformedMessage: a length below zero or above the maximum.
+            MalformedMessage: a length below zero or above the maximum, or its API's.
         """
         frames: list[memoryview] = []
         if self._large is None:
@@ -130,15 +135,17 @@ class FrameReader:
     def _cut(self, end: int, frames: list[memoryview]) -> int:
         """Take whole frames out of `scratch[:end]`; where the first one begins that is not."""
         scratch, start = self._scratch, 0
+        small = min(self._max, _SMALL_BYTES)
         while end - start >= _PREFIX:
             body = start + _PREFIX
             size: int = _LENGTH.unpack_from(scratch, start)[0]
-            if size < 0 or size > self._max:
+            try:
+                if not (0 <= size <= small or self._is_admitted(size, scratch[body:end])):
+                    return start
+            except MalformedMessage:
                 if frames:
                     return start  # they came before it and are answered; the next call raises
-                raise MalformedMessage(
-                    f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
-                )
+                raise
             if end - body >= size:
                 frames.append(memoryview(bytearray(scratch[body : body + size])))
             elif size > _SMALL_BYTES:
@@ -148,6 +155,26 @@ class FrameReader:
                 return start
             start = body + size
         return start
+
+    def _is_admitted(self, size: int, begun: memoryview) -> bool:
+        """Whether a frame may be so large, before there is memory for it; False: say later.
+
+        Raises:
+            MalformedMessage: it may not.
+        """
+        if size < 0 or size > self._max:
+            message = f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
+            raise MalformedMessage(message)
+        if self._limit_of is None:
+            return True
+        if len(begun) < _API_KEY.size:
+            return False
+        (api_key,) = _API_KEY.unpack_from(begun)
+        limit = self._limit_of(api_key)
+        if limit is not None and size > limit:
+            message = f"a request of {size} bytes; API key {api_key} allows {limit}"
+            raise MalformedMessage(message)
+        return True
 
     def _begin_large(self, size: int, held: memoryview) -> None:
         memory = None
