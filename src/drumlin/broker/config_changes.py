@@ -175,12 +175,11 @@ def _new_value(
     if now is None:
         now = _default(broker.config, resource, key)
     entries = now.split(",") if now else []
-    for entry in change.value.split(","):
-        if change.operation is Operation.SUBTRACT:
-            entries = [each for each in entries if each != entry]
-        elif entry not in entries:
-            entries.append(entry)
-    return ",".join(entries)
+    given = dict.fromkeys(change.value.split(","))
+    if change.operation is Operation.SUBTRACT:
+        return ",".join(each for each in entries if each not in given)
+    there = set(entries)
+    return ",".join([*entries, *(each for each in given if each not in there)])
 
 
 def _key(resource: Resource, name: str) -> Key | None:

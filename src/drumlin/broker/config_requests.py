@@ -5,11 +5,11 @@ Each resource succeeds or fails by itself. One that is named twice is refused.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
+from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -18,15 +18,30 @@ if TYPE_CHECKING:
     from drumlin.metadata.image import Resource
     from drumlin.metadata.store import Alteration
 
+#: Of one resource; there are some hundred that mean anything.
+_KEYS_MAX: Final = 5_000
+
+
+def _counted(resources: Iterable[Any]) -> Work[Counter[tuple[int, str]]]:
+    named: Counter[tuple[int, str]] = Counter()
+    for each in resources:
+        named[each.resource_type, each.resource_name] += 1
+        yield
+    return named
+
 
 async def answer_each(
-    request: Any, shape: Shape, response: str, alter: Callable[[Any], Awaitable[None]]
+    broker: Broker,
+    request: Any,
+    shape: Shape,
+    response: str,
+    alter: Callable[[Any], Awaitable[None]],
 ) -> Any:
     """The answer called `response`, after `alter` was done for each resource of the request.
 
     What `alter` raises as a `KafkaError` is told of its resource.
     """
-    named = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    named = await broker.turns.run(_counted(request.resources))
 
     async def answer(wanted: Any) -> Any:
         error: KafkaError | None = None
@@ -34,6 +49,9 @@ async def answer_each(
             if named[wanted.resource_type, wanted.resource_name] > 1:
                 message = "named more than once in one request"
                 raise KafkaError(ErrorCode.invalid_request, message)
+            if len(wanted.configs) > _KEYS_MAX:
+                message = f"{_KEYS_MAX} keys of a resource can be altered at once"
+                raise KafkaError(ErrorCode.policy_violation, message)
             await alter(wanted)
         except KafkaError as refusal:
             error = refusal
@@ -45,7 +63,7 @@ async def answer_each(
             resource_name=wanted.resource_name,
         )
 
-    responses = await asyncio.gather(*map(answer, request.resources))
+    responses = await side_by_side(answer, request.resources)
     return shape(response, throttle_time=ZERO, responses=tuple(responses))
 
 

@@ -30,4 +30,4 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, request.validate_only)
 
-    return await answer_each(request, shape, "AlterConfigsResponse", alter)
+    return await answer_each(broker, request, shape, "AlterConfigsResponse", alter)

@@ -6,31 +6,54 @@ of records tells partitions apart afterwards: keys may move to other partitions 
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.topics import plan_partitions
+from drumlin.broker.topics import PARTITIONS_PER_REQUEST_MAX, plan_partitions
+from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    named = Counter(topic.name for topic in request.topics)
-    duplicates = [name for name, count in named.items() if count > 1]
-    single = [topic for topic in request.topics if named[topic.name] == 1]
-    refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
-    results = [_result(shape, name, refusal) for name in duplicates]
-    results += await asyncio.gather(*(_grow(context, request, shape, topic) for topic in single))
+    single, refused = await context.broker.turns.run(_sort(shape, request.topics))
+
+    async def grow(topic: Any) -> Any:
+        return await _grow(context, request, shape, topic)
+
+    results = refused + await side_by_side(grow, single)
     return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))
+
+
+def _sort(shape: Shape, topics: Sequence[Any]) -> Work[tuple[list[Any], list[Any]]]:
+    """Topics that stand in the request once, and the answers of the others."""
+    named: Counter[str] = Counter()
+    for topic in topics:
+        named[topic.name] += 1
+        yield
+    refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
+    refused = []
+    for name, count in named.items():
+        if count > 1:
+            refused.append(_result(shape, name, refusal))
+        yield
+    single = []
+    for topic in topics:
+        if named[topic.name] == 1:
+            single.append(topic)
+        yield
+    return single, refused
 
 
 async def _grow(context: RequestContext, request: Any, shape: Shape, topic: Any) -> Any:
     broker = context.broker
     assignments = None
     if topic.assignments is not None:
-        assignments = [each.broker_ids for each in topic.assignments]
+        # With one more than may be, it is refused as with all of them.
+        at_most = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
+        assignments = [each.broker_ids for each in at_most]
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)

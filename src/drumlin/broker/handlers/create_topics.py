@@ -10,60 +10,112 @@ topic's configuration; 7 adds topic ids.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from drumlin.broker.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
 from drumlin.broker.topics import (
+    PARTITIONS_PER_REQUEST_MAX,
     TopicPlan,
     TopicWish,
     check_partition_total,
     create_topic,
     plan_topic,
 )
+from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+#: Of one topic; there are some forty that mean anything.
+_KEYS_MAX: Final = 5_000
+
+
+class _Sorted(NamedTuple):
+    """What a request asks for: topics to create, and names that it has more than once."""
+
+    wishes: Sequence[TopicWish]
+    duplicates: Sequence[str]
+    names: Sequence[str]
+
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    named = Counter(topic.name for topic in request.topics)
-    wishes = [_wish(topic) for topic in request.topics if named[topic.name] == 1]
-    duplicates = [name for name, count in named.items() if count > 1]
+    turns = context.broker.turns
+    wanted = await turns.run(_sort(request.topics))
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
-        check_partition_total(context.broker, wishes)
+        check_partition_total(context.broker, wanted.wishes)
     except KafkaError as error:
-        results = [_failed(shape, name, error) for name in named]
-    else:
-        # All are checked against the topics there are now: names within one request may collide.
-        plans = [_plan(context, wish) for wish in wishes]
-        results = await asyncio.gather(
-            *(
-                _create(context, shape, wish.name, plan, request.validate_only)
-                for wish, plan in zip(wishes, plans, strict=True)
-            )
-        )
-        refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
-        results += [_failed(shape, name, refusal) for name in duplicates]
-    return shape("CreateTopicsResponse", throttle_time=ZERO, topics=tuple(results))
+        return _respond(shape, (), wanted.names, error)
+    # All are checked against the topics there are now: names within one request may collide.
+    plans = await turns.run(_plan_all(context, wanted.wishes))
+
+    async def create(planned: tuple[str, TopicPlan | KafkaError]) -> Any:
+        return await _create(context, shape, *planned, request.validate_only)
+
+    results = await side_by_side(create, plans)
+    refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
+    return _respond(shape, results, wanted.duplicates, refusal)
+
+
+def _respond(
+    shape: Shape, results: Sequence[Any], refused: Sequence[str], error: KafkaError
+) -> Work[Any]:
+    topics = list(results)
+    for name in refused:
+        topics.append(_failed(shape, name, error))
+        yield
+    return shape("CreateTopicsResponse", throttle_time=ZERO, topics=tuple(topics))
+
+
+def _sort(topics: Sequence[Any]) -> Work[_Sorted]:
+    named: Counter[str] = Counter()
+    for topic in topics:
+        named[topic.name] += 1
+        yield
+    wishes = []
+    for topic in topics:
+        if named[topic.name] == 1:
+            wishes.append(_wish(topic))
+        yield
+    duplicates = []
+    for name, count in named.items():
+        if count > 1:
+            duplicates.append(name)
+        yield
+    return _Sorted(wishes, duplicates, list(named))
 
 
 def _wish(topic: Any) -> TopicWish:
+    # With one more than may be, it is refused as with all of them.
+    assignments = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
     return TopicWish(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        tuple((each.partition_index, each.broker_ids) for each in topic.assignments),
-        tuple((each.name, each.value) for each in topic.configs),
+        tuple((each.partition_index, each.broker_ids) for each in assignments),
+        tuple((each.name, each.value) for each in topic.configs[: _KEYS_MAX + 1]),
     )
+
+
+def _plan_all(
+    context: RequestContext, wishes: Sequence[TopicWish]
+) -> Work[list[tuple[str, TopicPlan | KafkaError]]]:
+    plans = []
+    for wish in wishes:
+        plans.append((wish.name, _plan(context, wish)))
+        yield
+    return plans
 
 
 def _plan(context: RequestContext, wish: TopicWish) -> TopicPlan | KafkaError:
     try:
+        if len(wish.configs) > _KEYS_MAX:
+            message = f"{_KEYS_MAX} keys of a topic can be set at once"
+            raise KafkaError(ErrorCode.policy_violation, message)
         return plan_topic(context.broker, wish)
     except KafkaError as error:
         return error

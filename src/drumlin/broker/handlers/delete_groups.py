@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.broker.context import RequestContext
+from drumlin.turns import Pace
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     broker = context.broker
-    results = []
+    results, pace = [], Pace()
     for group_id in dict.fromkeys(request.groups_names):
         try:
             if broker.share_groups.is_share_group(group_id):
@@ -24,4 +25,5 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         except KafkaError as error:
             code = error.code
         results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))
+        await pace.give_way()
     return shape("DeleteGroupsResponse", throttle_time=ZERO, results=tuple(results))

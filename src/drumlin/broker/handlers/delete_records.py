@@ -10,28 +10,28 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _NO_LOW_WATERMARK: Final = -1
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for each in topic.partitions:
             wanted.setdefault(topic.name, {})[each.partition_index] = each.offset
-    topics = tuple(
-        shape(
-            "DeleteRecordsTopicResult",
-            name=name,
-            partitions=tuple(
-                _delete(context, shape, name, index, offset) for index, offset in offsets.items()
-            ),
-        )
-        for name, offsets in wanted.items()
-    )
-    return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=topics)
+            yield
+    topics = []
+    for name, offsets in wanted.items():
+        partitions = []
+        for index, offset in offsets.items():
+            partitions.append(_delete(context, shape, name, index, offset))
+            yield
+        topics.append(shape("DeleteRecordsTopicResult", name=name, partitions=tuple(partitions)))
+        yield
+    return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
 def _delete(context: RequestContext, shape: Shape, topic: str, index: int, offset: int) -> Any:

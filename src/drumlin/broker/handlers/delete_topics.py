@@ -7,7 +7,6 @@ Version notes: 3 knows TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic i
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import ClusterImage
+from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -31,11 +31,13 @@ class _Target(NamedTuple):
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     refusal = _refusal(context, request)
-    if refusal is not None:
-        targets = [_Target(name, topic_id, refusal) for name, topic_id in _named(request)]
-    else:
-        targets = _targets(context.broker.metadata.image, list(_named(request)))
-    results = await asyncio.gather(*(_delete(context, shape, target) for target in targets))
+    sorting = _sorted(context.broker.metadata.image, _named(request), refusal)
+    targets = await context.broker.turns.run(sorting)
+
+    async def delete(target: _Target) -> Any:
+        return await _delete(context, shape, target)
+
+    results = await side_by_side(delete, targets)
     return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
 
 
@@ -56,21 +58,45 @@ def _named(request: Any) -> Iterable[tuple[str | None, UUID | None]]:
     return ((name, None) for name in request.topic_names)
 
 
-def _targets(image: ClusterImage, named: list[tuple[str | None, UUID | None]]) -> list[_Target]:
-    """What to delete, and what to refuse: first what is wrong in the request itself."""
-    refused: list[_Target] = []
-    by_name = Counter(name for name, topic_id in named if name is not None and topic_id is None)
-    by_id = Counter(topic_id for name, topic_id in named if name is None and topic_id is not None)
+class _Named(NamedTuple):
+    """How often topics stand in a request, and what is wrong in it."""
+
+    by_name: Counter[str]
+    by_id: Counter[UUID]
+    refused: list[_Target]
+
+
+def _counted(
+    named: Iterable[tuple[str | None, UUID | None]], refusal: KafkaError | None
+) -> Work[_Named]:
+    counted = _Named(Counter(), Counter(), [])
     for name, topic_id in named:
-        if name is None and topic_id is None:
-            message = "a topic without name and id"
-            refused.append(_Target(name, topic_id, _invalid(message)))
-        elif name is not None and topic_id is not None:
-            message = "a topic with both name and id; give one of them"
-            refused.append(_Target(name, topic_id, _invalid(message)))
+        error = refusal
+        if error is None and name is not None and topic_id is None:
+            counted.by_name[name] += 1
+        elif error is None and name is None and topic_id is not None:
+            counted.by_id[topic_id] += 1
+        elif error is None and name is None:
+            error = _invalid("a topic without name and id")
+        elif error is None:
+            error = _invalid("a topic with both name and id; give one of them")
+        if error is not None:
+            counted.refused.append(_Target(name, topic_id, error))
+        yield
+    return counted
+
+
+def _sorted(
+    image: ClusterImage,
+    named: Iterable[tuple[str | None, UUID | None]],
+    refusal: KafkaError | None,
+) -> Work[list[_Target]]:
+    """What to delete, and what to refuse: first what is wrong in the request itself."""
+    by_name, by_id, refused = yield from _counted(named, refusal)
     targets: list[_Target] = []
     taken_by_name = set()
     for name, count in by_name.items():
+        yield
         topic = image.topics.get(name)
         if count > 1:
             refused.append(_Target(name, None, _invalid("named more than once in one request")))
@@ -84,6 +110,7 @@ def _targets(image: ClusterImage, named: list[tuple[str | None, UUID | None]]) -
         else:
             targets.append(_Target(name, topic.topic_id))
     for topic_id, count in by_id.items():
+        yield
         if count > 1:
             refused.append(_Target(None, topic_id, _invalid("named more than once in one request")))
         elif topic_id not in taken_by_name:

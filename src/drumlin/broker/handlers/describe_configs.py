@@ -10,8 +10,7 @@ Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from drumlin.broker import loggers
@@ -32,27 +31,39 @@ from drumlin.broker.config_entries import (
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
 #: A small request could ask for gigabytes, by naming the broker again and again.
 _ENTRIES_MAX: Final = 200_000
+#: A resource of which nothing is shown counts for as many: it has to be looked at all the same.
+_ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    if any(each.resource_type not in _TYPES for each in request.resources):
-        refusal = KafkaError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
-        results = tuple(_result(shape, each, (), refusal) for each in request.resources)
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+    refusal: KafkaError | None = None
+    for each in request.resources:
+        if each.resource_type not in _TYPES:
+            refusal = KafkaError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
+        yield
+    if refusal is None:
+        results = yield from _describe_all(context, request, shape)
     else:
-        results = tuple([each async for each in _describe_all(context, request, shape)])
-    return shape("DescribeConfigsResponse", throttle_time=ZERO, results=results)
+        results = []
+        for each in request.resources:
+            results.append(_result(shape, each, (), refusal))
+            yield
+    return shape("DescribeConfigsResponse", throttle_time=ZERO, results=tuple(results))
 
 
-async def _describe_all(context: RequestContext, request: Any, shape: Shape) -> AsyncIterator[Any]:
+def _describe_all(context: RequestContext, request: Any, shape: Shape) -> Work[list[Any]]:
     room = _ENTRIES_MAX
+    results = []
     for resource in request.resources:
+        yield
         try:
             if room <= 0:
                 message = (
@@ -61,14 +72,14 @@ async def _describe_all(context: RequestContext, request: Any, shape: Shape) -> 
                 raise KafkaError(ErrorCode.policy_violation, message)
             entries = _entries(context, resource.resource_type, resource.resource_name)
         except KafkaError as error:
-            yield _result(shape, resource, (), error)
+            results.append(_result(shape, resource, (), error))
             continue
-        wanted = resource.configuration_keys
+        wanted = frozenset(resource.configuration_keys or ())
         shown = [entry for entry in entries if not wanted or entry.name in wanted]
-        room -= len(shown)
-        yield _result(shape, resource, [_config(request, shape, entry) for entry in shown], None)
-        # Thousands of topics take a while; others have their turn in between.
-        await asyncio.sleep(0)
+        room -= max(len(shown), _ENTRIES_MIN)
+        configs = [_config(request, shape, entry) for entry in shown]
+        results.append(_result(shape, resource, configs, None))
+    return results
 
 
 def _entries(context: RequestContext, type_number: int, name: str) -> list[ConfigEntry]:

@@ -9,10 +9,12 @@ whether the dir is cordoned, which none is.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.storage.log_directory import LogDirectory
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -23,59 +25,39 @@ _Wanted = dict[str, set[int]]
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    directories = context.broker.logs.directories
+    volumes = [await _volume(context, directory) for directory in directories]
+    return _respond(context, request, shape, dict(zip(directories, volumes, strict=True)))
+
+
+async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvfs_result | None:
+    """How large and full the dir's volume is; None of a dir that cannot be had."""
+    if not directory.is_online:
+        return None
+    try:
+        return await context.broker.threads.reading(os.statvfs, directory.path)
+    except OSError:
+        return None
+
+
+def _respond(
+    context: RequestContext,
+    request: Any,
+    shape: Shape,
+    volumes: Mapping[LogDirectory, os.statvfs_result | None],
+) -> Work[Any]:
     wanted: _Wanted | None = None
     if request.topics is not None:
         wanted = {}
         for topic in request.topics:
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
-    results = [
-        await _result(context, shape, directory, wanted)
-        for directory in context.broker.logs.directories
-    ]
-    return shape(
-        "DescribeLogDirsResponse",
-        throttle_time=ZERO,
-        error_code=ErrorCode.none,
-        results=tuple(results),
-    )
-
-
-async def _result(
-    context: RequestContext, shape: Shape, directory: LogDirectory, wanted: _Wanted | None
-) -> Any:
-    code, total_bytes, usable_bytes = ErrorCode.none, _UNKNOWN_BYTES, _UNKNOWN_BYTES
-    topics: tuple[Any, ...] = ()
-    if directory.is_online:
-        topics = _topics(context, shape, directory, wanted)
-        try:
-            volume = await context.broker.threads.reading(os.statvfs, directory.path)
-            total_bytes = volume.f_frsize * volume.f_blocks
-            usable_bytes = volume.f_frsize * volume.f_bavail
-        except OSError:
-            code = ErrorCode.kafka_storage_error
-    else:
-        code = ErrorCode.kafka_storage_error
-    return shape(
-        "DescribeLogDirsResult",
-        error_code=code,
-        log_dir=directory.path,
-        topics=topics,
-        total_bytes=total_bytes,
-        usable_bytes=usable_bytes,
-        is_cordoned=False,
-    )
-
-
-def _topics(
-    context: RequestContext, shape: Shape, directory: LogDirectory, wanted: _Wanted | None
-) -> tuple[Any, ...]:
-    found: dict[str, list[Any]] = {}
-    for log in context.broker.logs:
-        if log.log_directory is not directory:
-            continue
+            yield
+    found: dict[LogDirectory, dict[str, list[Any]]] = {each: {} for each in volumes}
+    for log in list(context.broker.logs):
+        yield
         if wanted is not None and log.partition not in wanted.get(log.topic, ()):
             continue
-        found.setdefault(log.topic, []).append(
+        found[log.log_directory].setdefault(log.topic, []).append(
             shape(
                 "DescribeLogDirsPartition",
                 partition_index=log.partition,
@@ -84,7 +66,30 @@ def _topics(
                 is_future_key=False,
             )
         )
-    return tuple(
-        shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions))
-        for name, partitions in found.items()
+    return shape(
+        "DescribeLogDirsResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        results=tuple(_result(shape, each, volumes[each], found[each]) for each in volumes),
+    )
+
+
+def _result(
+    shape: Shape,
+    directory: LogDirectory,
+    volume: os.statvfs_result | None,
+    topics: Mapping[str, Sequence[Any]],
+) -> Any:
+    return shape(
+        "DescribeLogDirsResult",
+        error_code=ErrorCode.none if volume else ErrorCode.kafka_storage_error,
+        log_dir=directory.path,
+        topics=tuple(
+            shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+            if directory.is_online
+        ),
+        total_bytes=volume.f_frsize * volume.f_blocks if volume else _UNKNOWN_BYTES,
+        usable_bytes=volume.f_frsize * volume.f_bavail if volume else _UNKNOWN_BYTES,
+        is_cordoned=False,
     )

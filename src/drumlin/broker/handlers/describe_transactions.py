@@ -1,24 +1,29 @@
-"""DescribeTransactions (key 65), version 0: the state of transactional ids, one by one."""
+"""DescribeTransactions (key 65), version 0: the state of transactional ids, each once."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    states = tuple(_describe(context, shape, each) for each in request.transactional_ids)
-    return shape("DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=states)
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+    states = []
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        states.append((yield from _describe(context, shape, transactional_id)))
+        yield
+    return shape(
+        "DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=tuple(states)
+    )
 
 
-def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> Any:
+def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> Work[Any]:
     try:
         metadata = context.broker.transactions.describe(transactional_id)
     except KafkaError as error:
@@ -33,7 +38,10 @@ def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> A
             producer_epoch=0,
             topics=(),
         )
-    partitions = groupby(sorted(metadata.partitions), key=lambda each: each[0])
+    topics: dict[str, list[int]] = {}
+    for topic, index in list(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+        yield
     return shape(
         "TransactionState",
         error_code=ErrorCode.none,
@@ -44,7 +52,7 @@ def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> A
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         topics=tuple(
-            shape("TopicData", topic=topic, partitions=tuple(index for _, index in indexes))
-            for topic, indexes in partitions
+            shape("TopicData", topic=topic, partitions=tuple(sorted(indexes)))
+            for topic, indexes in sorted(topics.items())
         ),
     )

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.shares.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -54,8 +55,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             host=found.host,
             port=found.port,
         )
-    coordinators = []
+    coordinators, pace = [], Pace()
     for key in request.coordinator_keys:
+        await pace.give_way()
         found = await _find(context, key_type, key)
         coordinators.append(
             shape(

@@ -39,7 +39,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         alteration = increment(broker, resource, changes)
         await alter_or_check(broker, resource, alteration, request.validate_only)
 
-    return await answer_each(request, shape, "IncrementalAlterConfigsResponse", alter)
+    return await answer_each(broker, request, shape, "IncrementalAlterConfigsResponse", alter)
 
 
 def _change(config: Any) -> KeyChange:

@@ -13,29 +13,31 @@ from typing import Any, Final
 from drumlin.broker.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import ClusterImage, ResourceType
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     wanted: Iterable[int] = getattr(request, "resource_types", (CLIENT_METRICS,))
     types = set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []
     if types <= set(_TYPES):
-        image = context.broker.metadata.image
-        resources = [(each, name) for each in sorted(types) for name in _names(image, each)]
+        for resource_type in sorted(types):
+            for name in list(_names(context.broker.metadata.image, resource_type)):
+                resources.append(
+                    shape("ConfigResource", resource_name=name, resource_type=resource_type)
+                )
+                yield
     else:
         code = ErrorCode.unsupported_version
     return shape(
         "ListConfigResourcesResponse",
         throttle_time=ZERO,
         error_code=code,
-        config_resources=tuple(
-            shape("ConfigResource", resource_name=name, resource_type=resource_type)
-            for resource_type, name in resources
-        ),
+        config_resources=tuple(resources),
     )
 
 
