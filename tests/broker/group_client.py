@@ -27,7 +27,7 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.store import ProducerIdBlock
-from drumlin.turns import to_end
+from drumlin.turns import Turns, to_end
 from drumlin.wire.messages import (
     encode_request,
     encode_response,
@@ -91,6 +91,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
             metadata=SimpleNamespace(image=image_of_topic()),
             producer_ids=ProducerIds(_block),
             log=log,
+            turns=Turns(),
         )
         coordinator.start()
         lead_all(coordinator, log)

@@ -311,6 +311,18 @@ def test_a_resource_given_twice(ask: Ask, create: Create, api: str, version: int
     ] * 2
 
 
+@pytest.mark.parametrize(
+    ("api", "version"), [("alter_configs", 2), ("incremental_alter_configs", 1)]
+)
+def test_more_keys_than_anything_has(ask: Ask, create: Create, api: str, version: int) -> None:
+    configs = [{"name": f"key-{each}", "value": "1"} for each in range(5_001)]
+    for config in configs if version == 1 else ():
+        config["config_operation"] = 0
+    resource = {"resource_type": TOPIC, "resource_name": create(), "configs": configs}
+    (answer,) = ask(api, version, resources=[resource], validate_only=False)["responses"]
+    assert answer["error_code"] == "policy_violation"
+
+
 def test_only_validated(ask: Ask, create: Create) -> None:
     name = create()
     change = ("retention.ms", SET, "9000")

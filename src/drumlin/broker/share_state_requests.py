@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -33,10 +34,11 @@ async def answer_partitions(
     topics = request.topics
     if not request.group_id or not all(topic.partitions for topic in topics):
         return shape(response_name, results=())
-    results = []
+    results, pace = [], Pace()
     for topic in topics:
         partitions = []
         for each in topic.partitions:
+            await pace.give_way()
             code, message, fields = ErrorCode.none, None, blank
             try:
                 fields = await ask(topic.topic_id or _NO_TOPIC, each)

@@ -17,6 +17,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -37,11 +38,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             request.v3_and_below_topics,
             client_version=CLASSIC_VERSION,
         )
-        return shape(
-            "AddPartitionsToTxnResponse",
-            throttle_time=ZERO,
-            results_by_topic_v3_and_below=_topics(shape, codes),
-        )
+        return _respond(shape, codes)
     results = []
     for each in request.transactions:
         codes = await _add(
@@ -57,7 +54,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             shape(
                 "AddPartitionsToTxnResult",
                 transactional_id=each.transactional_id,
-                topic_results=_topics(shape, codes),
+                topic_results=await context.broker.turns.run(_topics(shape, codes)),
             )
         )
     return shape(
@@ -78,8 +75,7 @@ async def _add(
     client_version: int,
     verify_only: bool = False,
 ) -> Codes:
-    wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    refused = _refused(context, wanted)
+    wanted, refused = await context.broker.turns.run(_sort(context, topics))
     if refused:
         return {each: refused.get(each, ErrorCode.operation_not_attempted) for each in wanted}
     codes = await context.broker.transactions.add_partitions(
@@ -98,18 +94,32 @@ async def _add(
     return codes
 
 
-def _refused(context: RequestContext, wanted: list[TopicPartition]) -> Codes:
-    """Those because of which none is added."""
-    if context.version < _BROKERS_FROM:
-        internal = [each for each in wanted if each[0] in INTERNAL_TOPICS]
-        if internal:
-            return dict.fromkeys(internal, ErrorCode.topic_authorization_failed)
+def _sort(context: RequestContext, topics: Any) -> Work[tuple[list[TopicPartition], Codes]]:
+    """What is to be added, each once, and that because of which none is."""
     has_partition = context.broker.metadata.image.has_partition_of
-    missing = [each for each in wanted if not has_partition(*each)]
-    return dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition)
+    wanted: dict[TopicPartition, None] = {}
+    internal: Codes = {}
+    missing: Codes = {}
+    for topic in topics:
+        is_forbidden = context.version < _BROKERS_FROM and topic.name in INTERNAL_TOPICS
+        for index in topic.partitions:
+            wanted[topic.name, index] = None
+            if is_forbidden:
+                internal[topic.name, index] = ErrorCode.topic_authorization_failed
+            elif not has_partition(topic.name, index):
+                missing[topic.name, index] = ErrorCode.unknown_topic_or_partition
+            yield
+    return list(wanted), internal or missing
 
 
-def _topics(shape: Shape, codes: Codes) -> tuple[Any, ...]:
+def _respond(shape: Shape, codes: Codes) -> Work[Any]:
+    topics = yield from _topics(shape, codes)
+    return shape(
+        "AddPartitionsToTxnResponse", throttle_time=ZERO, results_by_topic_v3_and_below=topics
+    )
+
+
+def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
     by_topic: dict[str, list[Any]] = {}
     for (topic, index), code in codes.items():
         by_topic.setdefault(topic, []).append(
@@ -119,6 +129,7 @@ def _topics(shape: Shape, codes: Codes) -> tuple[Any, ...]:
                 partition_error_code=code,
             )
         )
+        yield
     return tuple(
         shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
         for name, results in by_topic.items()

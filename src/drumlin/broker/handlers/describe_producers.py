@@ -1,7 +1,7 @@
 """DescribeProducers (key 61), version 0: who writes to a partition, and in which transactions.
 
 It is how transactions are found that nobody will end (kafka-transactions.sh --find-hanging).
-Each partition named is answered, in the order and as often as it is named.
+Each partition named is answered once, in the order in which they are named.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ _NO_TRANSACTION: Final = -1
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     topics = []
+    answered: set[tuple[str, int]] = set()
     for topic in request.topics:
         partitions = []
         for index in topic.partition_indexes:
-            partitions.append(_partition(context, shape, topic.name, index))
+            if (topic.name, index) in answered:
+                continue
+            answered.add((topic.name, index))
+            partitions.append((yield from _partition(context, shape, topic.name, index)))
             yield
         topics.append(shape("TopicResponse", name=topic.name, partitions=tuple(partitions)))
     return shape("DescribeProducersResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _partition(context: RequestContext, shape: Shape, topic: str, index: int) -> Any:
+def _partition(context: RequestContext, shape: Shape, topic: str, index: int) -> Work[Any]:
     code, message = ErrorCode.none, None
     producers: list[ProducerEntry] = []
     try:
@@ -41,12 +45,16 @@ def _partition(context: RequestContext, shape: Shape, topic: str, index: int) ->
         producers = partition.log.producer_state.producers()
     except KafkaError as error:
         code, message = error.code, error.message
+    described = []
+    for each in producers:
+        described.append(_producer(shape, each))
+        yield
     return shape(
         "PartitionResponse",
         partition_index=index,
         error_code=code,
         error_message=message,
-        active_producers=tuple(_producer(shape, each) for each in producers),
+        active_producers=tuple(described),
     )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -20,11 +21,12 @@ _NO_TOPIC: Final = UUID(int=0)
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    groups = tuple([await _group(context, shape, each) for each in request.groups])
-    return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=groups)
+    pace = Pace()
+    groups = [await _group(context, shape, pace, each) for each in dict.fromkeys(request.groups)]
+    return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-async def _group(context: RequestContext, shape: Shape, wanted: Any) -> Any:
+async def _group(context: RequestContext, shape: Shape, pace: Pace, wanted: Any) -> Any:
     group_id = wanted.group_id
     code, message = ErrorCode.none, None
     topics: list[Any] = []
@@ -34,7 +36,7 @@ async def _group(context: RequestContext, shape: Shape, wanted: Any) -> Any:
             asked = context.broker.share_groups.initialized(group_id).items()
         else:
             asked = [(each.topic_name, each.partitions) for each in wanted.topics]
-        topics = [await _topic(context, shape, group_id, *each) for each in asked]
+        topics = [await _topic(context, shape, pace, group_id, *each) for each in list(asked)]
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -47,20 +49,24 @@ async def _group(context: RequestContext, shape: Shape, wanted: Any) -> Any:
 
 
 async def _topic(
-    context: RequestContext, shape: Shape, group_id: str, name: str, partitions: Sequence[int]
+    context: RequestContext,
+    shape: Shape,
+    pace: Pace,
+    group_id: str,
+    name: str,
+    partitions: Sequence[int],
 ) -> Any:
     topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
+    described = []
+    for each in partitions:
+        described.append(await _partition(context, shape, group_id, name, topic_id, each))
+        await pace.give_way()
     return shape(
         "DescribeShareGroupOffsetsResponseTopic",
         topic_name=name,
         topic_id=topic_id,
-        partitions=tuple(
-            [
-                await _partition(context, shape, group_id, name, topic_id, each)
-                for each in partitions
-            ]
-        ),
+        partitions=tuple(described),
     )
 
 

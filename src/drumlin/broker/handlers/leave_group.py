@@ -7,17 +7,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.written import Pending
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+#: More do not leave in one turn of the loop.
+_LEAVING_TOGETHER: Final = 500
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     leaving = _leaving(request, shape)
+    if len(leaving) > _LEAVING_TOGETHER:
+        return _leave_in_pieces(context, request.group_id, shape, leaving)
     try:
         answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
@@ -25,6 +31,21 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if answer.done():
         return _response(shape, leaving, answer.result(), ErrorCode.none)
     return Waiting(_respond(shape, leaving, answer))
+
+
+async def _leave_in_pieces(
+    context: RequestContext, group_id: str, shape: Shape, leaving: list[LeavingMember]
+) -> Any:
+    codes: list[ErrorCode] = []
+    pace = Pace()
+    try:
+        for first in range(0, len(leaving), _LEAVING_TOGETHER):
+            piece = leaving[first : first + _LEAVING_TOGETHER]
+            codes += await context.broker.groups.leave(group_id, piece)
+            await pace.give_way()
+    except KafkaError as error:
+        return _response(shape, leaving, [], error.code)
+    return _response(shape, leaving, codes, ErrorCode.none)
 
 
 async def _respond(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drumlin.broker.context import RequestContext
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -18,11 +19,25 @@ from drumlin.wire.messages import ZERO, Shape
 _Results = list[tuple[int, ErrorCode]]
 
 
+#: Topic, and what became of one of its partitions: nothing, where no partition of it was named.
+_Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
+
+
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    unknown, known = await context.broker.turns.run(_sort(context, request.topics))
+    try:
+        codes = await context.broker.groups.delete_offsets(request.group_id, known)
+    except KafkaError as error:
+        return _response(shape, error.code, ())
+    return _respond(request, shape, unknown, dict(zip(known, codes, strict=True)))
+
+
+def _sort(context: RequestContext, topics: Any) -> Work[tuple[_Unknown, list[tuple[str, int]]]]:
+    """Partitions that there are not, and those that there are."""
     image = context.broker.metadata.image
-    unknown: list[tuple[str, tuple[int, ErrorCode] | None]] = []
+    unknown: _Unknown = []
     known: list[tuple[str, int]] = []
-    for topic in request.topics:
+    for topic in topics:
         state = image.topics.get(topic.name)
         if state is None:  # it is answered even where no partition of it is named
             unknown.append((topic.name, None))
@@ -32,24 +47,30 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
                 unknown.append((topic.name, (index, ErrorCode.unknown_topic_or_partition)))
             else:
                 known.append((topic.name, index))
-    try:
-        codes = await context.broker.groups.delete_offsets(request.group_id, known)
-    except KafkaError as error:
-        return _response(shape, error.code, ())
-    code_of = dict(zip(known, codes, strict=True))
-    found = [
-        (topic.name, results)
-        for topic in request.topics
-        if (results := _results_of(topic, code_of))
-    ]
-    return _response(shape, ErrorCode.none, _together(unknown, found) if unknown else found)
+            yield
+    return unknown, known
 
 
-def _results_of(topic: Any, code_of: Mapping[tuple[str, int], ErrorCode]) -> _Results:
-    indexes = [part.partition_index for part in topic.partitions]
-    return [
-        (index, code_of[topic.name, index]) for index in indexes if (topic.name, index) in code_of
-    ]
+def _respond(
+    request: Any, shape: Shape, unknown: _Unknown, code_of: Mapping[tuple[str, int], ErrorCode]
+) -> Work[Any]:
+    found = []
+    for topic in request.topics:
+        results = yield from _results_of(topic, code_of)
+        if results:
+            found.append((topic.name, results))
+    topics = _together(unknown, found) if unknown else found
+    return (yield from _response(shape, ErrorCode.none, topics))
+
+
+def _results_of(topic: Any, code_of: Mapping[tuple[str, int], ErrorCode]) -> Work[_Results]:
+    results = []
+    for part in topic.partitions:
+        code = code_of.get((topic.name, part.partition_index))
+        if code is not None:
+            results.append((part.partition_index, code))
+        yield
+    return results
 
 
 def _together(
@@ -64,20 +85,15 @@ def _together(
     return topics.items()
 
 
-def _response(shape: Shape, code: ErrorCode, topics: Iterable[tuple[str, _Results]]) -> Any:
-    def partition(index: int, result: ErrorCode) -> Any:
-        return shape("OffsetDeleteResponsePartition", partition_index=index, error_code=result)
-
-    return shape(
-        "OffsetDeleteResponse",
-        error_code=code,
-        throttle_time=ZERO,
-        topics=tuple(
-            shape(
-                "OffsetDeleteResponseTopic",
-                name=name,
-                partitions=tuple(partition(*each) for each in results),
+def _response(shape: Shape, code: ErrorCode, topics: Iterable[tuple[str, _Results]]) -> Work[Any]:
+    answers = []
+    for name, results in topics:
+        partitions = []
+        for index, result in results:
+            partitions.append(
+                shape("OffsetDeleteResponsePartition", partition_index=index, error_code=result)
             )
-            for name, results in topics
-        ),
-    )
+            yield
+        answers.append(shape("OffsetDeleteResponseTopic", name=name, partitions=tuple(partitions)))
+        yield
+    return shape("OffsetDeleteResponse", error_code=code, throttle_time=ZERO, topics=tuple(answers))

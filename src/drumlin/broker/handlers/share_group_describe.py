@@ -7,16 +7,20 @@ from typing import Any, Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.share.messages import DescribedMember
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _ASSIGNOR: Final = "simple"
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
-    groups = tuple(_describe(context, shape, each, operations) for each in request.group_ids)
-    return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=groups)
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        groups.append(_describe(context, shape, group_id, operations))
+        yield
+    return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
 def _describe(context: RequestContext, shape: Shape, group_id: str, operations: int) -> Any:

@@ -21,6 +21,7 @@ from drumlin.coordination.groups.commit import Commit, Position
 from drumlin.coordination.groups.log import Producer
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -45,25 +46,32 @@ Results = dict[str, dict[int, ErrorCode]]
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    results: Results = {}
-    positions: list[Position] = []
-    image = context.broker.metadata.image
-    for topic in request.topics:
-        state = image.topics.get(topic.name)
-        if state is not None and not topic.partitions:
-            continue
-        of_topic = results.setdefault(topic.name, {})
-        for part in topic.partitions:
-            if state is None or state.partition(part.partition_index) is None:
-                of_topic[part.partition_index] = ErrorCode.unknown_topic_or_partition
-                continue
-            positions.append(position_of(state, part))
+    results, positions = await context.broker.turns.run(_sort(context, request.topics))
     if positions:
         for position, code in zip(
             positions, await _codes(context, request, positions), strict=True
         ):
             results[position.topic][position.partition] = code
     return _response(shape, results)
+
+
+def _sort(context: RequestContext, topics: Any) -> Work[tuple[Results, list[Position]]]:
+    """What is answered at once, and what is to be committed."""
+    results: Results = {}
+    positions: list[Position] = []
+    image = context.broker.metadata.image
+    for topic in topics:
+        state = image.topics.get(topic.name)
+        if state is not None and not topic.partitions:
+            continue
+        of_topic = results.setdefault(topic.name, {})
+        for part in topic.partitions:
+            yield
+            if state is None or state.partition(part.partition_index) is None:
+                of_topic[part.partition_index] = ErrorCode.unknown_topic_or_partition
+                continue
+            positions.append(position_of(state, part))
+    return results, positions
 
 
 async def _codes(
@@ -122,16 +130,16 @@ async def _verify(context: RequestContext, request: Any) -> Verification | None:
     return verification if is_required else NOT_REQUIRED
 
 
-def _response(shape: Shape, results: Results) -> Any:
-    topics = tuple(
-        shape(
-            "TxnOffsetCommitResponseTopic",
-            name=name,
-            partitions=tuple(
+def _response(shape: Shape, results: Results) -> Work[Any]:
+    topics = []
+    for name, of_topic in results.items():
+        partitions = []
+        for index, code in of_topic.items():
+            partitions.append(
                 shape("TxnOffsetCommitResponsePartition", partition_index=index, error_code=code)
-                for index, code in of_topic.items()
-            ),
+            )
+            yield
+        topics.append(
+            shape("TxnOffsetCommitResponseTopic", name=name, partitions=tuple(partitions))
         )
-        for name, of_topic in results.items()
-    )
-    return shape("TxnOffsetCommitResponse", throttle_time=ZERO, topics=topics)
+    return shape("TxnOffsetCommitResponse", throttle_time=ZERO, topics=tuple(topics))

@@ -17,6 +17,7 @@ from typing import Any
 from drumlin.broker.context import RequestContext
 from drumlin.broker.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
@@ -24,9 +25,7 @@ from drumlin.wire.messages import Shape
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     codes: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for each in request.markers:
-        partitions = tuple(
-            (topic.name, index) for topic in each.topics for index in topic.partition_indexes
-        )
+        partitions = await context.broker.turns.run(_partitions(each.topics))
         marker = Marker(
             each.producer_id,
             each.producer_epoch,
@@ -38,16 +37,32 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         if partitions:
             written = await write_markers(context.broker, marker)
             codes.setdefault(each.producer_id, {}).update(written)
-    results = tuple(_result(shape, producer_id, each) for producer_id, each in codes.items())
-    return shape("WriteTxnMarkersResponse", markers=results)
+    return _respond(shape, codes)
 
 
-def _result(shape: Shape, producer_id: int, codes: dict[TopicPartition, ErrorCode]) -> Any:
+def _partitions(topics: Any) -> Work[tuple[TopicPartition, ...]]:
+    partitions = []
+    for topic in topics:
+        for index in topic.partition_indexes:
+            partitions.append((topic.name, index))
+            yield
+    return tuple(partitions)
+
+
+def _respond(shape: Shape, codes: dict[int, dict[TopicPartition, ErrorCode]]) -> Work[Any]:
+    results = []
+    for producer_id, each in codes.items():
+        results.append((yield from _result(shape, producer_id, each)))
+    return shape("WriteTxnMarkersResponse", markers=tuple(results))
+
+
+def _result(shape: Shape, producer_id: int, codes: dict[TopicPartition, ErrorCode]) -> Work[Any]:
     topics: dict[str, list[Any]] = {}
     for (topic, index), code in codes.items():
         topics.setdefault(topic, []).append(
             shape("WritableTxnMarkerPartitionResult", partition_index=index, error_code=code)
         )
+        yield
     return shape(
         "WritableTxnMarkerResult",
         producer_id=producer_id,
