@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from coordination.share_assignor_twin import slowly_assigned
 from drumlin.coordination.groups.share.assignor import assign
 from drumlin.coordination.groups.share.records import Assignment
 
@@ -93,3 +96,28 @@ def test_more_members_than_partitions() -> None:
 def test_nobody_and_nothing() -> None:
     assert assign({}, {}, {}) == {}
     assert assign({"a": frozenset()}, {}, {}) == {"a": {}}
+
+
+_held = st.dictionaries(
+    st.sampled_from(_TOPICS),
+    st.sets(st.integers(0, 9)).map(lambda these: tuple(sorted(these))),
+)
+_names = st.sampled_from([f"m{number}" for number in range(7)])
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.dictionaries(_names, st.sets(st.sampled_from(_TOPICS)).map(frozenset)),
+    st.dictionaries(st.sampled_from(_TOPICS), st.sets(st.integers(0, 7))),
+    st.dictionaries(_names, _held),
+)
+def test_the_same_as_its_slow_twin(
+    subscriptions: dict[str, frozenset[UUID]],
+    assignable: dict[UUID, set[int]],
+    current: dict[str, Assignment],
+) -> None:
+    assert assign(subscriptions, assignable, current) == slowly_assigned(
+        subscriptions, assignable, current
+    )
+    alike = dict.fromkeys(subscriptions, frozenset(_TOPICS))
+    assert assign(alike, assignable, current) == slowly_assigned(alike, assignable, current)

@@ -15,9 +15,12 @@ from uuid import UUID
 from drumlin.coordination.groups.share.records import Assignment
 
 
-class _Place(NamedTuple):
-    topic_id: UUID
-    partition: int
+class _Sharing(NamedTuple):
+    """What some members share: partitions by number, sorted by topic and partition."""
+
+    places: Sequence[tuple[UUID, int]]
+    members: Sequence[str]
+    got: dict[str, set[int]]
 
 
 def assign(
@@ -30,73 +33,95 @@ def assign(
     Members with one subscription share all partitions as a whole. Where subscriptions differ,
     each topic is shared by itself among those who want it.
     """
-    has = {
-        member: {_Place(topic_id, each) for topic_id, these in held.items() for each in these}
-        for member, held in current.items()
-        if member in subscriptions
-    }
-    result: dict[str, set[_Place]] = {member: set() for member in subscriptions}
-    if len(set(subscriptions.values())) <= 1:
-        groups = [frozenset().union(*subscriptions.values())] if subscriptions else []
-    else:
-        topics = sorted(frozenset().union(*subscriptions.values()))
-        groups = [frozenset((topic_id,)) for topic_id in topics]
-    for topic_ids in groups:
-        places = [
-            _Place(topic_id, each)
-            for topic_id in sorted(topic_ids)
-            for each in sorted(assignable.get(topic_id, ()))
-        ]
-        members = sorted(member for member, wanted in subscriptions.items() if topic_ids <= wanted)
-        for member, got in _spread(places, members, has).items():
-            result[member] |= got
-    return {member: _as_assignment(got) for member, got in result.items()}
+    result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
+    for topic_ids, members in _circles(subscriptions):
+        sharing = _begin(topic_ids, members, assignable, current)
+        _spread(sharing)
+        for member, got in sharing.got.items():
+            assignment: dict[UUID, list[int]] = {}
+            for number in sorted(got):
+                topic_id, partition = sharing.places[number]
+                assignment.setdefault(topic_id, []).append(partition)
+            for topic_id, partitions in assignment.items():
+                result[member][topic_id] = tuple(partitions)
+    return dict(result)
 
 
-def _as_assignment(places: Iterable[_Place]) -> Assignment:
-    assignment: dict[UUID, list[int]] = {}
-    for place in sorted(places):
-        assignment.setdefault(place.topic_id, []).append(place.partition)
-    return {topic_id: tuple(partitions) for topic_id, partitions in assignment.items()}
+def _circles(
+    subscriptions: Mapping[str, frozenset[UUID]],
+) -> Iterable[tuple[Sequence[UUID], Sequence[str]]]:
+    """Topics, sorted, that are shared as a whole, and by which members, sorted."""
+    members = sorted(subscriptions)
+    distinct = set(subscriptions.values())
+    if len(distinct) <= 1:
+        return [(sorted(topic_ids), members) for topic_ids in distinct]
+    subscribers: dict[UUID, list[str]] = {}
+    for member in members:
+        for topic_id in subscriptions[member]:
+            subscribers.setdefault(topic_id, []).append(member)
+    return [((topic_id,), subscribers[topic_id]) for topic_id in sorted(subscribers)]
 
 
-def _spread(
-    places: Sequence[_Place], members: Sequence[str], has: Mapping[str, set[_Place]]
-) -> dict[str, set[_Place]]:
+def _begin(
+    topic_ids: Sequence[UUID],
+    members: Sequence[str],
+    assignable: Mapping[UUID, Iterable[int]],
+    current: Mapping[str, Assignment],
+) -> _Sharing:
+    """Everybody has what they had, as far as it is there."""
+    places: list[tuple[UUID, int]] = []
+    numbers: dict[UUID, dict[int, int]] = {}
+    for topic_id in topic_ids:
+        of_topic = sorted(assignable.get(topic_id, ()))
+        numbers[topic_id] = {each: len(places) + i for i, each in enumerate(of_topic)}
+        places += [(topic_id, each) for each in of_topic]
+    got = {}
+    for member in members:
+        has: set[int] = set()
+        held = current.get(member)
+        if held:
+            for topic_id in topic_ids if len(topic_ids) < len(held) else held:
+                known = numbers.get(topic_id, {})
+                has.update(known[each] for each in held.get(topic_id, ()) if each in known)
+        got[member] = has
+    return _Sharing(places, members, got)
+
+
+def _spread(sharing: _Sharing) -> None:
+    places, members, got = sharing
     if not places or not members:
-        return {member: set() for member in members}
-    sharing = -(-len(members) // len(places))
-    quotas = _quotas(sharing * len(places), members)
-    wanted = set(places)
-    got = {member: has.get(member, set()) & wanted for member in members}
-    holders = {place: {each for each in members if place in got[each]} for place in places}
+        return
+    per_place = -(-len(members) // len(places))
+    quotas = _quotas(per_place * len(places), members)
+    holders: list[set[str]] = [set() for _ in places]
+    for member, numbers in got.items():
+        for number in numbers:
+            holders[number].add(member)
 
-    def give_up(member: str, place: _Place) -> None:
-        got[member].discard(place)
-        holders[place].discard(member)
+    def give_up(member: str, number: int) -> None:
+        got[member].discard(number)
+        holders[number].discard(member)
 
-    for place in places:  # what too many have, those with too much give up first
-        excess = len(holders[place]) - sharing
+    for number, these in enumerate(holders):  # what too many have, those with too much give up
+        excess = len(these) - per_place
         if excess > 0:
-            surplus = {each: len(got[each]) - quotas[each] for each in holders[place]}
+            surplus = {each: len(got[each]) - quotas[each] for each in these}
             for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
-                give_up(member, place)
+                give_up(member, number)
     for member in members:  # the rest of what is too much: rather what others have too
         excess = len(got[member]) - quotas[member]
         if excess > 0:
-            by_holders = sorted(got[member], key=lambda place: (-len(holders[place]), place))
-            for place in by_holders[:excess]:
-                give_up(member, place)
-    _hand_out(places, sharing, quotas, got, holders)
-    return got
+            by_holders = sorted(got[member], key=lambda number: (-len(holders[number]), number))
+            for number in by_holders[:excess]:
+                give_up(member, number)
+    _hand_out(per_place, quotas, got, holders)
 
 
 def _hand_out(
-    places: Sequence[_Place],
-    sharing: int,
+    per_place: int,
     quotas: Mapping[str, int],
-    got: dict[str, set[_Place]],
-    holders: dict[_Place, set[str]],
+    got: dict[str, set[int]],
+    holders: list[set[str]],
 ) -> None:
     """Give what too few have to those who have least; nobody gets more than its quota."""
     with_room = [
@@ -105,13 +130,16 @@ def _hand_out(
         if len(got[member]) < quota
     ]
     heapq.heapify(with_room)
-    for place in sorted(places, key=lambda each: (len(holders[each]), each)):
+    lacking = [number for number, these in enumerate(holders) if len(these) < per_place]
+    lacking.sort(key=lambda number: len(holders[number]))  # as stable: else by number
+    for number in lacking:
+        these = holders[number]
         passed = []
-        while len(holders[place]) < sharing and with_room:
+        while len(these) < per_place and with_room:
             balance, member = heapq.heappop(with_room)
-            if member not in holders[place]:
-                got[member].add(place)
-                holders[place].add(member)
+            if member not in these:
+                got[member].add(number)
+                these.add(member)
                 balance += 1
             if balance < 0:
                 passed.append((balance, member))
