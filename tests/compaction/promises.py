@@ -72,7 +72,7 @@ def round_end_offset(log: PartitionLog) -> int:
 def producers(log: PartitionLog) -> dict[int, tuple[int, int]]:
     return {
         each.producer_id: (each.producer_epoch, each.last_sequence)
-        for each in log.producer_state.producers()
+        for each in log.producer_state.freeze().entries()
     }
 
 
@@ -237,11 +237,13 @@ def check_is_minimal(world: RandomLog) -> None:
     log = world.log
     round_end = round_end_offset(log)
     needed = {
-        each.batches[-1].last_offset for each in log.producer_state.producers() if each.batches
+        each.batches[-1].last_offset
+        for each in log.producer_state.freeze().entries()
+        if each.batches
     }
     without_data = {
         each.producer_id: each.producer_epoch
-        for each in log.producer_state.producers()
+        for each in log.producer_state.freeze().entries()
         if not each.batches
     }
     with_batches: set[int] = set()

@@ -197,10 +197,10 @@ class RandomLog:
             return
         log.truncate_to(self.random.randrange(first, log.log_end_offset))
         self.forget_from(log.log_end_offset)
-        for each in log.producer_state.producers():
+        for each in log.producer_state.freeze().entries():
             self._sequences[each.producer_id] = each.last_sequence + 1
             self._epochs[each.producer_id] = each.producer_epoch
-        known = {each.producer_id for each in log.producer_state.producers()}
+        known = {each.producer_id for each in log.producer_state.freeze().entries()}
         self._sequences = {n: each for n, each in self._sequences.items() if n in known}
         self._epochs = {n: each for n, each in self._epochs.items() if n in known}
 

@@ -187,7 +187,7 @@ def test_a_data_dir_goes_from_kafka_to_us_and_back(tmp_path: Path, kafka: Apache
     assert [(record.offset, record.value) for record in read_all(log)] == expected
     states = [
         (each.producer_id, each.last_sequence, each.transaction_first_offset)
-        for each in log.producer_state.producers()
+        for each in log.producer_state.freeze().entries()
     ]
     end_offset, aborted = log.log_end_offset, log.aborted_transactions(0, 1 << 62)
     logs.close()
@@ -201,7 +201,7 @@ def test_a_data_dir_goes_from_kafka_to_us_and_back(tmp_path: Path, kafka: Apache
     assert [each[2] for each in aborted] == [expected[-2][0] + 1]
     assert sorted(states) == sorted(
         (each.producer_id, each.last_sequence, each.transaction_first_offset)
-        for each in log.producer_state.producers()
+        for each in log.producer_state.freeze().entries()
     )
 
     for number in range(50):

@@ -77,7 +77,7 @@ def in_a_thread(work: Callable[[], object]) -> None:
 def producers(log: PartitionLog) -> list[tuple[int, int, int]]:
     return [
         (each.producer_id, each.producer_epoch, each.last_sequence)
-        for each in log.producer_state.producers()
+        for each in log.producer_state.freeze().entries()
     ]
 
 

@@ -10,7 +10,14 @@ import pytest
 from crc32c import crc32c
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import CRC_START, HEADER_SIZE, LOG_OVERHEAD, SEQUENCE_MODULO
+from drumlin.records.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    SEQUENCE_MODULO,
+    parse_header,
+)
+from drumlin.storage import durability
 from drumlin.storage.append_result import AppendResult
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
@@ -19,6 +26,8 @@ from drumlin.storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from drumlin.storage.producer_table import FrozenProducers, table_of
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import (
     NOW_MS,
@@ -117,14 +126,14 @@ def test_a_new_epoch_counts_from_zero(log: PartitionLog) -> None:
 
 def test_silent_producers_are_forgotten(log: PartitionLog) -> None:
     send(log, 0)
-    assert log.producer_state.expire(NOW_MS + DAY_MS - 1, DAY_MS) == 0
-    assert log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS) == 1
+    assert to_end(log.producer_state.expire(NOW_MS + DAY_MS - 1, DAY_MS)) == 0
+    assert to_end(log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS)) == 1
     assert send(log, 17).base_offset == 1
 
 
 def test_not_with_an_open_transaction(log: PartitionLog) -> None:
     send(log, 0, is_transactional=True)
-    assert log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS) == 0
+    assert to_end(log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS)) == 0
 
 
 # -- transactions ------------------------------------------------------------------------------
@@ -278,14 +287,52 @@ def test_truncation_takes_sequences_back(logs: LogDirectories) -> None:
 def test_snapshots_are_read_as_written(log: PartitionLog) -> None:
     send(log, 5, 3)
     send(log, 8, 2, is_transactional=True)
-    content = encode_snapshot(log.producer_state.producers())
+    content = encode_snapshot(log.producer_state.freeze())
     (entry,) = decode_snapshot(content)
     assert (entry.producer_id, entry.producer_epoch, entry.last_sequence) == (7, 0, 9)
     assert entry.transaction_first_offset == 3
-    assert encode_snapshot([entry]) == content
+    assert encode_snapshot(table_of([entry]).freeze()) == content
     for damaged in (content[:-1], content + b"\x00", b"", content[:6] + b"\x01" + content[7:]):
         with pytest.raises(CorruptSnapshot):
             decode_snapshot(damaged)
+
+
+def test_a_roll_keeps_the_producers_of_its_offset(tmp_path: Path, logs: LogDirectories) -> None:
+    """They are written later, in a thread, and go on meanwhile."""
+    log = create(logs, LogConfig(segment_bytes=10_000))
+    for producer_id in range(2000):
+        log.producer_state.update(
+            parse_header(from_producer(0).buffer)._replace(producer_id=producer_id), 0, NOW_MS
+        )
+    send(log, 1)
+    expected = encode_snapshot(log.producer_state.freeze())
+    log.roll(NOW_MS)
+    end_offset = log.log_end_offset
+    for producer_id in range(1500, 2500):
+        log.producer_state.update(
+            parse_header(from_producer(3).buffer)._replace(producer_id=producer_id), 9, NOW_MS
+        )
+    send(log, 2)
+    to_end(log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS))
+    log.flush()
+    path = log.directory / f"{end_offset:020d}.snapshot"
+    assert path.read_bytes() == expected
+
+
+def test_a_roll_encodes_no_producers(logs: LogDirectories, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding: list[int] = []
+
+    def watched(producers: FrozenProducers) -> bytes:
+        encoding.append(len(producers))
+        return encode_snapshot(producers)
+
+    monkeypatch.setattr(durability, "encode_snapshot", watched)
+    log = create(logs)
+    send(log, 0)
+    log.roll(NOW_MS)
+    assert not encoding
+    log.flush()
+    assert encoding == [1]
 
 
 def test_a_broken_snapshot_is_passed_over(tmp_path: Path, logs: LogDirectories) -> None:

@@ -436,7 +436,7 @@ def test_producers_whose_records_are_gone_are_known_after_a_clean_stop(tmp_path:
     log.delete_records_before(1)
     logs.close()
     logs, log = loaded(tmp_path, LogConfig())
-    (producer,) = log.producer_state.producers()
+    (producer,) = log.producer_state.freeze().entries()
     assert (producer.producer_id, producer.last_sequence) == (7, 0)
     logs.abandon()
 
@@ -452,5 +452,5 @@ def test_snapshots_of_clean_stops_do_not_pile_up(tmp_path: Path) -> None:
     found = {int(each.stem) for each in tmp_path.glob("t-0/*.snapshot")}
     assert log.log_end_offset in found
     assert found <= {log.log_end_offset, *(each.base_offset for each in log.segments)}
-    assert [each.producer_id for each in log.producer_state.producers()] == [7]
+    assert [each.producer_id for each in log.producer_state.freeze().entries()] == [7]
     logs.abandon()

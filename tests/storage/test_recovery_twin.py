@@ -98,7 +98,7 @@ def recovered(path: Path, config: LogConfig) -> dict[str, Any]:
                 each.transaction_first_offset,
                 list(each.batches),
             )
-            for each in state.producers()
+            for each in state.freeze().entries()
         ],
         "state": (state.end_offset, state.first_undecided_offset),
         "timestamps": (active.largest_timestamp, active.index_progress),

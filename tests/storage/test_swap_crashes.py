@@ -107,7 +107,7 @@ def reloaded(root: Path) -> Content:
     assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
     assert not (log.directory / "segment-swap").exists()
     assert append(log).base_offset == found.end_offset
-    producers = {entry.producer_id for entry in log.producer_state.producers()}
+    producers = {entry.producer_id for entry in log.producer_state.freeze().entries()}
     assert producers == {100 + number for number in range(SEGMENTS)}
     logs.abandon()
     return found
@@ -174,7 +174,7 @@ def test_what_was_cleaned_is_not_read_again(folder: Path) -> None:
         append(log, leader_epoch=number, value=bytes(100))
         log.append_as_leader(from_producer(0, producer_id=number), number, NOW_MS)
         log.roll(NOW_MS)
-    producers = [entry.producer_id for entry in log.producer_state.producers()]
+    producers = [entry.producer_id for entry in log.producer_state.freeze().entries()]
     epochs = log.leader_epochs.entries
     cleaned(logs, log, Exchange(range(19), lambda at: at[:1], lambda offset: offset == 36))
     logs.abandon()
@@ -182,6 +182,6 @@ def test_what_was_cleaned_is_not_read_again(folder: Path) -> None:
     again = logs.get("t", 0)
     assert again is not None
     assert again.leader_epochs.entries == epochs
-    assert [entry.producer_id for entry in again.producer_state.producers()] == producers
+    assert [entry.producer_id for entry in again.producer_state.freeze().entries()] == producers
     assert offsets(again) == [36, 38, 39]
     logs.abandon()

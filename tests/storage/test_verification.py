@@ -12,6 +12,7 @@ from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.verification import Verification
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import NOW_MS, create, from_producer, marker, open_logs, reopened
 
@@ -159,7 +160,7 @@ def test_a_duplicate_is_answered_although_its_transaction_has_ended(log: Partiti
 
 def test_questions_are_forgotten_in_the_end(log: PartitionLog) -> None:
     asked = ask(log)
-    log.producer_state.expire(NOW_MS + 1000, 1000)
+    to_end(log.producer_state.expire(NOW_MS + 1000, 1000))
     assert refusal(log, 0, asked) is ErrorCode.invalid_txn_state
 
 

@@ -77,7 +77,7 @@ def _first_free_producer_id(logs: Iterable[PartitionLog]) -> int:
 
 
 def _producer_ids_in(log: PartitionLog) -> Iterator[int]:
-    for producer in log.producer_state.producers():
+    for producer in log.producer_state.freeze().entries():
         yield producer.producer_id
     if log.topic == TRANSACTION_STATE:
         try:

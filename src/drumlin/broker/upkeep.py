@@ -47,7 +47,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
     cycles.every(
         config.producer_id_expiration_check_interval_ms,
         "producer expiry",
-        lambda: logs.expire_producers(config.producer_id_expiration_ms),
+        lambda: broker.turns.run(logs.expire_producers(config.producer_id_expiration_ms)),
     )
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
 

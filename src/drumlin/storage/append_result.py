@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from drumlin.storage.producer_state import SequenceRange
+from drumlin.storage.producer_entry import SequenceRange
 
 
 class AppendResult(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.config.topic import LogConfig
+from drumlin.storage.producer_table import FrozenProducers
 from drumlin.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -20,13 +21,23 @@ class CleaningView(NamedTuple):
     log_end_offset: int
     #: The first offset of an undecided transaction, or the log end offset.
     last_stable_offset: int
-    #: Producer id -> last offset of its last batch of records; by it duplicates are recognised.
-    last_data_offsets: dict[int, int]
-    #: Producer id -> epoch, of those without such a batch: control batches keep them alive.
-    epochs_without_data: dict[int, int]
+    producers: FrozenProducers
     #: How often the log was cut so far: what was cleaned before a cut must not be put to use.
     truncations: int
     config: LogConfig
+
+    @property
+    def last_data_offsets(self) -> dict[int, int]:
+        """Producer id -> last offset of its last batch of records, by which duplicates are known.
+
+        Found when first asked for, in whatever thread that is.
+        """
+        return self.producers.last_data_offsets
+
+    @property
+    def epochs_without_data(self) -> dict[int, int]:
+        """Producer id -> epoch, of those without such a batch: control batches keep them alive."""
+        return self.producers.epochs_without_data
 
 
 def note_cleaned(log: PartitionLog, view: CleaningView, end_offset: int) -> None:
@@ -44,20 +55,13 @@ def note_cleaned(log: PartitionLog, view: CleaningView, end_offset: int) -> None
 
 def cleaning_view(log: PartitionLog) -> CleaningView:
     """The log as it is now. Only on the thread that changes it."""
-    last_data_offsets, epochs_without_data = {}, {}
-    for entry in log.producer_state.producers():
-        if entry.batches:
-            last_data_offsets[entry.producer_id] = entry.batches[-1].last_offset
-        else:
-            epochs_without_data[entry.producer_id] = entry.producer_epoch
     first_undecided = log.producer_state.first_undecided_offset
     return CleaningView(
         log.segments.snapshot(),
         log.log_start_offset,
         log.log_end_offset,
         log.log_end_offset if first_undecided is None else first_undecided,
-        last_data_offsets,
-        epochs_without_data,
+        log.producer_state.freeze(),
         log.truncations,
         log.config,
     )

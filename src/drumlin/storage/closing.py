@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
+from drumlin.storage.producer_snapshot import snapshot_path
 
 if TYPE_CHECKING:
     from drumlin.storage.partition_log import PartitionLog
@@ -26,8 +26,7 @@ def complete(log: PartitionLog) -> None:
         active.seal()
         active.sync()
     if not (is_small and _are_producers_found(log)) and not _has_snapshot(log, end_offset):
-        producers = encode_snapshot(log.producer_state.producers())
-        log.durability.note_snapshot(end_offset, producers)
+        log.durability.note_snapshot(end_offset, log.producer_state.freeze())
 
 
 def _are_producers_found(log: PartitionLog) -> bool:
@@ -35,7 +34,7 @@ def _are_producers_found(log: PartitionLog) -> bool:
     base_offset = log.segments.active.base_offset
     if log.log_start_offset > base_offset:
         return False
-    return base_offset == 0 or not log.producer_state.producers() or _has_snapshot(log, base_offset)
+    return base_offset == 0 or not len(log.producer_state) or _has_snapshot(log, base_offset)
 
 
 def _has_snapshot(log: PartitionLog, offset: int) -> bool:

@@ -19,7 +19,8 @@ from drumlin.storage import leader_epochs as epochs_file
 from drumlin.storage.files import TEMPORARY_SUFFIX, Files
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.log_directory import storage_error
-from drumlin.storage.producer_snapshot import snapshot_path
+from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
+from drumlin.storage.producer_table import FrozenProducers
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.unsynced import Unsynced
@@ -50,7 +51,7 @@ class Durability:
         self._path = path
         self._files = files
         self._sealed: dict[Segment, None] = {}
-        self._snapshots: dict[int, bytes] = {}
+        self._snapshots: dict[int, FrozenProducers] = {}
         self._names = Unsynced()  # in the folder
         self._folder: dict[str, None] = {}  # a file in it, while it is new itself
         self._number = next(_numbers)
@@ -60,9 +61,9 @@ class Durability:
     def note_sealed(self, segment: Segment) -> None:
         self._sealed[segment] = None
 
-    def note_snapshot(self, offset: int, content: bytes) -> None:
+    def note_snapshot(self, offset: int, producers: FrozenProducers) -> None:
         """Producer state at `offset`, to be written before the recovery point passes it."""
-        self._snapshots[offset] = content
+        self._snapshots[offset] = producers
 
     def has_noted_snapshot(self, offset: int) -> bool:
         return offset in self._snapshots
@@ -128,13 +129,13 @@ class Durability:
 
     def _save_snapshots(self) -> None:
         for offset in list(self._snapshots):
-            content = self._snapshots.pop(offset, None)
-            if content is not None:  # forgotten meanwhile
+            producers = self._snapshots.pop(offset, None)
+            if producers is not None:  # forgotten meanwhile
                 try:
                     name = snapshot_path(self._path, offset).rpartition("/")[2]
-                    self._replace(name, content)
+                    self._replace(name, encode_snapshot(producers))
                 except BaseException:
-                    self._snapshots.setdefault(offset, content)
+                    self._snapshots.setdefault(offset, producers)
                     raise
 
     def _replace(self, name: str, content: bytes) -> None:

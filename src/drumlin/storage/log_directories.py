@@ -38,6 +38,7 @@ from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import UnsupportedFormat
 from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.turns import Work
 from drumlin.wire.errors import KafkaError
 
 __all__ = ["LogDirectories", "UnusableLogDirectory"]
@@ -366,10 +367,11 @@ class LogDirectories:
             except KafkaError:
                 continue
 
-    def expire_producers(self, expiration_ms: int) -> None:
+    def expire_producers(self, expiration_ms: int) -> Work[None]:
+        """Forget producers that have been silent for so long, in all logs."""
         now_ms = self._clock.wall_ms()
         for log in self:
-            log.producer_state.expire(now_ms, expiration_ms)
+            yield from log.producer_state.expire(now_ms, expiration_ms)
 
     def logs_to_flush(self) -> list[PartitionLog]:
         """Logs that the background owes a `flush`, each to be called in a thread.

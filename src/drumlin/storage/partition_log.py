@@ -29,7 +29,6 @@ from drumlin.storage.durability import Durability
 from drumlin.storage.file_slice import FileSlice, ReadResult
 from drumlin.storage.leader_epochs import EpochEnd, LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory, storage_error
-from drumlin.storage.producer_snapshot import encode_snapshot
 from drumlin.storage.producer_state import ProducerState, TransactionMarker
 from drumlin.storage.roll_rule import RollRule, is_overdue
 from drumlin.storage.segment import Segment
@@ -300,8 +299,7 @@ class PartitionLog:
             segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
             self.segments.add(segment)
             self.durability.note_sealed(active)
-        producers = encode_snapshot(self.producer_state.producers())
-        self.durability.note_snapshot(base_offset, producers)
+        self.durability.note_snapshot(base_offset, self.producer_state.freeze())
         self.durability.note_new_names()
         self._roll_rule.draw_jitter()
         self.log_directory.awaiting_flush.add(self)

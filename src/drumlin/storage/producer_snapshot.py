@@ -13,17 +13,20 @@ Of the remembered batches only the last one is kept, as Kafka does.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Final
 
 from crc32c import crc32c
 
-from drumlin.records.batch import NO_SEQUENCE
-from drumlin.storage.producer_state import ProducerEntry, SequenceRange
+from drumlin.storage.producer_entry import (
+    NO_OFFSET,
+    ProducerEntry,
+    SequenceRange,
+    snapshot_row,
+)
+from drumlin.storage.producer_table import FrozenProducers
 
 SUFFIX: Final = ".snapshot"
 _VERSION: Final = 1
-_NO_OFFSET: Final = -1
 _HEADER: Final = struct.Struct(">hIi")
 _CRC_START: Final = 6
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
@@ -37,29 +40,12 @@ class CorruptSnapshot(ValueError):
     """The file is not a snapshot, or was not written to its end."""
 
 
-def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    rows = [_encode_entry(entry) for entry in entries]
+def encode_snapshot(producers: FrozenProducers) -> bytes:
+    rows = [
+        _ENTRY.pack(producer_id, *snapshot_row(packed)) for producer_id, packed in producers.items()
+    ]
     body = struct.pack(">i", len(rows)) + b"".join(rows)
     return struct.pack(">hI", _VERSION, crc32c(body)) + body
-
-
-def _encode_entry(entry: ProducerEntry) -> bytes:
-    last = (
-        entry.batches[-1]
-        if entry.batches
-        else SequenceRange(NO_SEQUENCE, _NO_OFFSET, 0, entry.last_timestamp)
-    )
-    first_offset = entry.transaction_first_offset
-    return _ENTRY.pack(
-        entry.producer_id,
-        entry.producer_epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        entry.last_timestamp,
-        entry.coordinator_epoch,
-        _NO_OFFSET if first_offset is None else first_offset,
-    )
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
@@ -92,10 +78,14 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
         coordinator_epoch,
         first_offset,
     ) = fields
-    entry = ProducerEntry(producer_id, producer_epoch)
-    if last_offset != _NO_OFFSET:
-        entry.batches.append(SequenceRange(last_sequence, last_offset, offset_delta, timestamp))
-    entry.last_timestamp = timestamp
-    entry.coordinator_epoch = coordinator_epoch
-    entry.transaction_first_offset = None if first_offset == _NO_OFFSET else first_offset
-    return entry
+    batches: tuple[SequenceRange, ...] = ()
+    if last_offset != NO_OFFSET:
+        batches = (SequenceRange(last_sequence, last_offset, offset_delta, timestamp),)
+    return ProducerEntry(
+        producer_id,
+        producer_epoch,
+        coordinator_epoch,
+        timestamp,
+        None if first_offset == NO_OFFSET else first_offset,
+        batches,
+    )

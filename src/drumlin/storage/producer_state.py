@@ -7,90 +7,34 @@ of order is refused. Plain state: time and headers go in; nothing here touches a
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from typing import Final, NamedTuple
 
-from drumlin.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MODULO, BatchHeader
+from drumlin.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    SEQUENCE_MODULO,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+)
+from drumlin.storage.producer_entry import (
+    NO_OFFSET,
+    ProducerEntry,
+    SequenceRange,
+    add_batch,
+    last_sequence_of,
+    times_of,
+    unpack,
+    with_head,
+)
+from drumlin.storage.producer_table import FrozenProducers, ProducerTable, table_of
 from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-_logger = logging.getLogger(__name__)
-
-#: A client has at most five requests in flight, so no older batch can come again.
-BATCHES_REMEMBERED: Final = 5
-NO_COORDINATOR_EPOCH: Final = -1
 #: From this version of transactions on, a marker has an epoch of its own (KIP-890).
 _EPOCH_PER_TRANSACTION: Final = 2
 _PRODUCER_EPOCH_MAX: Final = 2**15 - 1
-
-
-class SequenceRange(NamedTuple):
-    """One batch of a producer, as much as a duplicate of it is recognised and answered by."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) % SEQUENCE_MODULO
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-class ProducerEntry:
-    """One producer: its epoch, its last batches, and where its open transaction begins."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "last_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "transaction_first_offset",
-    )
-
-    def __init__(self, producer_id: int, producer_epoch: int) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.last_timestamp = -1
-        self.transaction_first_offset: int | None = None
-        self.batches: deque[SequenceRange] = deque(maxlen=BATCHES_REMEMBERED)
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    def start_epoch(self, producer_epoch: int) -> None:
-        """Batches of another epoch are no duplicates of what follows."""
-        if producer_epoch != self.producer_epoch:
-            self.producer_epoch = producer_epoch
-            self.batches.clear()
-
-    def is_next(self, header: BatchHeader) -> bool:
-        """Whether the batch follows the last one, as it nearly always does."""
-        return (
-            header.producer_epoch == self.producer_epoch
-            and header.base_sequence == (self.last_sequence + 1) % SEQUENCE_MODULO
-        )
-
-    def find_duplicate(self, header: BatchHeader) -> SequenceRange | None:
-        if header.producer_epoch != self.producer_epoch:
-            return None
-        last_sequence = header.last_sequence
-        for batch in self.batches:
-            if (
-                batch.last_sequence == last_sequence
-                and batch.first_sequence == header.base_sequence
-            ):
-                return batch
-        return None
 
 
 class TransactionMarker(NamedTuple):
@@ -116,32 +60,35 @@ class ProducerState:
         #: Where the earliest open transaction begins: READ_COMMITTED readers stop there. Threads
         #: look at it, and find it as it is after a change or before.
         self.first_undecided_offset: int | None = None
-        self._producers: dict[int, ProducerEntry] = {}
+        self._producers = ProducerTable()
         # Producer id -> first offset; ascending, as transactions open in the order of offsets.
         self._open_transactions: dict[int, int] = {}
         # Producer id -> what is being asked about it. Of the leader alone: lost with a restart.
         self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
-        return len(self._producers)
+        return self._producers.count
 
     @property
     def verification_count(self) -> int:
         """How many producers somebody has asked about, and may come in yet."""
         return len(self._verifications)
 
-    def producers(self) -> list[ProducerEntry]:
-        return list(self._producers.values())
+    def freeze(self) -> FrozenProducers:
+        """All producers as they are now, for whatever thread: it costs next to nothing."""
+        return self._producers.freeze()
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        return self._producers.get(producer_id)
+        packed = self._producers.get(producer_id)
+        return None if packed is None else unpack(producer_id, packed)
+
+    def _epoch_of(self, producer_id: int) -> int:
+        packed = self._producers.get(producer_id)
+        return NO_PRODUCER_EPOCH if packed is None else int(last_sequence_of(packed)[0])
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        entry = self._producers.get(producer_id)
         return (
-            entry is not None
-            and entry.transaction_first_offset is not None
-            and entry.producer_epoch == producer_epoch
+            producer_id in self._open_transactions and self._epoch_of(producer_id) == producer_epoch
         )
 
     def begin_verification(
@@ -158,15 +105,11 @@ class ProducerState:
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
         """
-        entry = self._producers.get(producer_id)
-        if entry is not None:
-            if producer_epoch < entry.producer_epoch:
-                raise _superseded(producer_id, producer_epoch, entry)
-            if (
-                entry.transaction_first_offset is not None
-                and producer_epoch == entry.producer_epoch
-            ):
-                return None
+        known_epoch = self._epoch_of(producer_id)
+        if producer_epoch < known_epoch:
+            raise _superseded(producer_id, producer_epoch, known_epoch)
+        if producer_epoch == known_epoch and producer_id in self._open_transactions:
+            return None
         verification = self._verifications.get(producer_id)
         if verification is None:
             verification = Verification(producer_epoch, sequence, supports_epoch_bump, now_ms)
@@ -202,29 +145,40 @@ class ProducerState:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
                 INVALID_TXN_STATE.
         """
-        entry = self._producers.get(header.producer_id)
-        follows = entry is not None and entry.is_next(header)
-        if entry is not None and not follows:
-            duplicate = entry.find_duplicate(header)
-            if duplicate is not None:
-                return duplicate
-        is_transactional = header.is_transactional
-        if is_transactional:
+        producer_id = header.producer_id
+        packed = self._producers.get(producer_id)
+        entry, follows = None, False
+        if packed is not None:
+            epoch, last_sequence = last_sequence_of(packed)
+            # As it nearly always does: then the rest of the entry need not be looked at.
+            follows = (
+                header.producer_epoch == epoch
+                and header.base_sequence == (last_sequence + 1) % SEQUENCE_MODULO
+            )
+            if not follows:
+                entry = unpack(producer_id, packed)
+                duplicate = _find_duplicate(entry, header)
+                if duplicate is not None:
+                    return duplicate
+        is_transactional = header.attributes & TRANSACTIONAL_MASK
+        opened = self._open_transactions
+        is_open = opened and producer_id in opened
+        if is_transactional and not (follows and is_open):
             self.check_transaction(header, verification)
-        asked = self._verifications.get(header.producer_id) if self._verifications else None
+        asked = self._verifications.get(producer_id) if self._verifications else None
         if asked is not None:
-            _check_first_sequence(entry, asked, header, offset)
-        if entry is None:
+            _check_first_sequence(self.get(producer_id), asked, header, offset)
+        if packed is None:
             # All that it wrote is gone, or it is new here: any sequence may come first.
             return None
-        if not follows:
+        if entry is not None:
             self.check_epoch(header, offset)
             self._check_sequence(entry, header, offset)
-        if entry.transaction_first_offset is not None and not is_transactional:
+        if is_open and not is_transactional:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
-                f"producer {header.producer_id} has a transaction open since offset "
-                f"{entry.transaction_first_offset}: its batch at {offset} is not part of it",
+                f"producer {producer_id} has a transaction open since offset "
+                f"{opened[producer_id]}: its batch at {offset} is not part of it",
             )
         return None
 
@@ -234,15 +188,12 @@ class ProducerState:
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
         """
-        entry = self._producers.get(header.producer_id)
-        if entry is not None:
-            if header.producer_epoch < entry.producer_epoch:
-                raise _superseded(header.producer_id, header.producer_epoch, entry)
-            if (
-                entry.transaction_first_offset is not None
-                and header.producer_epoch == entry.producer_epoch
-            ):
-                return
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        known_epoch = self._epoch_of(producer_id)
+        if producer_epoch < known_epoch:
+            raise _superseded(producer_id, producer_epoch, known_epoch)
+        if producer_epoch == known_epoch and producer_id in self._open_transactions:
+            return
         if verification is NOT_REQUIRED:
             return
         if verification is None or self._verifications.get(header.producer_id) is not verification:
@@ -257,9 +208,9 @@ class ProducerState:
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
         """
-        entry = self._producers.get(header.producer_id)
-        if entry is not None and header.producer_epoch < entry.producer_epoch:
-            raise _superseded(header.producer_id, header.producer_epoch, entry)
+        known_epoch = self._epoch_of(header.producer_id)
+        if header.producer_epoch < known_epoch:
+            raise _superseded(header.producer_id, header.producer_epoch, known_epoch)
 
     def check_marker(
         self,
@@ -273,7 +224,7 @@ class ProducerState:
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
-        entry = self._producers.get(header.producer_id)
+        entry = self.get(header.producer_id)
         if entry is None:
             return
         self.check_epoch(header, offset)
@@ -306,7 +257,7 @@ class ProducerState:
                     f"offset {offset} with sequence {header.base_sequence}, not 0"
                 )
             return
-        if not entry.is_next(header):
+        if header.base_sequence != (entry.last_sequence + 1) % SEQUENCE_MODULO:
             raise _out_of_order(
                 f"producer {header.producer_id} at offset {offset}: sequence "
                 f"{header.base_sequence} after {entry.last_sequence}"
@@ -316,52 +267,60 @@ class ProducerState:
 
     def update(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """A batch of records by a producer is in the log from `base_offset` on."""
-        producer_id = header.producer_id
-        entry = self._producers.get(producer_id)
-        if entry is None:
-            entry = ProducerEntry(producer_id, header.producer_epoch)
-            self._producers[producer_id] = entry
-        else:
-            entry.start_epoch(header.producer_epoch)
-        delta = header.last_offset_delta
-        last_sequence = header.last_sequence
-        entry.batches.append(SequenceRange(last_sequence, base_offset + delta, delta, timestamp))
-        entry.last_timestamp = timestamp
-        if header.is_transactional:
-            if entry.transaction_first_offset is None:
-                entry.transaction_first_offset = base_offset
-                self._open_transactions[producer_id] = base_offset
+        producer_id, delta = header.producer_id, header.last_offset_delta
+        sequence = header.base_sequence
+        if sequence != NO_SEQUENCE:
+            sequence = (sequence + delta) % SEQUENCE_MODULO
+        opened = self._open_transactions
+        first_offset = opened.get(producer_id, NO_OFFSET) if opened else NO_OFFSET
+        if header.attributes & TRANSACTIONAL_MASK:
+            if first_offset == NO_OFFSET:
+                first_offset = opened[producer_id] = base_offset
                 self._note_first_undecided()
             if self._verifications:
                 self._verifications.pop(producer_id, None)
+        shard = self._producers.shard_of(producer_id)
+        before = shard.get(producer_id)
+        packed = add_batch(
+            before,
+            header.producer_epoch,
+            sequence,
+            base_offset + delta,
+            delta,
+            timestamp,
+            first_offset,
+        )
+        if before is None:
+            self._producers.put(producer_id, packed)
+        else:
+            shard[producer_id] = packed
 
     def aborted_by(
         self, header: BatchHeader, marker: TransactionMarker, offset: int
     ) -> AbortedTransaction | None:
         """What the transaction index must remember of a marker at `offset`, if anything."""
-        entry = self._producers.get(header.producer_id)
-        if marker.is_commit or entry is None or entry.transaction_first_offset is None:
+        first_offset = self._open_transactions.get(header.producer_id)
+        if marker.is_commit or first_offset is None:
             return None
         others = (
-            first_offset
-            for producer_id, first_offset in self._open_transactions.items()
+            each
+            for producer_id, each in self._open_transactions.items()
             if producer_id != header.producer_id
         )
         last_stable_offset = next(others, offset + 1)
-        return AbortedTransaction(
-            header.producer_id, entry.transaction_first_offset, offset, last_stable_offset
-        )
+        return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
 
     def end_transaction(self, header: BatchHeader, marker: TransactionMarker) -> None:
         """A marker is in the log."""
-        entry = self._producers.get(header.producer_id)
-        if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._producers[header.producer_id] = entry
-        entry.start_epoch(header.producer_epoch)
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp = header.max_timestamp
-        self._close_transaction(entry)
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        packed = with_head(
+            self._producers.get(producer_id),
+            epoch,
+            last_timestamp=header.max_timestamp,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        self._producers.put(producer_id, packed)
+        self._close_transaction(producer_id)
         verification = self._verifications.get(header.producer_id)
         if verification is not None and verification.is_ended_by_marker(header.producer_epoch):
             del self._verifications[header.producer_id]
@@ -381,46 +340,48 @@ class ProducerState:
         Its transaction was decided long ago, so it opens none. One that is open here, by a
         snapshot of before its records went, ended with it.
         """
-        entry = self._producers.get(header.producer_id)
-        if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._producers[header.producer_id] = entry
-        entry.start_epoch(header.producer_epoch)
-        entry.last_timestamp = max(entry.last_timestamp, header.max_timestamp)
-        self._close_transaction(entry)
+        producer_id, last_timestamp = header.producer_id, header.max_timestamp
+        packed = self._producers.get(producer_id)
+        if packed is not None:
+            last_timestamp = max(last_timestamp, times_of(packed)[0])
+        packed = with_head(packed, header.producer_epoch, last_timestamp=last_timestamp)
+        self._producers.put(producer_id, packed)
+        self._close_transaction(producer_id)
 
-    def _close_transaction(self, entry: ProducerEntry) -> None:
-        entry.transaction_first_offset = None
-        self._open_transactions.pop(entry.producer_id, None)
-        self._note_first_undecided()
+    def _close_transaction(self, producer_id: int) -> None:
+        if self._open_transactions.pop(producer_id, None) is not None:
+            self._note_first_undecided()
 
     def _note_first_undecided(self) -> None:
         self.first_undecided_offset = next(iter(self._open_transactions.values()), None)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, now_ms: int, expiration_ms: int) -> Work[int]:
         """Forget producers that have long been silent; not those with an open transaction.
 
         Returns:
             How many were forgotten.
         """
-        expired = [
-            producer_id
-            for producer_id, entry in self._producers.items()
-            if entry.transaction_first_offset is None
-            and now_ms - entry.last_timestamp >= expiration_ms
-        ]
-        for producer_id in expired:
-            del self._producers[producer_id]
-        self._verifications = {
-            producer_id: verification
-            for producer_id, verification in self._verifications.items()
-            if now_ms - verification.began_ms < expiration_ms
-        }
-        return len(expired)
+        count = 0
+        for shard in self._producers.shards():
+            expired = []
+            for producer_id, packed in shard.items():
+                last_timestamp, first_offset = times_of(packed)
+                if first_offset == NO_OFFSET and now_ms - last_timestamp >= expiration_ms:
+                    expired.append(producer_id)
+            self._producers.remove(expired)
+            count += len(expired)
+            yield
+        if self._verifications:
+            self._verifications = {
+                producer_id: verification
+                for producer_id, verification in self._verifications.items()
+                if now_ms - verification.began_ms < expiration_ms
+            }
+        return count
 
     def load(self, entries: list[ProducerEntry], end_offset: int) -> None:
         """Become what a snapshot at `end_offset` says."""
-        self._producers = {entry.producer_id: entry for entry in entries}
+        self._producers = table_of(entries)
         opened = [
             (entry.transaction_first_offset, entry.producer_id)
             for entry in entries
@@ -430,6 +391,16 @@ class ProducerState:
         self._note_first_undecided()
         self._verifications = {}
         self.end_offset = end_offset
+
+
+def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> SequenceRange | None:
+    if header.producer_epoch != entry.producer_epoch:
+        return None
+    last_sequence = header.last_sequence
+    for batch in entry.batches:
+        if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+            return batch
+    return None
 
 
 def _check_first_sequence(
@@ -449,10 +420,10 @@ def _check_first_sequence(
         )
 
 
-def _superseded(producer_id: int, producer_epoch: int, entry: ProducerEntry) -> KafkaError:
+def _superseded(producer_id: int, producer_epoch: int, known_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.invalid_producer_epoch,
-        f"producer {producer_id} came with epoch {producer_epoch}, after {entry.producer_epoch}",
+        f"producer {producer_id} came with epoch {producer_epoch}, after {known_epoch}",
     )
 
 

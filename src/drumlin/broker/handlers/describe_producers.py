@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
-from drumlin.storage.producer_state import ProducerEntry
+from drumlin.storage.producer_entry import ProducerEntry
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -35,26 +35,24 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
 
 def _partition(context: RequestContext, shape: Shape, topic: str, index: int) -> Work[Any]:
     code, message = ErrorCode.none, None
-    producers: list[ProducerEntry] = []
+    producers: list[Any] = []
     try:
         check_topic_name(topic)
         if topic not in context.broker.metadata.image.topics:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         partition = context.broker.partitions.get(topic, index)
         partition.check_readable()
-        producers = partition.log.producer_state.producers()
+        for entry in partition.log.producer_state.freeze().entries():
+            producers.append(_producer(shape, entry))
+            yield
     except KafkaError as error:
         code, message = error.code, error.message
-    described = []
-    for each in producers:
-        described.append(_producer(shape, each))
-        yield
     return shape(
         "PartitionResponse",
         partition_index=index,
         error_code=code,
         error_message=message,
-        active_producers=tuple(described),
+        active_producers=tuple(producers),
     )
 
 

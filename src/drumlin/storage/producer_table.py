@@ -1,0 +1,152 @@
+"""The producers of one log by id, so kept that a copy of all of them costs next to nothing.
+
+They lie in shards, each a range of ids. `freeze` hands out the shards themselves; whoever changes
+one afterwards puts a copy in its place first. Only the loop (or whoever owns the log) calls the
+table; what is frozen belongs to any thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+from drumlin.storage.producer_entry import (
+    NO_OFFSET,
+    ProducerEntry,
+    last_batch_offset_of,
+    last_sequence_of,
+    pack,
+    unpack,
+)
+
+#: As many as a dict has room for before it takes twice the memory; half of that is one step below.
+_SHARD_MOST: Final = 682
+_IDS_SHARED_MOST: Final = 65_536
+
+# A producer writes to many partitions: they share the number that is its id. Emptied when full.
+_ids: dict[int, int] = {}
+
+Shard = dict[int, bytes]
+
+
+class FrozenProducers:
+    """The producers of one moment. Nobody changes them."""
+
+    def __init__(self, shards: tuple[Shard, ...]) -> None:
+        self._shards = shards
+
+    def __len__(self) -> int:
+        return sum(map(len, self._shards))
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        for shard in self._shards:
+            yield from shard.items()
+
+    def entries(self) -> Iterator[ProducerEntry]:
+        for producer_id, packed in self.items():
+            yield unpack(producer_id, packed)
+
+    @cached_property
+    def last_data_offsets(self) -> dict[int, int]:
+        """Producer id -> last offset of its last batch of records, of those that have one."""
+        offsets = ((key, last_batch_offset_of(packed)) for key, packed in self.items())
+        return {key: offset for key, offset in offsets if offset != NO_OFFSET}
+
+    @cached_property
+    def epochs_without_data(self) -> dict[int, int]:
+        """Producer id -> epoch, of those without such a batch."""
+        return {
+            key: last_sequence_of(packed)[0]
+            for key, packed in self.items()
+            if last_batch_offset_of(packed) == NO_OFFSET
+        }
+
+
+class ProducerTable:
+    """Packed entries by producer id."""
+
+    __slots__ = ("_bounds", "_is_frozen", "_shards", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        # A shard has the ids from its bound (the first one has none) up to the next one's.
+        self._bounds: list[int] = []
+        self._shards: list[Shard] = [{}]
+        self._is_frozen = [False]
+
+    def get(self, producer_id: int) -> bytes | None:
+        return self._shards[bisect_right(self._bounds, producer_id)].get(producer_id)
+
+    def shard_of(self, producer_id: int) -> Shard:
+        """Where a producer is, if it is there at all: to have its entry changed, not to add one."""
+        number = bisect_right(self._bounds, producer_id)
+        return self._thaw(number) if self._is_frozen[number] else self._shards[number]
+
+    def put(self, producer_id: int, packed: bytes) -> None:
+        shard = self.shard_of(producer_id)
+        if producer_id not in shard:
+            self.count += 1
+            producer_id = _shared_id(producer_id)
+            if len(shard) >= _SHARD_MOST:
+                self._split(bisect_right(self._bounds, producer_id))
+                shard = self.shard_of(producer_id)
+        shard[producer_id] = packed
+
+    def freeze(self) -> FrozenProducers:
+        """All producers as they are now."""
+        self._is_frozen = [True] * len(self._shards)
+        return FrozenProducers(tuple(self._shards))
+
+    def shards(self) -> Iterator[Shard]:
+        """All producers, in pieces. They may change in between: each is met that stays."""
+        number = 0
+        while True:
+            next_bound = self._bounds[number] if number < len(self._bounds) else None
+            yield self._shards[number]
+            if next_bound is None:
+                return
+            number = bisect_right(self._bounds, next_bound)
+
+    def remove(self, producer_ids: list[int]) -> None:
+        """Producers of one shard go; it takes no more room than those that stay need."""
+        if producer_ids:
+            number = bisect_right(self._bounds, producer_ids[0])
+            gone = set(producer_ids)
+            shard = self._shards[number]
+            kept = {key: packed for key, packed in shard.items() if key not in gone}
+            self.count -= len(shard) - len(kept)
+            self._shards[number], self._is_frozen[number] = kept, False
+            if not kept and self._bounds:  # its neighbour has the range from now on
+                del self._shards[number], self._is_frozen[number], self._bounds[max(0, number - 1)]
+
+    def _thaw(self, number: int) -> Shard:
+        shard = self._shards[number] = self._shards[number].copy()
+        self._is_frozen[number] = False
+        return shard
+
+    def _split(self, number: int) -> None:
+        """The upper half of a shard becomes another one, behind it."""
+        shard = self._shards[number]
+        keys = sorted(shard)
+        middle = len(keys) // 2
+        self._shards[number : number + 1] = [
+            {key: shard[key] for key in keys[:middle]},
+            {key: shard[key] for key in keys[middle:]},
+        ]
+        self._is_frozen.insert(number, False)
+        self._bounds.insert(number, keys[middle])
+
+
+def table_of(entries: list[ProducerEntry]) -> ProducerTable:
+    table = ProducerTable()
+    for entry in entries:
+        table.put(entry.producer_id, pack(entry))
+    return table
+
+
+def _shared_id(producer_id: int) -> int:
+    if len(_ids) >= _IDS_SHARED_MOST:
+        _ids.clear()
+    return _ids.setdefault(producer_id, producer_id)
