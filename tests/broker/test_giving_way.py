@@ -66,6 +66,11 @@ def _producers(count: int) -> dict[str, Any]:
     return {"topics": [{"name": "nope", "partition_indexes": list(range(count))}]}
 
 
+def _markers(count: int) -> dict[str, Any]:
+    marker = {"producer_id": 1, "producer_epoch": 0, "coordinator_epoch": 0}
+    return {"markers": [marker | _producers(count)]}
+
+
 def _group(number: int) -> dict[str, Any]:
     partitions = list(range(_ENTRIES // 400))
     return {
@@ -124,6 +129,7 @@ _CREATED = {
         ("offset_for_leader_epoch", 4, _epochs(_ENTRIES)),
         ("describe_producers", 0, _producers(_ENTRIES)),
         ("offset_fetch", 8, {"groups": [_group(each) for each in range(400)]}),
+        ("write_txn_markers", 1, _markers(_ENTRIES)),
         ("describe_groups", 5, {"groups": _names(_ENTRIES)}),
         ("consumer_group_describe", 0, {"group_ids": _names(_ENTRIES)}),
         ("share_group_describe", 1, {"group_ids": _names(_ENTRIES)}),

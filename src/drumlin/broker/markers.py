@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.producer_state import TransactionMarker
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 async def write_markers(broker: Broker, marker: Marker) -> dict[TopicPartition, ErrorCode]:
     """Write one marker to all of its partitions: a code for each, NONE where it is in the log.
 
-    All are appended before this awaits anything. What it waits for is the disk, where a topic
-    has `flush.messages`.
+    Others have their turn in between: a transaction may have thousands of partitions, and each has
+    its marker or not. At the end this waits for the disk, where a topic has `flush.messages`.
     """
+    pace = Pace()
     codes: dict[TopicPartition, ErrorCode] = {}
     flushing: dict[TopicPartition, asyncio.Future[None]] = {}
     for key in dict.fromkeys(marker.partitions):
+        await pace.give_way()
         try:
             partition = _append(broker, marker, key)
         except KafkaError as error:
