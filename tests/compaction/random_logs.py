@@ -18,6 +18,7 @@ from drumlin.records.record import Record, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.turns import to_end
 from storage.samples import marker
 
 _CODECS = ("none", "none", "none", "gzip", "snappy", "lz4", "zstd")
@@ -186,7 +187,7 @@ class RandomLog:
         if end > log.log_start_offset:
             step = max(1, (end - log.log_start_offset) // 4)
             log.delete_records_before(log.log_start_offset + self.random.randrange(step))
-            self.logs.delete_old_segments()
+            to_end(self.logs.delete_old_segments())
 
     def truncate(self) -> None:
         """Cut the log somewhere behind its last marker, where nothing can have been cleaned."""

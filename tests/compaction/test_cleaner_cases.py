@@ -28,6 +28,7 @@ from drumlin.records.record import Record, encode_batch
 from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment_swap import SegmentsChanged
+from drumlin.turns import to_end
 from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_logs
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ def test_an_aborted_transaction_that_began_before_the_log(
     log.append_internal(marker(commit=False), 0, NOW_MS)
     log.roll(NOW_MS)
     log.delete_records_before(1)
-    world.logs.delete_old_segments()
+    to_end(world.logs.delete_old_segments())
     assert log.segments.first.base_offset == 1
     clean(world)
     assert offsets(log) == [2]
@@ -246,7 +247,7 @@ def test_compact_and_delete(folder: Path) -> None:
     for _ in range(2):
         append(log, 2, timestamp=world.now_ms)
         log.roll(world.now_ms)
-    world.logs.delete_old_segments()
+    to_end(world.logs.delete_old_segments())
     assert offsets(log) == [2, 3, 4, 5]
     clean(world)
     assert offsets(log) == [4, 5]
@@ -423,7 +424,7 @@ def test_what_retention_takes_meanwhile_keeps_nothing_else_from_being_cleaned(
 
     def delete() -> None:
         log.delete_records_before(50)
-        world.logs.delete_old_segments()
+        to_end(world.logs.delete_old_segments())
         world.logs.remove_doomed()
 
     for _ in range(2):

@@ -20,6 +20,7 @@ from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.segment import Segment
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (
@@ -319,7 +320,7 @@ def test_producers_outlive_all_their_records(
         logs = open_logs(tmp_path, config=config, clock=clock)
         log = logs.get("t", 0) or log
     clock.advance_ms(A_WEEK_MS + 1)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.log_start_offset == 10
     for each in logs.logs_to_flush():
         each.flush()
@@ -358,7 +359,7 @@ def test_a_segment_that_retention_left_is_found_after_a_power_failure(tmp_path: 
     append(log, 10)
     log.flush()
     clock.advance_ms(A_WEEK_MS + 1)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     logs.close()
     files.lose_unsynced()
     logs = open_logs(tmp_path, config=FLUSHED, clock=clock)

@@ -13,6 +13,7 @@ import pytest
 from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.small_disk import NotPermitted, remove_leftovers, small_disk
 from storage.doors import NEEDING_ROOM, FailingFiles
@@ -135,7 +136,7 @@ def test_room_can_be_made_on_a_full_disk(files: FailingFiles, logs: LogDirectori
         append(log, value=bytes(50))
     files.fail(*NEEDING_ROOM, code=errno.ENOSPC)
     storage_error(log)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     logs.remove_doomed()
     assert log.log_start_offset > 0
     assert log.size_bytes < 900
@@ -164,7 +165,7 @@ def test_a_small_disk_for_real(disk: Path) -> None:
     assert refused.value.code is ErrorCode.kafka_storage_error
     end_offset = log.log_end_offset
     assert offsets(read_all(log)) == list(range(end_offset))
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     logs.remove_doomed()
     assert revive(logs, logs.directories[0])
     assert append(log, value=bytes(10_000)).base_offset == end_offset

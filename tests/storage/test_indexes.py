@@ -143,18 +143,21 @@ def test_aborted_transactions(tmp_path: Path) -> None:
     ]
     open_files = OpenFiles(Files())
     index = TransactionIndex(f"{tmp_path}/x", open_files)
-    assert index.overlapping(0, 1000) == []
+    assert index.overlapping(0, 1000, may_block=True) == []
     for entry in entries:
         index.append(entry)
     index.sync()
     assert (tmp_path / "x.txnindex").stat().st_size == 3 * 34
     index = TransactionIndex(f"{tmp_path}/x", open_files)
-    assert index.overlapping(0, 1000) == entries
-    assert index.overlapping(20, 40) == entries[:2]
-    assert index.overlapping(21, 41) == entries[1:]
-    assert index.is_complete_up_to(51)
-    assert not index.is_complete_up_to(52)
+    assert index.overlapping(0, 1000, may_block=True) == entries
+    assert index.overlapping(20, 40, may_block=True) == entries[:2]
+    assert index.overlapping(21, 41, may_block=True) == entries[1:]
+    assert index.is_complete_up_to(51, may_block=True)
+    assert not index.is_complete_up_to(52, may_block=True)
     index.truncate_to(30)
-    assert TransactionIndex(f"{tmp_path}/x", open_files).overlapping(0, 1000) == entries[:1]
+    assert (
+        TransactionIndex(f"{tmp_path}/x", open_files).overlapping(0, 1000, may_block=True)
+        == entries[:1]
+    )
     index.clear()
     assert not (tmp_path / "x.txnindex").exists()

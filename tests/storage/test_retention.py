@@ -14,6 +14,7 @@ from drumlin.storage.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.turns import to_end
 from storage.samples import NOW_MS, append, create, offsets, open_logs, read_all, reopened
 
 DAY_MS = 86_400_000
@@ -42,10 +43,10 @@ def daily(logs: LogDirectories, days: int, **settings: object) -> PartitionLog:
 
 def test_by_age(logs: LogDirectories) -> None:
     log = daily(logs, 10, retention_ms=3 * DAY_MS)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert offsets(read_all(log)) == [6, 7, 8, 9]
     assert log.log_start_offset == 6
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.log_start_offset == 6
 
 
@@ -56,7 +57,7 @@ def test_the_youngest_record_of_a_segment_decides(logs: LogDirectories) -> None:
     append(log, timestamp=NOW_MS - 9 * DAY_MS)
     log.roll(NOW_MS)
     append(log)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.log_start_offset == 0
 
 
@@ -85,20 +86,20 @@ def test_by_size(logs: LogDirectories) -> None:
     log = daily(logs, 10, retention_ms=-1)
     size = log.size_bytes // 10
     log.config = LogConfig(segment_ms=1000, retention_ms=-1, retention_bytes=4 * size + size // 2)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert offsets(read_all(log)) == [5, 6, 7, 8, 9]
     log.config = LogConfig(segment_ms=1000, retention_ms=-1, retention_bytes=0)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert (log.log_start_offset, log.size_bytes) == (10, 0)
 
 
 def test_compacted_logs_do_not_expire(logs: LogDirectories) -> None:
     compact = frozenset({"compact"})
     log = daily(logs, 5, retention_ms=1, retention_bytes=1, cleanup_policy=compact)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.log_start_offset == 0
     log.delete_records_before(3)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert len(log.segments) == 2
 
 
@@ -116,16 +117,16 @@ def test_compaction_and_deletion_together(logs: LogDirectories) -> None:
     for number in (0, 1, 7):
         emptied(logs, log, number)
     size = log.size_bytes // 7
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     # An empty segment has no records to be as old as; it goes by the time of its file.
     assert log.log_start_offset == 0
     os.utime(log.segments.first.log_file.path, (NOW_MS / 1000 - 9e5, NOW_MS / 1000 - 9e5))
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.log_start_offset == 1
     log.config = LogConfig(
         segment_ms=1000, retention_ms=-1, retention_bytes=3 * size, cleanup_policy=both
     )
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert [segment.base_offset for segment in log.segments] == [6, 7, 8, 9]
     assert offsets(read_all(log)) == [6, 8, 9]
 
@@ -135,10 +136,10 @@ def test_compaction_alone_deletes_below_the_log_start_only(logs: LogDirectories)
     log = daily(logs, 5, retention_ms=1, retention_bytes=1, cleanup_policy=compact)
     for number in range(3):
         emptied(logs, log, number)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert len(log.segments) == 5
     log.delete_records_before(2)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert [segment.base_offset for segment in log.segments] == [2, 3, 4]
     assert offsets(read_all(log)) == [3, 4]
 
@@ -149,7 +150,7 @@ def test_deleted_records_free_whole_segments(logs: LogDirectories) -> None:
         append(log, 3)
         log.roll(NOW_MS)
     log.delete_records_before(7)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert [segment.base_offset for segment in log.segments] == [6, 9, 12]
     assert log.log_start_offset == 7
 
@@ -166,7 +167,7 @@ def test_files_are_removed_after_a_while(
     log = daily(logs, 4, retention_ms=DAY_MS)
     log.flush()
     (part,) = log.read(0, 1000, 4, minimum_one_batch=True).slices
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     deleted = list(log.directory.glob("*.deleted"))
     assert len(deleted) == 2 * 3  # logs and indexes
     assert {path.stem for path in log.directory.glob("*.snapshot")} == {

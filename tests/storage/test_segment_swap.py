@@ -22,6 +22,7 @@ from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
+from drumlin.turns import to_end
 from drumlin.wire.errors import KafkaError
 from storage.doors import FailingFiles
 from storage.exchanges import (
@@ -340,7 +341,7 @@ def test_segments_that_retention_took_are_not_brought_back(
     view = log.cleaning_view()
     swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["three against one"]))
     log.delete_records_before(11)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.segments.first.base_offset == 8
     with pytest.raises(SegmentsChanged):
         swap.run(logs.replace_segments)
@@ -351,10 +352,10 @@ def test_segments_that_retention_took_are_not_brought_back(
     swap = SegmentSwap(log, view, *written(log, view, exchange))
     swap.prepare()
     log.delete_records_before(25)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     assert log.segments.first.base_offset == 8
     logs.replace_segments(swap)
-    logs.delete_old_segments()
+    to_end(logs.delete_old_segments())
     swap.finish()
     assert [segment.base_offset for segment in log.segments] == [24, 32, 40]
     assert offsets(log)[0] == 24  # a batch of two, of which the second one is left
@@ -368,7 +369,7 @@ def test_what_changed_meanwhile_is_no_mistake(logs: LogDirectories, change: str)
     swap = SegmentSwap(log, view, *written(log, view, exchange))
     if change == "retention":
         log.delete_records_before(9)
-        logs.delete_old_segments()
+        to_end(logs.delete_old_segments())
     else:
         log.config = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"delete"}))
     with pytest.raises(SegmentsChanged):
@@ -393,11 +394,11 @@ def test_retention_that_waited_is_tried_again(logs: LogDirectories) -> None:
     swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["one against two"]))
     swap.prepare()
     log.delete_records_before(9)
-    logs.delete_old_segments()
-    logs.delete_held_segments()
+    to_end(logs.delete_old_segments())
+    to_end(logs.delete_held_segments())
     assert log.segments.first.base_offset == 0
     swap.abandon()
-    logs.delete_held_segments()
+    to_end(logs.delete_held_segments())
     assert log.segments.first.base_offset == 8
     assert not log.swaps.retention_waits
 

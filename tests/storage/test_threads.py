@@ -14,6 +14,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.record import decode_records
 from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import NOW_MS, append, create, offsets, open_logs, read_bytes
 
@@ -85,7 +86,7 @@ def test_readers_and_flushers_beside_a_writer(tmp_path: Path) -> None:
         for number in range(800):
             append(log, 2, value=bytes(number % 200))
             if number % 50 == 49:
-                logs.delete_old_segments()
+                to_end(logs.delete_old_segments())
             if number % 200 == 199:
                 cuts.begun += 1
                 log.truncate_to(log.log_end_offset - 7)

@@ -31,7 +31,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
         lambda: _retain(broker),
         first_after_ms=config.log_initial_task_delay_ms,
     )
-    cycles.every(_SECOND_MS, "retention that waited", logs.delete_held_segments)
+    cycles.every(_SECOND_MS, "retention that waited", lambda: _retain_held(broker))
     cycles.every(_SECOND_MS, "removal", lambda: broker.threads.administering(logs.remove_doomed))
     cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
     cycles.every(
@@ -58,7 +58,11 @@ def _loop_time() -> float:
 
 async def _retain(broker: Broker) -> None:
     await broker.threads.administering(broker.logs.prepare_retention)
-    broker.logs.delete_old_segments()
+    await broker.turns.run(broker.logs.delete_old_segments())
+
+
+async def _retain_held(broker: Broker) -> None:
+    await broker.turns.run(broker.logs.delete_held_segments())
 
 
 async def _roll_overdue(broker: Broker) -> None:

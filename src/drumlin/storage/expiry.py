@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.retention import deletable_segments
@@ -12,19 +12,22 @@ if TYPE_CHECKING:
     from drumlin.storage.partition_log import PartitionLog
 
 
+_AT_ONCE: Final = 8
+
+
 def delete_old_segments(
     log: PartitionLog, now_ms: int, end_offset: int | None, roll: Callable[[int, int], object]
 ) -> list[str]:
-    """Let go of segments up to `end_offset` (default: all).
+    """Let go of some of the segments up to `end_offset` (default: all), until there are no more.
 
-    None go while segments are about to be exchanged: a crash would bring back what is in the
-    new ones of them.
+    Each takes some renames, and there may be thousands. None go while segments are about to be
+    exchanged: a crash would bring back what is in the new ones of them.
 
     Args:
         roll: begins a new segment at an offset, where the active one goes too.
 
     Returns:
-        Files that are to be removed later.
+        Files that are to be removed later: of each segment at least one.
     """
     if not log.swaps.lock.acquire(blocking=False):
         log.swaps.retention_waits = True
@@ -35,7 +38,13 @@ def delete_old_segments(
             return []
         visible = log.log_end_offset if end_offset is None else end_offset
         gone = deletable_segments(
-            log.segments.snapshot(), log.config, log.log_start_offset, visible, now_ms
+            log.segments,
+            log.config,
+            log.log_start_offset,
+            visible,
+            now_ms,
+            most=_AT_ONCE,
+            may_block=False,
         )
         if not gone:
             return []

@@ -66,7 +66,7 @@ class IndexFile:
         self._recent_block = []
         self._unsynced.note()
 
-    def load(self) -> None:
+    def load(self, read: ReadAt | None = None) -> None:
         """Look at the file, once. Entries that can't be, at its end, count for nothing.
 
         Any thread may do it. Whoever changes the index does it first, so what a thread has seen
@@ -76,14 +76,14 @@ class IndexFile:
             return
         with self.file as descriptor:
             count = self._files.size(descriptor) // self.LAYOUT.size
-            last_entry = self._read_entry(descriptor, count - 1) if count else None
+            last_entry = self._read_entry(descriptor, count - 1, read) if count else None
             if last_entry is not None and not self._is_sane(last_entry):
 
                 def is_broken(number: int) -> bool:
-                    return not self._is_sane(self._read_entry(descriptor, number))
+                    return not self._is_sane(self._read_entry(descriptor, number, read))
 
                 count = bisect_left(range(count), True, key=is_broken)
-                last_entry = self._read_entry(descriptor, count - 1) if count else None
+                last_entry = self._read_entry(descriptor, count - 1, read) if count else None
         with _putting_in:
             if self.count == _NOT_LOADED:
                 self._last_entry = last_entry
@@ -150,7 +150,7 @@ class IndexFile:
 
     def floor(self, target: int, field: int, read: ReadAt | None = None) -> Entry | None:
         """The last entry whose `field` is not above `target`."""
-        self.load()
+        self.load(read)
         last_entry = self._last_entry
         if last_entry is None or last_entry[field] <= target:
             return last_entry  # reading near the end needs no search
@@ -206,6 +206,6 @@ class IndexFile:
         self.load()
         return self._last_entry
 
-    def _read_entry(self, descriptor: int, number: int) -> Entry:
-        size = self.LAYOUT.size
-        return self._entry_in(self._files.read_at(descriptor, size, number * size), 0)
+    def _read_entry(self, descriptor: int, number: int, read: ReadAt | None = None) -> Entry:
+        size, read = self.LAYOUT.size, read or self._files.read_at
+        return self._entry_in(read(descriptor, size, number * size), 0)

@@ -317,21 +317,22 @@ class LogDirectories:
 
     # -- now and then: on the loop -----------------------------------------------------
 
-    def delete_old_segments(self) -> None:
-        """Retention, for all logs."""
-        self._delete_old_segments(self)
+    def delete_old_segments(self) -> Work[None]:
+        """Retention, for all logs, as far as `prepare_retention` has looked."""
+        return self._delete_old_segments(self)
 
-    def delete_held_segments(self) -> None:
+    def delete_held_segments(self) -> Work[None]:
         """Retention for logs in which an exchange of segments has kept it waiting."""
-        self._delete_old_segments(log for log in self if log.swaps.retention_waits)
+        return self._delete_old_segments(log for log in self if log.swaps.retention_waits)
 
-    def _delete_old_segments(self, logs: Iterable[PartitionLog]) -> None:
+    def _delete_old_segments(self, logs: Iterable[PartitionLog]) -> Work[None]:
         now_ms = self._clock.wall_ms()
         for log in logs:
-            try:
-                self._doomed.add(log.delete_old_segments(now_ms), log.config.file_delete_delay_ms)
-            except KafkaError:
-                continue  # said where the dir failed
+            with contextlib.suppress(KafkaError):  # said where the dir failed
+                while not log.is_deleted and (paths := log.delete_old_segments(now_ms)):
+                    self._doomed.add(paths, log.config.file_delete_delay_ms)
+                    yield
+            yield
 
     def replace_segments(self, swap: SegmentSwap) -> None:
         """Have a log put cleaned segments where old ones were.
@@ -392,7 +393,7 @@ class LogDirectories:
             if log.log_directory.is_readable:
                 with contextlib.suppress(OSError):  # it will be met again, and said
                     deletable_segments(
-                        log.segments.snapshot(),
+                        log.segments,
                         log.config,
                         log.log_start_offset,
                         log.log_end_offset,

@@ -101,7 +101,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self.segments)
+        return self.segments.size_bytes
 
     def write_topic_id(self, topic_id: UUID) -> None:
         """Say in the folder which topic this is a partition of; durable with the next flush."""
@@ -412,16 +412,22 @@ class PartitionLog:
         )
         return _NOTHING if found is None else ReadResult((found,))
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
         """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
-        return self._look(lambda: self.segments.aborted_transactions(start_offset, end_offset))
+        return self._look(
+            lambda: self.segments.aborted_transactions(start_offset, end_offset, may_block)
+        )
 
     def aborted_in(
         self, piece: FileSlice, start_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[AbortedTransaction]:
         """As above, with offsets in `piece`, which was read from `start_offset` on."""
         how = self._files.read_at if may_block else self._files.read_resident_at
-        return self._look(lambda: self.segments.aborted_in(piece, start_offset, end_offset, how))
+        return self._look(
+            lambda: self.segments.aborted_in(piece, start_offset, end_offset, how, may_block)
+        )
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
         """The first record at or after a time."""
@@ -460,6 +466,9 @@ class PartitionLog:
     def delete_old_segments(self, now_ms: int, end_offset: int | None = None) -> list[str]:
         """Let go of segments that retention no longer keeps, up to `end_offset` (default: all).
 
+        A few at a time: to be called until there are no more. It reads nothing, so those go whose
+        times are known.
+
         Returns:
             Files that are to be removed after `file.delete.delay.ms`.
         """
@@ -485,21 +494,3 @@ class PartitionLog:
         """Remove everything; the next record gets `offset`."""
         with self._failing_as("truncate"):
             truncation.start_anew(self, offset)
-
-    def adopt(self, fresh: PartitionLog) -> None:
-        """Become what was found when the folder was loaded anew."""
-        before = self.segments
-        self.durability.give_up()
-        self.segments = fresh.segments
-        self.log_start_offset = fresh.log_start_offset
-        self.log_end_offset = fresh.log_end_offset
-        self.epoch_due_at = fresh.epoch_due_at
-        self.leader_epochs = fresh.leader_epochs
-        self.producer_state = fresh.producer_state
-        self.durability = fresh.durability
-        waiting = self.log_directory.awaiting_flush
-        if fresh in waiting:
-            waiting.discard(fresh)
-            waiting.add(self)
-        for segment in before:
-            segment.discard()

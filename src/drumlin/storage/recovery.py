@@ -7,6 +7,7 @@ built from it, and the tail from the first broken batch on is cut off.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -69,7 +70,17 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     if not request.was_clean or unindexed or not segments[0].was_loaded:
         log.durability.note_new_names()
     _recover(log, request, unindexed)
+    with contextlib.suppress(OSError):  # whoever appends will meet it, and say so
+        _prepare_appends(log.segments.active)
     return log
+
+
+def _prepare_appends(segment: Segment) -> None:
+    """Read what the first append asks of the files: it comes on the loop."""
+    segment.offset_index.load()
+    segment.time_index.load()
+    segment.transaction_index.load()
+    _ = segment.first_timestamp, segment.largest_timestamp
 
 
 def reload_log(log: PartitionLog) -> None:
@@ -95,9 +106,28 @@ def reload_log(log: PartitionLog) -> None:
         fresh = load_log(log.log_directory, request, log.log_directory.clock.wall_ms())
         if fresh.log_end_offset < log.log_end_offset:
             _logger.error("%s has lost what lies behind %d", log, fresh.log_end_offset)
-        log.adopt(fresh)
+        _adopt(log, fresh)
         log.truncations += 1  # no segment is what it was
         log.swaps.pending = None
+
+
+def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
+    """Have a log become what was found when its folder was loaded anew."""
+    before = log.segments
+    log.durability.give_up()
+    log.segments = fresh.segments
+    log.log_start_offset = fresh.log_start_offset
+    log.log_end_offset = fresh.log_end_offset
+    log.epoch_due_at = fresh.epoch_due_at
+    log.leader_epochs = fresh.leader_epochs
+    log.producer_state = fresh.producer_state
+    log.durability = fresh.durability
+    waiting = log.log_directory.awaiting_flush
+    if fresh in waiting:
+        waiting.discard(fresh)
+        waiting.add(log)
+    for segment in before:
+        segment.discard()
 
 
 # -- reading what is there ---------------------------------------------------------------------
@@ -115,6 +145,8 @@ def _open_segments(
         base_offset = int(name.removesuffix(LOG_SUFFIX))
         segment = Segment(request.path, base_offset, directory.open_files, now_ms)
         segment.size = files.size_of(segment.log_file.path)
+        if segment.transaction_index.file.path.rpartition("/")[2] not in names:
+            segment.transaction_index.know(())
         indexes = (segment.offset_index, segment.time_index)
         if any(index.file.path.rpartition("/")[2] not in names for index in indexes):
             _logger.warning("%s: an index is missing and built anew", segment.log_file.path)

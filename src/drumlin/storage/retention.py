@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from drumlin.config.topic import LogConfig
 from drumlin.storage.segment import Segment
+from drumlin.storage.segment_list import SegmentList
 
 _UNLIMITED = -1
 
 
 def deletable_segments(
-    segments: Sequence[Segment],
+    segments: SegmentList,
     config: LogConfig,
     log_start_offset: int,
     end_offset: int,
     now_ms: int,
+    *,
+    most: int | None = None,
+    may_block: bool = True,
 ) -> list[Segment]:
     """The oldest segments that may go, in order; maybe all of them, the active one included.
 
     Only whole segments below `end_offset`, which readers can see, may go. Age and size count
     where the cleanup policy says delete; what lies before the log start offset goes anyway.
+
+    Args:
+        most: how many are asked for (default: all).
+        may_block: whether times that are not known may be read from the files; if not, a segment
+            whose times nobody has read yet counts as young.
     """
     deletes = "delete" in config.cleanup_policy
     retention_ms = config.retention_ms if deletes else _UNLIMITED
     excess_bytes = 0
     if deletes and config.retention_bytes != _UNLIMITED:
-        excess_bytes = sum(segment.size for segment in segments) - config.retention_bytes
-    gone = []
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        segment_end = following.base_offset if following else end_offset
-        if segment_end > end_offset or (following is None and segment.size == 0):
+        excess_bytes = segments.size_bytes - config.retention_bytes
+    each = segments.snapshot()
+    gone: list[Segment] = []
+    for number in range(len(each) if most is None else min(most, len(each))):
+        segment, is_active = each[number], number + 1 == len(each)
+        segment_end = end_offset if is_active else each[number + 1].base_offset
+        if segment_end > end_offset or (is_active and segment.size == 0):
             break
-        is_before_start = following is not None and segment_end <= log_start_offset
+        is_before_start = not is_active and segment_end <= log_start_offset
         is_excess = excess_bytes > 0 and excess_bytes >= segment.size
-        if not (is_before_start or is_excess or is_expired(segment, retention_ms, now_ms)):
+        if not (
+            is_before_start
+            or is_excess
+            or (
+                (may_block or segment.is_largest_timestamp_known)
+                and is_expired(segment, retention_ms, now_ms)
+            )
+        ):
             break
         excess_bytes -= segment.size
         gone.append(segment)

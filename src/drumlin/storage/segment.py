@@ -117,6 +117,7 @@ class Segment:
             segment.remove_files()
             raise
         segment.was_loaded = False
+        segment.transaction_index.know(())
         segment._times = SegmentTimes(NO_TIMESTAMP_YET)
         return segment
 
@@ -256,6 +257,11 @@ class Segment:
         """The largest timestamp, and the last offset of the first batch that has it."""
         times = self._times
         return times.largest or times.put_in(self._find_largest_timestamp())
+
+    @property
+    def is_largest_timestamp_known(self) -> bool:
+        """Whether it can be had without reading."""
+        return self._times.largest is not None
 
     def _find_largest_timestamp(self) -> TimestampAndOffset:
         largest = TimestampAndOffset(*self.time_index.last)

@@ -1,13 +1,15 @@
 """The segments of one log in order, found by offset.
 
 Every change replaces the whole list, so that threads that read need no lock: they see the
-segments as they were before a change or after it.
+segments as they were before a change or after it. There may be ten thousand: what appends and
+readers ask is not proportional to that.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
@@ -27,15 +29,31 @@ def _number_of(segments: Sequence[Segment], offset: int) -> int:
     return max(0, bisect_right(segments, offset, 0, last, key=_base_offset) - 1)
 
 
+class _Sealed(NamedTuple):
+    """What is known of the sealed ones of `segments`: nothing of them changes any more."""
+
+    segments: tuple[Segment, ...]
+    size_bytes: int
+    #: Those with a transaction index in which something is, or may be.
+    aborting: tuple[Segment, ...]
+
+
+def _look_at(segments: tuple[Segment, ...]) -> _Sealed:
+    sealed = segments[:-1]
+    aborting = tuple(each for each in sealed if not each.transaction_index.is_empty)
+    return _Sealed(segments, sum(each.size for each in sealed), aborting)
+
+
 class SegmentList:
     """At least one segment; the last one is active, the others are sealed."""
 
-    __slots__ = ("_segments",)
+    __slots__ = ("_known_of_sealed", "_segments")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         if not segments:
             raise ValueError("a log has at least one segment")
         self._segments = tuple(sorted(segments, key=_base_offset))
+        self._known_of_sealed = _Sealed((), 0, ())
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -50,6 +68,11 @@ class SegmentList:
     @property
     def first(self) -> Segment:
         return self._segments[0]
+
+    @property
+    def size_bytes(self) -> int:
+        sealed = self._sealed()
+        return sealed.size_bytes + sealed.segments[-1].size
 
     def snapshot(self) -> tuple[Segment, ...]:
         return self._segments
@@ -83,41 +106,89 @@ class SegmentList:
                 return found
         return None
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, may_block: bool
+    ) -> list[AbortedTransaction]:
         """Those with an offset in the range, which may have ended behind it."""
         found: list[AbortedTransaction] = []
-        for segment in self.from_offset(start_offset):
+        for segment in self._aborting_from(start_offset):
             index = segment.transaction_index
-            found += index.overlapping(start_offset, end_offset)
-            if index.is_complete_up_to(end_offset):
+            found += index.overlapping(start_offset, end_offset, may_block)
+            if index.is_complete_up_to(end_offset, may_block):
                 break
         return found
 
     def aborted_in(
-        self, piece: FileSlice, start_offset: int, end_offset: int, read: ReadAt
+        self,
+        piece: FileSlice,
+        start_offset: int,
+        end_offset: int,
+        read: ReadAt,
+        may_block: bool,
     ) -> list[AbortedTransaction]:
         """Those with an offset in what was read from `start_offset` on, below `end_offset`."""
-        segments = self.from_offset(start_offset)
-        if not any(each.transaction_index.has_any_from(start_offset) for each in segments):
+        for segment in self._aborting_from(start_offset):
+            if segment.transaction_index.has_any_from(start_offset, may_block):
+                break
+        else:
             return []
-        for segment in segments:
+        for segment in self._from(start_offset):
             if piece.is_of(segment.log_file):
                 end_offset = min(
                     end_offset, segment.end_offset_at(piece.position + piece.size, read)
                 )
                 break
-        return self.aborted_transactions(start_offset, end_offset)
+        return self.aborted_transactions(start_offset, end_offset, may_block)
+
+    def _from(self, offset: int) -> Iterator[Segment]:
+        """As `from_offset`, one by one: a reader who is far behind looks at few of them."""
+        segments = self._segments
+        for number in range(_number_of(segments, offset), len(segments)):
+            yield segments[number]
+
+    def _aborting_from(self, offset: int) -> Iterator[Segment]:
+        """Of the segments from `offset` on those in which transactions may have been aborted."""
+        sealed = self._sealed()
+        segments, aborting = sealed.segments, sealed.aborting
+        if aborting and offset < segments[-1].base_offset:
+            base_offset = segments[_number_of(segments, offset)].base_offset
+            first = bisect_left(aborting, base_offset, key=_base_offset)
+            for number in range(first, len(aborting)):
+                yield aborting[number]
+        yield segments[-1]
+
+    def _sealed(self) -> _Sealed:
+        sealed, segments = self._known_of_sealed, self._segments
+        if sealed.segments is not segments:
+            sealed = self._known_of_sealed = _look_at(segments)
+        return sealed
 
     def add(self, segment: Segment) -> None:
         """The new active segment."""
-        assert segment.base_offset > self.active.base_offset
-        self._segments = (*self._segments, segment)
+        active, sealed = self.active, self._sealed()
+        assert segment.base_offset > active.base_offset
+        aborting = sealed.aborting
+        if not active.transaction_index.is_empty:
+            aborting = (*aborting, active)
+        segments = (*self._segments, segment)
+        self._known_of_sealed = _Sealed(segments, sealed.size_bytes + active.size, aborting)
+        self._segments = segments
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put `new` where `old`, neighbours in the list, have been; both may be empty."""
-        gone = set(old)
-        kept = [segment for segment in self._segments if segment not in gone]
+        """Put `new` where `old` have been; both may be empty."""
+        kept = self._without(old)
         number = bisect_left(kept, new[0].base_offset, key=_base_offset) if new else 0
-        kept[number:number] = new
-        assert kept, "a log has at least one segment"
-        self._segments = tuple(kept)
+        segments = (*kept[:number], *new, *kept[number:])
+        assert segments, "a log has at least one segment"
+        self._segments = segments
+
+    def _without(self, old: Sequence[Segment]) -> tuple[Segment, ...]:
+        segments = self._segments
+        if not old:
+            return segments
+        first = bisect_left(segments, old[0].base_offset, key=_base_offset)
+        end = first + len(old)
+        if segments[first:end] == tuple(old):  # neighbours, as they nearly always are
+            return segments[:first] + segments[end:]
+        gone = set(old)
+        return tuple(segment for segment in segments if segment not in gone)

@@ -7,6 +7,7 @@ last stable offset when it ended. A segment in which no transaction was aborted 
 from __future__ import annotations
 
 import contextlib
+import errno
 import struct
 import threading
 from bisect import bisect_left
@@ -38,9 +39,9 @@ class TransactionIndex:
     """Aborted transactions in the order of their end; so their last stable offsets ascend too.
 
     Kept in memory as they are in the file, once they were asked for: there may be very many.
-    Any thread may ask first; what it has read counts unless another was faster. Whoever changes
-    them asks before. Readers in other threads take hold of the bytes first. Those grow in place
-    and are replaced where they become fewer.
+    Any thread that may wait for the disk may ask first; what it has read counts unless another was
+    faster. Whoever changes them asks before. Readers in other threads take hold of the bytes
+    first. Those grow in place and are replaced where they become fewer.
     """
 
     SUFFIX: Final = ".txnindex"
@@ -57,14 +58,25 @@ class TransactionIndex:
         return tuple(AbortedTransaction._make(each[1:]) for each in _LAYOUT.iter_unpack(packed))
 
     def know(self, entries: tuple[AbortedTransaction, ...]) -> None:
-        """What is in the file, by whoever wrote it."""
+        """What is in the file, by whoever wrote it, or knows that there is none."""
         self._packed = bytearray(encode_transactions(entries))
 
-    def _loaded(self) -> bytearray:
-        packed = self._packed
-        return self._load() if packed is None else packed
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to be."""
+        return self._packed is not None and not self._packed
 
-    def _load(self) -> bytearray:
+    def _loaded(self, may_block: bool = True) -> bytearray:
+        packed = self._packed
+        return self._load(may_block) if packed is None else packed
+
+    def load(self) -> None:
+        """Read the file, once. Blocks."""
+        self._loaded()
+
+    def _load(self, may_block: bool) -> bytearray:
+        if not may_block:
+            raise BlockingIOError(errno.EAGAIN, "not read yet", self.file.path)
         read = self._read()
         with _putting_in:
             if self._packed is None:
@@ -88,9 +100,13 @@ class TransactionIndex:
         packed += entry
         self._unsynced.note()
 
-    def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    # With `may_block=False` these raise BlockingIOError where the file is to be read first.
+
+    def overlapping(
+        self, start_offset: int, end_offset: int, may_block: bool
+    ) -> list[AbortedTransaction]:
         """Those with an offset in the range; `end_offset` is exclusive."""
-        packed, found = self._loaded(), []
+        packed, found = self._loaded(may_block), []
         for number in range(_first_ended_from(packed, start_offset), _count(packed)):
             entry = _entry(packed, number)
             if entry.first_offset < end_offset:
@@ -99,14 +115,14 @@ class TransactionIndex:
                 break  # whatever ends later begins later
         return found
 
-    def is_complete_up_to(self, end_offset: int) -> bool:
+    def is_complete_up_to(self, end_offset: int, may_block: bool) -> bool:
         """Whether no transaction below `end_offset` can have ended behind this segment."""
-        packed = self._loaded()
+        packed = self._loaded(may_block)
         return bool(packed) and _last(packed).last_stable_offset >= end_offset
 
-    def has_any_from(self, offset: int) -> bool:
+    def has_any_from(self, offset: int, may_block: bool) -> bool:
         """Whether a transaction ended at or behind `offset`."""
-        packed = self._loaded()
+        packed = self._loaded(may_block)
         return bool(packed) and _last(packed).last_offset >= offset
 
     def truncate_to(self, offset: int) -> None:

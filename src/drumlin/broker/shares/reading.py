@@ -91,15 +91,23 @@ def read_batches(
         return None
     found.size = end - found.position
     batches = [OffsetRange(each.base_offset, each.last_offset) for each in headers]
-    aborted = _aborted(partition, headers) if isolation_level == READ_COMMITTED else []
+    try:
+        is_committed = isolation_level == READ_COMMITTED
+        aborted = _aborted(partition, headers, may_block) if is_committed else []
+    except BlockingIOError:
+        found.release()
+        raise
     return ReadBatches(found, positions, Fetched(fetch_offset, batches, aborted), is_cut)
 
 
-def _aborted(partition: Partition, headers: Sequence[BatchHeader]) -> list[OffsetRange]:
+def _aborted(
+    partition: Partition, headers: Sequence[BatchHeader], may_block: bool
+) -> list[OffsetRange]:
     """The batches whose transactions were aborted."""
     start_offset, end_offset = headers[0].base_offset, headers[-1].end_offset
     transactions: dict[int, list[AbortedTransaction]] = {}
-    for each in partition.log.aborted_transactions(start_offset, end_offset):
+    log = partition.log
+    for each in log.aborted_transactions(start_offset, end_offset, may_block=may_block):
         transactions.setdefault(each.producer_id, []).append(each)
     return [
         OffsetRange(header.base_offset, header.last_offset)
