@@ -7,6 +7,7 @@ import inspect
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -56,11 +57,12 @@ class Client:
         name = "".join(part.capitalize() for part in api.split("_"))
         message = shape(f"{name}Request", **fields)
         frame = b"".join(bytes(part) for part in encode_request(api, version, 1, "c", message))[4:]
+        handler = import_module(f"drumlin.broker.handlers.{api}")
+        parse = getattr(handler, "parse", partial(parse_request, api))
         header = parse_request_header(frame)
-        request = parse_request(api, version, frame, header.size)
+        request = parse(version, memoryview(frame), header.size)
         connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
         context = RequestContext(self.broker, connection, header)  # type: ignore[arg-type]
-        handler = import_module(f"drumlin.broker.handlers.{api}")
         answer = handler.handle(context, request, response_shape(api, version))
         return asyncio.ensure_future(self._finish(api, version, answer))
 

@@ -16,7 +16,7 @@ from broker.group_client import TOPIC_ID, Client, ms, with_client
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_groups, list_offsets
 from drumlin.broker.router import Router
-from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.commit import Commit
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import Turns, Work
 from drumlin.wire.errors import ErrorCode
@@ -27,6 +27,7 @@ from drumlin.wire.messages import (
     request_shape,
     response_shape,
 )
+from rig.committed_offsets import commit_offsets, position
 from rig.drumlin_server import DrumlinServer
 from rig.messages import build
 from rig.waiting import wait_until
@@ -193,8 +194,10 @@ def test_a_small_request_with_a_large_answer() -> None:
 
     async def scenario(client: Client) -> None:
         for number in range(30):
-            position = Position("t", TOPIC_ID, 0, 5, -1, "")
-            client.broker.groups.commit(Commit(f"group-{number}", "", None, -1, None, [position]))
+            one = position("t", TOPIC_ID, 0, 5, -1, "")
+            commit_offsets(
+                client.broker.groups, Commit(f"group-{number}", "", None, -1, None, [one])
+            )
         context = RequestContext(client.broker, None, RequestHeader(16, 4, 1, "c", 0))  # type: ignore[arg-type]
         request = SimpleNamespace(states_filter=(), types_filter=())
         work = list_groups.handle(context, request, response_shape("list_groups", 4))

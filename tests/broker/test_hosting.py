@@ -18,13 +18,13 @@ import pytest
 from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
-from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.commit import Commit
 from drumlin.metadata.database import FILE_NAME, delete_topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
 from drumlin.wire.errors import ErrorCode, KafkaError
-from rig.committed_offsets import fetch_offsets
+from rig.committed_offsets import commit_offsets, fetch_offsets, position
 from storage.samples import prepared
 
 LIMIT_S = 20.0
@@ -169,8 +169,8 @@ def test_a_new_partition_goes_to_the_next_dir_when_one_is_full(
 
 async def commit(broker: Broker, group: str, offset: int) -> None:
     topic_id = broker.metadata.image.topics["t"].topic_id
-    position = Position("t", topic_id, 0, offset, -1, "")
-    await broker.groups.commit(Commit(group, "", None, -1, None, [position]))
+    one = position("t", topic_id, 0, offset, -1, "")
+    await commit_offsets(broker.groups, Commit(group, "", None, -1, None, [one]))
 
 
 async def is_committed(broker: Broker, group: str, offset: int) -> bool:

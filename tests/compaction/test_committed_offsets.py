@@ -13,8 +13,9 @@ from compaction.random_logs import RandomLog
 from drumlin.broker.state_topics import batches_of
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.storage.partition_log import PartitionLog
+from rig.committed_offsets import loaded_offsets
 from storage.samples import IN_MEMORY, NOW_MS, create, marker, open_logs
 
 KEYS = [OffsetKey("g", topic, index) for topic in "tu" for index in range(2)]
@@ -26,11 +27,12 @@ def loaded(log: PartitionLog) -> LoadedPartition:
 
 def outcomes(found: LoadedPartition) -> list[dict[OffsetKey, CommittedOffset]]:
     """What is committed now, and once all open transactions have committed."""
-    after = dict(found.offsets)
+    before = loaded_offsets(found)
+    after = dict(before)
     for each in found.pending:
         if not each.is_superseded:
-            after[each.key] = each.committed
-    return [found.offsets, after]
+            after[each.key] = decode_offset(each.value)
+    return [before, after]
 
 
 def write(log: PartitionLog, chance: random.Random, number: int) -> None:

@@ -32,7 +32,7 @@ from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import JoinRequest, LeavingMember, SyncRequest
-from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
@@ -44,7 +44,7 @@ from drumlin.wire.consumer_protocol import (
     write_assignment,
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
-from rig.committed_offsets import fetch_offsets
+from rig.committed_offsets import commit_offsets, fetch_offsets, position
 
 GROUP = "g"
 Options = dict[str, str]
@@ -270,10 +270,10 @@ class ConsumerScenario:
         name, _, partition = where.partition(":")
         topic = self.topics.by_name(name)
         epoch = int(options.get("epoch", self._epochs.get(label, -1)))
-        position = Position(name, topic and topic.topic_id, int(partition), 1, -1, "")
+        one = position(name, topic and topic.topic_id, int(partition), 1, -1, "")
         member_id = self._ids.get(label, label)
-        commit = Commit(GROUP, member_id, options.get("static"), epoch, None, [position])
-        codes = await self.coordinator.commit(commit)
+        commit = Commit(GROUP, member_id, options.get("static"), epoch, None, [one])
+        codes = await commit_offsets(self.coordinator, commit)
         self._lines.append(f"{label} <- {codes[0].name}")
 
     async def _fetch(self, names: list[str], options: Options) -> None:

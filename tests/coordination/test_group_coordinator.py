@@ -20,14 +20,15 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.record_types import decode_key
 from drumlin.coordination.groups.records import OffsetKey
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
-from rig.committed_offsets import fetch_offsets
+from rig.committed_offsets import commit_offsets, fetch_offsets
+from rig.committed_offsets import position as a_position
 
 DAY_MS = 86_400_000
 Run = Callable[[GroupCoordinator, MemoryLog, ManualClock], Awaitable[None]]
@@ -71,11 +72,13 @@ def _can_be_asked(coordinator: GroupCoordinator) -> bool:
     return True
 
 
-def position(offset: int = 5, metadata: str = "", partition: int = 0, topic: str = "t") -> Position:
-    return Position(topic, TOPIC_ID, partition, offset, -1, metadata)
+def position(
+    offset: int = 5, metadata: str = "", partition: int = 0, topic: str = "t"
+) -> Positions:
+    return a_position(topic, TOPIC_ID, partition, offset, -1, metadata)
 
 
-def commit(group_id: str, *positions: Position, retention_ms: int | None = None) -> Commit:
+def commit(group_id: str, *positions: Positions, retention_ms: int | None = None) -> Commit:
     return Commit(group_id, "", None, -1, retention_ms, positions or (position(),))
 
 
@@ -119,8 +122,9 @@ def test_the_smallest_hash_counts_as_zero() -> None:
 
 def test_commits_come_back_and_survive_a_restart() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        codes = await coordinator.commit(
-            commit("g", position(5, "x"), position(6, "y" * 4097), position(7, "z" * 4096, 1))
+        codes = await commit_offsets(
+            coordinator,
+            commit("g", position(5, "x"), position(6, "y" * 4097), position(7, "z" * 4096, 1)),
         )
         assert codes == [ErrorCode.none, ErrorCode.offset_metadata_too_large, ErrorCode.none]
         member = await join(coordinator, clock, "members")
@@ -140,7 +144,7 @@ def test_commits_come_back_and_survive_a_restart() -> None:
 def test_a_commit_is_answered_once_it_is_confirmed() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         log.confirmations = []
-        waiting = asyncio.ensure_future(coordinator.commit(commit("g")))
+        waiting = asyncio.ensure_future(commit_offsets(coordinator, commit("g")))
         fetching = asyncio.ensure_future(fetch_offsets(coordinator, "g", None))
         await asyncio.sleep(0.01)
         assert not waiting.done()
@@ -156,7 +160,7 @@ def test_a_commit_that_is_not_confirmed_in_time_fails() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         log.confirmations = []
         with pytest.raises(KafkaError) as refusal:
-            await coordinator.commit(commit("g"))
+            await commit_offsets(coordinator, commit("g"))
         assert refusal.value.code is ErrorCode.coordinator_not_available
         with pytest.raises(KafkaError) as refusal:
             await fetch_offsets(coordinator, "g", None)
@@ -176,10 +180,10 @@ def test_a_commit_that_is_not_confirmed_in_time_fails() -> None:
 )
 def test_a_log_that_fails(error: ErrorCode, told: ErrorCode) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await coordinator.commit(commit("g", position(1)))
+        await commit_offsets(coordinator, commit("g", position(1)))
         log.error = error
         with pytest.raises(KafkaError) as refusal:
-            await coordinator.commit(commit("g", position(2)))
+            await commit_offsets(coordinator, commit("g", position(2)))
         assert refusal.value.code is told
         assert await committed(coordinator, "g") == {("t", 0): 1}
         request = JoinRequest("", None, "c", "/h", 1, 10_000, "consumer", (("range", b""),), False)
@@ -230,10 +234,10 @@ def test_leadership_that_is_lost_while_loading() -> None:
         coordinator.become_leader(0, 2)
         log.gate.set()
         await loaded(coordinator)
-        assert await coordinator.commit(commit("g")) == [ErrorCode.none]
+        assert await commit_offsets(coordinator, commit("g")) == [ErrorCode.none]
         coordinator.resign(0)
         with pytest.raises(KafkaError) as refusal:
-            coordinator.commit(commit("g"))
+            commit_offsets(coordinator, commit("g"))
         assert refusal.value.code is ErrorCode.not_coordinator
         await coordinator.close()
 
@@ -274,7 +278,7 @@ def test_the_topic_is_created_when_a_coordinator_is_looked_for() -> None:
         coordinator = new_coordinator(log)
         coordinator.start()
         assert await coordinator.find_partition("g") == partition_for("g", 4)
-        assert await coordinator.commit(commit("g")) == [ErrorCode.none]
+        assert await commit_offsets(coordinator, commit("g")) == [ErrorCode.none]
         await coordinator.close()
 
     asyncio.run(main())
@@ -305,15 +309,15 @@ def test_deadlines_come_by_themselves() -> None:
 
 def test_offsets_expire_after_their_retention() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await coordinator.commit(commit("simple", position(1)))
-        await coordinator.commit(commit("explicit", position(1), retention_ms=DAY_MS))
+        await commit_offsets(coordinator, commit("simple", position(1)))
+        await commit_offsets(coordinator, commit("explicit", position(1), retention_ms=DAY_MS))
         member = await join(coordinator, clock, "live", topics="t")
         live = Commit(
             "live", member.member_id, None, 1, None, (position(1), position(2, topic="u"))
         )
-        assert await coordinator.commit(live) == [ErrorCode.none] * 2
+        assert await commit_offsets(coordinator, live) == [ErrorCode.none] * 2
         clock.advance_ms(DAY_MS)
-        await coordinator.commit(commit("simple", position(1, partition=1)))
+        await commit_offsets(coordinator, commit("simple", position(1, partition=1)))
         await coordinator.expire_offsets()
         assert {group.group_id for group in coordinator.groups()} == {"simple", "live"}
         clock.advance_ms(6 * DAY_MS)
@@ -340,7 +344,7 @@ def test_groups_are_deleted_with_their_offsets() -> None:
             coordinator.delete("g")
         assert refusal.value.code is ErrorCode.non_empty_group
         await coordinator.leave("g", [LeavingMember(member.member_id)])
-        await coordinator.commit(commit("g", position(1), position(2, partition=1)))
+        await commit_offsets(coordinator, commit("g", position(1), position(2, partition=1)))
         assert await coordinator.delete("g") is ErrorCode.none
         with pytest.raises(KafkaError) as refusal:
             coordinator.delete("g")
@@ -354,7 +358,7 @@ def test_offsets_that_members_read_are_not_deleted() -> None:
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         member = await join(coordinator, clock, "g", topics="t")
         positions = (position(1), position(2, topic="u"))
-        await coordinator.commit(Commit("g", member.member_id, None, 1, None, positions))
+        await commit_offsets(coordinator, Commit("g", member.member_id, None, 1, None, positions))
         codes = await coordinator.delete_offsets("g", [("t", 0), ("u", 0), ("v", 0)])
         assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none, ErrorCode.none]
         assert await committed(coordinator, "g") == {("t", 0): 1}
@@ -366,7 +370,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         successor = position(2, partition=1)._replace(topic_id=UUID(int=8))
         for group_id in ("g", "h"):
-            await coordinator.commit(commit(group_id, position(1), successor))
+            await commit_offsets(coordinator, commit(group_id, position(1), successor))
         coordinator.topic_deleted("t", TOPIC_ID)
         await until(lambda: len(_what_remains(log)) == 2)
         # The successor's stays.
@@ -394,7 +398,7 @@ def test_offsets_of_a_deleted_topic_are_not_its_successors() -> None:
         coordinator = await with_topics(topics, log, clock)
         elsewhere = position(7, topic="u")._replace(topic_id=UUID(int=9))
         unmarked = position(8, partition=1)._replace(topic_id=None)  # as older brokers wrote it
-        await coordinator.commit(commit("g", position(5), unmarked, elsewhere))
+        await commit_offsets(coordinator, commit("g", position(5), unmarked, elsewhere))
         topics.remove("t")
         topics.put("t", 2, UUID(int=8))
         assert await committed(coordinator, "g") == {("t", 1): 8, ("u", 0): 7}
@@ -421,7 +425,7 @@ def test_a_deleted_topics_offsets_go_once_the_log_can_be_written() -> None:
         lead_all(coordinator, log)
         await loaded(coordinator)
         unmarked = position(8, partition=1)._replace(topic_id=None)
-        await coordinator.commit(commit("g", position(5), unmarked))
+        await commit_offsets(coordinator, commit("g", position(5), unmarked))
         log.error = ErrorCode.kafka_storage_error  # full, say
         coordinator.topic_deleted("t", topics.remove("t").topic_id)
         topics.put("t", 2, UUID(int=8))
@@ -442,7 +446,7 @@ def _offsets_in(log: MemoryLog) -> list[object]:
 @pytest.mark.parametrize("codec", range(5))
 def test_batches_are_compressed_as_configured(codec: int) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await coordinator.commit(commit("g", position(5)))
+        await commit_offsets(coordinator, commit("g", position(5)))
         (batch,) = log.batches[partition_for("g", 4)]
         assert parse_header(batch).compression == codec
         again = new_coordinator(log, clock=clock)
@@ -474,12 +478,12 @@ def test_names_that_fit_into_no_record() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         long = "x" * 40_000
         for group_id, topic in (("g", long), (long, "t")):
-            position = Position(topic, None, 0, 1, -1, "")
+            one = a_position(topic, None, 0, 1)
             with pytest.raises(KafkaError) as refusal:
-                await coordinator.commit(Commit(group_id, "", None, -1, None, [position]))
+                await commit_offsets(coordinator, Commit(group_id, "", None, -1, None, [one]))
             assert refusal.value.code is ErrorCode.invalid_request
-        position = Position("t", None, 0, 1, -1, "")
-        await coordinator.commit(Commit("g", "", None, -1, None, [position]))
+        one = a_position("t", None, 0, 1)
+        await commit_offsets(coordinator, Commit("g", "", None, -1, None, [one]))
         ((_, [(_, committed)]),) = await fetch_offsets(coordinator, "g", None)
         assert committed is not None
         assert committed.offset == 1

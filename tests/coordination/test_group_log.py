@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_partitions import LoadCancelled
 from drumlin.records.record import Record, encode_batch
+from rig.committed_offsets import loaded_offsets
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -40,7 +42,7 @@ def test_what_is_loaded_is_what_was_said_last(seed: int) -> None:
         records = records[len(some) :]
         batches += [batch for batch, _ in encode_batches(some, 1)]
     loaded = load(batches, lambda: False)
-    said = dict(loaded.offsets)
+    said: dict[Any, Any] = dict(loaded_offsets(loaded))
     for group in loaded.groups.values():
         said.update(group.records)
     assert said == twin

@@ -13,6 +13,7 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.wire.errors import KafkaError
+from rig.committed_offsets import commit_offsets
 
 LARGE = Settings(offset_metadata_max_bytes=2 * MESSAGE_BYTES_MAX)
 
@@ -23,7 +24,7 @@ def test_what_the_topic_takes_is_one_batch(codec: int) -> None:
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         many = [position(n, "m" * 4_000, n) for n in range(250)]
-        await coordinator.commit(commit("g", *many))
+        await commit_offsets(coordinator, commit("g", *many))
         assert len(log.batches[partition_for("g", 4)]) == 1
         assert len(await committed(coordinator, "g")) == 250
 
@@ -32,7 +33,7 @@ def test_what_the_topic_takes_is_one_batch(codec: int) -> None:
 
 def test_records_without_much_in_them_fit_as_well() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        await coordinator.commit(commit("g", *[position(n, "", n) for n in range(30_000)]))
+        await commit_offsets(coordinator, commit("g", *[position(n, "", n) for n in range(30_000)]))
         batches = log.batches[partition_for("g", 4)]
         assert len(batches) > 1
         assert max(map(len, batches)) <= MESSAGE_BYTES_MAX
@@ -44,7 +45,7 @@ def test_records_without_much_in_them_fit_as_well() -> None:
 def test_what_is_too_much_for_one_batch_goes_into_several() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         many = [position(n, "m" * 4_000, n) for n in range(400)]
-        await coordinator.commit(commit("g", *many))
+        await commit_offsets(coordinator, commit("g", *many))
         assert len(log.batches[partition_for("g", 4)]) == 2
         assert len(await committed(coordinator, "g")) == 400
 
@@ -56,7 +57,7 @@ def test_a_record_that_is_too_large_keeps_the_others_out() -> None:
         sizes = [700_000, 700_000, MESSAGE_BYTES_MAX]
         some = [position(n, "m" * size, n) for n, size in enumerate(sizes)]
         with pytest.raises(KafkaError):
-            await coordinator.commit(commit("g", *some))
+            await commit_offsets(coordinator, commit("g", *some))
         await asyncio.sleep(0)
         assert not log.batches.get(partition_for("g", 4))
         assert await committed(coordinator, "g") == {}

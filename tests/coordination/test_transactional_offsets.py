@@ -13,17 +13,19 @@ import pytest
 from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.written import Written
 from drumlin.records.batch import parse_header
 from drumlin.records.record import decode_batch
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.producer_state import TransactionMarker
 from drumlin.storage.verification import NOT_REQUIRED
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
-from rig.committed_offsets import fetch_offsets
+from rig.committed_offsets import commit_offsets, fetch_offsets, position
 
 GROUP = "g"
 PARTITION = partition_for(GROUP, 4)
@@ -32,9 +34,13 @@ Key = tuple[str, int]
 
 
 def a_commit(key: Key, offset: int, producer_id: int | None = None, epoch: int = 0) -> Commit:
-    positions = [Position(key[0], TOPIC_ID, key[1], offset, -1, "")]
+    positions = [position(key[0], TOPIC_ID, key[1], offset, -1, "")]
     producer = None if producer_id is None else Producer(producer_id, epoch)
     return Commit(GROUP, "", None, -1, None, positions, producer=producer)
+
+
+def in_transaction(coordinator: GroupCoordinator, asked: Commit) -> Written[list[ErrorCode]]:
+    return to_end(coordinator.commit_in_transaction(asked, NOT_REQUIRED))
 
 
 async def commit(
@@ -42,9 +48,9 @@ async def commit(
 ) -> None:
     asked = a_commit(key, offset, producer_id)
     if producer_id is None:
-        assert await coordinator.commit(asked) == [ErrorCode.none]
+        assert await commit_offsets(coordinator, asked) == [ErrorCode.none]
     else:
-        codes = await coordinator.commit_in_transaction(asked, NOT_REQUIRED)
+        codes = await in_transaction(coordinator, asked)
         assert codes == [ErrorCode.none]
 
 
@@ -98,7 +104,7 @@ def test_they_count_when_the_transaction_commits() -> None:
 
 def test_they_are_written_as_a_part_of_the_transaction() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        await coordinator.commit_in_transaction(a_commit(T0, 5, 8, epoch=3), NOT_REQUIRED)
+        await in_transaction(coordinator, a_commit(T0, 5, 8, epoch=3))
         (batch,) = log.batches[PARTITION]
         header = parse_header(batch)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (8, 3, -1)
@@ -125,15 +131,15 @@ def test_who_may_commit() -> None:
             GROUP, "m", None, 3, None, a_commit(T0, 1).positions, producer=Producer(1, 0)
         )
         with pytest.raises(KafkaError) as refused:
-            await coordinator.commit_in_transaction(member, NOT_REQUIRED)
+            await in_transaction(coordinator, member)
         assert refused.value.code is ErrorCode.group_id_not_found
         nameless = Commit("", "", None, -1, None, member.positions, producer=Producer(1, 0))
         with pytest.raises(KafkaError) as refused:
-            await coordinator.commit_in_transaction(nameless, NOT_REQUIRED)
+            await in_transaction(coordinator, nameless)
         assert refused.value.code is ErrorCode.invalid_group_id
         too_long = a_commit(T0, 1, 1).positions[0]._replace(metadata="m" * 5000)
         asked = Commit(GROUP, "", None, -1, None, [too_long], producer=Producer(1, 0))
-        codes = await coordinator.commit_in_transaction(asked, NOT_REQUIRED)
+        codes = await in_transaction(coordinator, asked)
         assert codes == [ErrorCode.offset_metadata_too_large]
         assert not log.batches
 
@@ -196,12 +202,12 @@ def test_a_deleted_topics_tombstones_leave_its_successor_alone(
         plain = a_commit(T0, 5)
         if pends_for_the_successor:
             plain = replace(plain, positions=[plain.positions[0]._replace(topic_id=gone)])
-            await coordinator.commit(plain)
-            await coordinator.commit_in_transaction(pending, NOT_REQUIRED)
+            await commit_offsets(coordinator, plain)
+            await in_transaction(coordinator, pending)
         else:
             pending = replace(pending, positions=[pending.positions[0]._replace(topic_id=gone)])
-            await coordinator.commit_in_transaction(pending, NOT_REQUIRED)
-            await coordinator.commit(plain)
+            await in_transaction(coordinator, pending)
+            await commit_offsets(coordinator, plain)
         coordinator.topic_deleted("t", gone)
         for _ in range(10):  # it is done in the background
             await asyncio.sleep(0)

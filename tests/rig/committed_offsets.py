@@ -1,11 +1,46 @@
-"""What a group coordinator says is committed, when all that was written is confirmed."""
+"""Offsets committed in a group coordinator, and what it says is committed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import FetchedOffsets, GroupCoordinator
+from drumlin.coordination.groups.log import LoadedPartition
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.written import Written
+from drumlin.turns import to_end
+from drumlin.wire.errors import ErrorCode
+
+
+def position(
+    topic: str,
+    topic_id: UUID | None,
+    partition: int,
+    offset: int,
+    leader_epoch: int = -1,
+    metadata: str = "",
+) -> Positions:
+    """A single one."""
+    texts = [metadata.encode()] if metadata else None
+    return Positions(topic, topic_id, [partition], [offset], [leader_epoch], texts)
+
+
+def commit_offsets(coordinator: GroupCoordinator, commit: Commit) -> Written[list[ErrorCode]]:
+    """As an OffsetCommit that nobody comes between; raises what the group refuses with."""
+    return to_end(coordinator.commit(commit))
+
+
+def loaded_offsets(loaded: LoadedPartition) -> dict[OffsetKey, CommittedOffset]:
+    """What a partition that was loaded says is committed."""
+    return {
+        OffsetKey(group_id, topic, partition): decode_offset(value)
+        for group_id, topics in loaded.offsets.items()
+        for topic, values in topics.items()
+        for partition, value in values.items()
+    }
 
 
 async def fetch_offsets(

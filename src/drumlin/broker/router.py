@@ -44,9 +44,13 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
 class Handler(NamedTuple):
-    """What the module of an API has: `handle`, or `answer` where frames are read in place."""
+    """What the module of an API has: `handle`, or `answer` where frames are read in place.
+
+    Whoever has `parse` is given what that makes of a frame, and not what the schemas do.
+    """
 
     handle: Any
+    parse: Any
     answer: Any
     open_lane: Any
 
@@ -99,9 +103,13 @@ class Router:
         answer = handler.answer
         if answer is not None:
             return self._answer_itself(api, answer, context, frame)
-        if len(frame) > _PARSED_APART_BYTES:
+        parse = handler.parse
+        if parse is None and len(frame) > _PARSED_APART_BYTES:
             return when_done(self._parse_and_finish(api, handler, context, frame))
-        request = parse_request(api, header.api_version, frame, header.size)
+        if parse is None:
+            request = parse_request(api, header.api_version, frame, header.size)
+        else:
+            request = parse(header.api_version, frame, header.size)
         if handler.open_lane is not None:
             shape = response_shape(api, header.api_version)
             lane = handler.open_lane(context, request, frame, shape)
@@ -205,6 +213,7 @@ class Router:
         module = importlib.import_module(f"drumlin.broker.handlers.{api}")
         handler = self._handlers[api] = Handler(
             getattr(module, "handle", None),
+            getattr(module, "parse", None),
             getattr(module, "answer", None),
             getattr(module, "open_lane", None),
         )

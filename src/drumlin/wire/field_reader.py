@@ -7,7 +7,7 @@ as everything else: byte fields come out as slices of the frame.
 from __future__ import annotations
 
 import struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from drumlin.wire.decoder import read_tags, read_uvarint
 from drumlin.wire.errors import MalformedMessage
@@ -23,7 +23,7 @@ class FieldReader:
 
     __slots__ = ("_flexible", "_frame", "_position")
 
-    def __init__(self, frame: memoryview, position: int, *, flexible: bool) -> None:
+    def __init__(self, frame: Any, position: int, *, flexible: bool) -> None:
         self._frame = frame
         self._position = position
         self._flexible = flexible
@@ -32,6 +32,10 @@ class FieldReader:
     def position(self) -> int:
         """Where the next field begins."""
         return self._position
+
+    def move_to(self, position: int) -> None:
+        """Go on from there: somebody else has read what lies between."""
+        self._position = position
 
     def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
         """The integers of a run of fields of fixed size."""
@@ -68,7 +72,11 @@ class FieldReader:
 
     def skip_tags(self) -> None:
         """Pass over tagged fields, in versions that have them."""
-        if self._flexible:
+        if not self._flexible:
+            return
+        if self._frame[self._position] == 0:
+            self._position += 1
+        else:
             self._position = read_tags(self._frame, self._position, {}, None)
 
     def _length(self, layout: struct.Struct) -> int | None:
@@ -81,11 +89,15 @@ class FieldReader:
         end = self._position + size
         if end > len(self._frame):
             raise MalformedMessage(f"a field of {size} bytes ends behind its frame")
-        part = self._frame[self._position : end]
+        part: memoryview = self._frame[self._position : end]
         self._position = end
         return part
 
     def _uvarint(self) -> int:
+        byte: int = self._frame[self._position]
+        if byte < 0x80:
+            self._position += 1
+            return byte
         value, self._position = read_uvarint(self._frame, self._position)
         return value
 

@@ -38,6 +38,12 @@ _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, cor
 API_KEYS: Final[dict[str, int]] = {name: key for key, name in api_key_map.items()}
 
 
+class EncodedBody(NamedTuple):
+    """A response that is encoded already, all but its header."""
+
+    body: bytes
+
+
 class RequestHeader(NamedTuple):
     """What precedes every request, whatever its header version."""
 
@@ -257,14 +263,18 @@ def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, po
 def encode_response(api_name: str, version: int, correlation_id: int, message: Any) -> list[Any]:
     """A response frame with its length prefix, as parts to send one after the other.
 
-    A part is `bytes` or whatever object with a length stood in a `records` field: a slice of
-    a file passes through untouched, so that it can go out by `sendfile`.
+    `message` may be an `EncodedBody`. A part is `bytes` or whatever object with a length stood
+    in a `records` field: a slice of a file passes through untouched, so that it can go out by
+    `sendfile`.
     """
     parts = Parts()
     parts.buffer += _RESPONSE_HEADER.pack(0, correlation_id)
     if _response_header_is_flexible(api_name, version):
         parts.buffer += b"\x00"
-    encoder(type(message))(message, parts)
+    if isinstance(message, EncodedBody):
+        parts.put(message.body)
+    else:
+        encoder(type(message))(message, parts)
     return parts.finish_frame()
 
 

@@ -10,29 +10,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.heartbeat_lane import FRAME_BYTES_MAX, HeartbeatLane, Learnt
-from drumlin.coordination.groups.consumer.member import JOINING, Partitions
+from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.written import Written
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import (
-    ZERO,
-    Shape,
-    encode_response,
-    parse_request,
-    parse_request_header,
-    response_shape,
-)
+from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
 
-_API: Final = "consumer_group_heartbeat"
 _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
@@ -50,38 +40,6 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     if written.done():
         return _response(shape, written.result())
     return Waiting(_respond(shape, written))
-
-
-def open_lane(
-    context: RequestContext, request: Any, frame: memoryview, shape: Shape
-) -> HeartbeatLane | None:
-    """A fast lane for the same request again; None for those that members do not repeat."""
-    if request.member_epoch <= JOINING or len(frame) > FRAME_BYTES_MAX:
-        return None
-    if not _is_served(context.broker):
-        return None
-    lane = context.connection.lanes.get(HeartbeatLane.kind)
-    if lane is None:
-        lane = HeartbeatLane(context.broker, partial(_learn, context.client_host))
-    assert isinstance(lane, HeartbeatLane)
-    lane.watch(frame)
-    return lane
-
-
-def _learn(client_host: str, frame: memoryview) -> Learnt:
-    header = parse_request_header(frame)
-    version = header.api_version
-    request = parse_request(_API, version, frame, header.size)
-    shape = response_shape(_API, version)
-
-    def answer(correlation_id: int, answer: HeartbeatAnswer) -> list[Any]:
-        return encode_response(_API, version, correlation_id, _response(shape, answer))
-
-    def refuse(correlation_id: int, error: KafkaError) -> list[Any]:
-        return encode_response(_API, version, correlation_id, _refusal(shape, error))
-
-    heartbeat = _read(request, version, header.client_id, client_host)
-    return Learnt(request.group_id, heartbeat, answer, refuse)
 
 
 def _is_served(broker: Broker) -> bool:

@@ -12,24 +12,30 @@ TRANSACTION_ABORTABLE is known, and 5 adds the partition (KIP-890).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.offset_positions import position_of
+from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
-from drumlin.coordination.groups.commit import Commit, Position
+from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.log import Producer
+from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Work
+from drumlin.wire.commit_request import TxnCommitRequest, read_txn_commit_request
+from drumlin.wire.commit_response import TopicResult, txn_commit_response
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import EncodedBody, Shape
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
 
 _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
-_NO_GENERATION: Final = -1
 
 #: What a client of this API does not expect, and what it is told instead.
 _TOLD: Final = {
@@ -41,62 +47,55 @@ _TOLD: Final = {
     ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
 }
 
-#: Codes by topic and partition, in the order of the answer.
-Results = dict[str, dict[int, ErrorCode]]
+
+def parse(_version: int, frame: memoryview, position: int) -> Unread:
+    """It is read in turns, by `handle`."""
+    return Unread(frame, position)
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    results, positions = await context.broker.turns.run(_sort(context, request.topics))
-    if positions:
-        for position, code in zip(
-            positions, await _codes(context, request, positions), strict=True
-        ):
-            results[position.topic][position.partition] = code
-    return _response(shape, results)
+def handle(context: RequestContext, request: Unread, shape: Shape) -> Any:
+    return start(context, request.frame, _work(context, request, shape.version))
 
 
-def _sort(context: RequestContext, topics: Any) -> Work[tuple[Results, list[Position]]]:
-    """What is answered at once, and what is to be committed."""
-    results: Results = {}
-    positions: list[Position] = []
-    image = context.broker.metadata.image
-    for topic in topics:
-        state = image.topics.get(topic.name)
-        if state is not None and not topic.partitions:
-            continue
-        of_topic = results.setdefault(topic.name, {})
-        for part in topic.partitions:
-            yield
-            if state is None or state.partition(part.partition_index) is None:
-                of_topic[part.partition_index] = ErrorCode.unknown_topic_or_partition
-                continue
-            positions.append(position_of(state, part))
-    return results, positions
+def _work(context: RequestContext, request: Unread, version: int) -> Work[Any]:
+    asked = yield from read_txn_commit_request(version, *request)
+    sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
+    if sorted_out.accepted:
+        return _commit(context, asked, sorted_out)
+    return (yield from txn_commit_response(version, _results(asked, sorted_out, [])))
 
 
-async def _codes(
-    context: RequestContext, request: Any, positions: list[Position]
-) -> list[ErrorCode]:
+async def _commit(
+    context: RequestContext, asked: TxnCommitRequest, sorted_out: SortedOut
+) -> EncodedBody:
+    groups, turns, request = context.broker.groups, context.broker.turns, asked.commit
     commit = Commit(
-        group_id=request.group_id,
-        member_id=getattr(request, "member_id", ""),
-        group_instance_id=getattr(request, "group_instance_id", None),
-        generation_id=getattr(request, "generation_id", _NO_GENERATION),
-        retention_ms=None,
-        positions=positions,
-        producer=Producer(request.producer_id, request.producer_epoch),
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        None,
+        sorted_out.positions,
+        producer=Producer(asked.producer_id, asked.producer_epoch),
     )
     try:
-        verification = await _verify(context, request)
-        return await context.broker.groups.commit_in_transaction(commit, verification)
+        verification = await _verify(context, asked)
+        written = await turns.run(groups.commit_in_transaction(commit, verification))
+        codes = await written
     except KafkaError as error:
         code = _TOLD.get(error.code, error.code)
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
-        return [code for _ in positions]
+        codes = [code] * sum(len(each.partitions) for each in commit.positions)
+    results = _results(asked, sorted_out, codes)
+    return await turns.run(txn_commit_response(context.version, results))
 
 
-async def _verify(context: RequestContext, request: Any) -> Verification | None:
+def _find_topic(broker: Broker, topic: Any) -> tuple[TopicState | None, ErrorCode]:
+    return broker.metadata.image.topics.get(topic), ErrorCode.unknown_topic_or_partition
+
+
+async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verification | None:
     """See to it that the transaction knows of the group's partition.
 
     Raises:
@@ -104,7 +103,7 @@ async def _verify(context: RequestContext, request: Any) -> Verification | None:
     """
     broker, adds = context.broker, context.version >= _ADDS_FROM
     is_required = broker.config.transaction_partition_verification_enable
-    index = broker.groups.partition_to_commit(request.group_id)
+    index = broker.groups.partition_to_commit(request.commit.group_id)
     if not is_required and not adds:
         return NOT_REQUIRED
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -130,16 +129,16 @@ async def _verify(context: RequestContext, request: Any) -> Verification | None:
     return verification if is_required else NOT_REQUIRED
 
 
-def _response(shape: Shape, results: Results) -> Work[Any]:
-    topics = []
-    for name, of_topic in results.items():
-        partitions = []
-        for index, code in of_topic.items():
-            partitions.append(
-                shape("TxnOffsetCommitResponsePartition", partition_index=index, error_code=code)
-            )
-            yield
-        topics.append(
-            shape("TxnOffsetCommitResponseTopic", name=name, partitions=tuple(partitions))
-        )
-    return shape("TxnOffsetCommitResponse", throttle_time=ZERO, topics=tuple(topics))
+def _results(
+    asked: TxnCommitRequest, sorted_out: SortedOut, codes: list[ErrorCode]
+) -> list[TopicResult]:
+    """Topics and partitions in the order of the request, each once."""
+    results: dict[Any, dict[int, ErrorCode]] = {}
+    for topic in asked.commit.topics:
+        if topic.partitions or topic.topic in sorted_out.refused:
+            missing = dict.fromkeys(topic.partitions, ErrorCode.unknown_topic_or_partition)
+            results.setdefault(topic.topic, {}).update(missing)
+    taken = iter(codes)
+    for key, positions in sorted_out.accepted:
+        results[key].update(zip(positions.partitions, taken, strict=False))
+    return [TopicResult(name, list(found), list(found.values())) for name, found in results.items()]

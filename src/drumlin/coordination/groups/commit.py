@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.kind import Committer
+from drumlin.coordination.groups.kind import Committer, PositionCheck
 from drumlin.coordination.groups.log import Producer
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode
+
+#: Positions that are dealt with in one go: a millisecond or two of them.
+_AT_ONCE: Final = 1000
 
 
-class Position(NamedTuple):
-    """One position that a client wants to commit."""
+class Positions(NamedTuple):
+    """Positions in partitions of one topic, column by column."""
 
     topic: str
     topic_id: UUID | None
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    leader_epochs: Sequence[int]
+    metadata: Sequence[bytes] | None = None
+    """As UTF-8; None where no position has any."""
+
+    def pieces(self) -> Iterator[Positions]:
+        """All of them, so many at a time that nobody has to wait for long."""
+        if len(self.partitions) <= _AT_ONCE:
+            yield self
+            return
+        for start in range(0, len(self.partitions), _AT_ONCE):
+            yield self.some(range(start, min(start + _AT_ONCE, len(self.partitions))))
+
+    def some(self, indexes: Sequence[int]) -> Positions:
+        """Those of these indexes."""
+        return Positions(
+            self.topic,
+            self.topic_id,
+            [self.partitions[index] for index in indexes],
+            [self.offsets[index] for index in indexes],
+            [self.leader_epochs[index] for index in indexes],
+            None if self.metadata is None else [self.metadata[index] for index in indexes],
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """A client's request to commit positions of a group."""
 
     group_id: str
@@ -32,7 +55,8 @@ class Commit:
     generation_id: int
     retention_ms: int | None
     """Only of clients of the oldest versions; None: the broker's retention."""
-    positions: Sequence[Position]
+    positions: Sequence[Positions]
+    """A topic may be there several times."""
     version: int = 10
     """Of the request: what older clients may do depends on it."""
     producer: Producer | None = None
@@ -49,6 +73,46 @@ class Commit:
         )
 
 
-def java_length(text: str) -> int:
-    """The length as Kafka counts it: in UTF-16 units."""
-    return len(text.encode("utf-16-le")) // 2
+def is_longer(metadata: bytes, java_length_max: int) -> bool:
+    """Whether a text is longer than that as Kafka counts it: in UTF-16 units."""
+    if len(metadata) <= java_length_max:
+        return False  # none of them takes less than a byte
+    return len(metadata.decode().encode("utf-16-le")) // 2 > java_length_max
+
+
+def sorted_out(
+    commit: Commit, check: PositionCheck | None, metadata_max_bytes: int
+) -> Work[tuple[list[ErrorCode], list[Positions]]]:
+    """An error code for each position in turn, and those that may be committed."""
+    codes: list[ErrorCode] = []
+    accepted: list[Positions] = []
+    for topic in commit.positions:
+        for piece in topic.pieces():
+            found = _codes(piece, check, metadata_max_bytes)
+            if found is None:
+                codes += [ErrorCode.none] * len(piece.partitions)
+                accepted.append(piece)
+            else:
+                codes += found
+                fine = [index for index, code in enumerate(found) if code is ErrorCode.none]
+                if fine:
+                    accepted.append(piece.some(fine))
+            yield
+    return codes, accepted
+
+
+def _codes(
+    positions: Positions, check: PositionCheck | None, metadata_max_bytes: int
+) -> list[ErrorCode] | None:
+    """None if all of them are fine."""
+    topic_id, metadata = positions.topic_id, positions.metadata
+    if check is None and metadata is None:
+        return None
+    if check is None:
+        codes = [ErrorCode.none] * len(positions.partitions)
+    else:
+        codes = [check(topic_id, partition) for partition in positions.partitions]
+    for index, text in enumerate(metadata or ()):
+        if is_longer(text, metadata_max_bytes):
+            codes[index] = ErrorCode.offset_metadata_too_large
+    return codes

@@ -38,13 +38,12 @@ from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import CommittedOffset
-from drumlin.coordination.groups.repeated_commit import RepeatedCommit
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.written import Pending, Written
-from drumlin.storage.verification import Verification
-from drumlin.turns import Pace
+from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Pace, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -322,36 +321,15 @@ class GroupCoordinator(GroupExecution):
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def commit(self, commit: Commit) -> Written[list[ErrorCode]]:
+    def commit(self, commit: Commit) -> Work[Written[list[ErrorCode]]]:
         """OffsetCommit: a code for each position. The answer comes when all is in the log.
 
-        Raises:
-            KafkaError: none of it was committed.
-        """
-        shard = self._shard_of(commit.group_id)
-        codes, records = shard.commit(commit, self._config.offset_metadata_max_bytes)
-        return self._when_written(shard, records, codes)
-
-    def commit_again(
-        self, commit: RepeatedCommit, offsets: Sequence[int], leader_epochs: Sequence[int]
-    ) -> Written[None] | None:
-        """As `commit`, with these positions. None: it has to be asked in that way.
+        What the topic takes as one batch is committed as a whole or not at all.
 
         Raises:
-            KafkaError: nothing was committed, and `commit` may tell why.
+            KafkaError: none of it was committed, or not all of what makes several batches.
         """
-        shard = self._shard_of(commit.group_id)
-        if (
-            commit.longest > self._config.offset_metadata_max_bytes
-            or self._config.offsets_topic_compression_codec
-            or shard.check_commit(commit.group_id, commit.committer) is not None
-        ):
-            return None
-        now_ms = self._clock.wall_ms()
-        confirmation = self._append(shard, commit.batch(offsets, leader_epochs, now_ms))
-        committed = commit.committed(offsets, leader_epochs, now_ms)
-        shard.apply_offsets(commit.group_id, committed)
-        return self._written(None, confirmation)
+        return self._commit(self._shard_of(commit.group_id), commit, NOT_REQUIRED)
 
     def committed_offsets(
         self,
@@ -378,7 +356,7 @@ class GroupCoordinator(GroupExecution):
 
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
-    ) -> Written[list[ErrorCode]]:
+    ) -> Work[Written[list[ErrorCode]]]:
         """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
 
         `verification`: what its coordinator was asked with, about the group's partition.
@@ -386,9 +364,7 @@ class GroupCoordinator(GroupExecution):
         Raises:
             KafkaError: none of it was committed.
         """
-        shard = self._shard_with_members(commit.group_id)
-        codes, records = shard.commit(commit, self._config.offset_metadata_max_bytes)
-        return self._when_written(shard, records, codes, commit.producer, verification)
+        return self._commit(self._shard_with_members(commit.group_id), commit, verification)
 
     def partition_to_commit(self, group_id: str) -> int:
         """The partition that `commit_in_transaction` will write to.

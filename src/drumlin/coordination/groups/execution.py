@@ -17,13 +17,15 @@ from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Store
 from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
+from drumlin.coordination.groups.commit import Commit, Positions, sorted_out
 from drumlin.coordination.groups.consumer.draft import resolved
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.regexes import matching_topics
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
+from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
+from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
@@ -32,7 +34,7 @@ from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Pace
+from drumlin.turns import Pace, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ T = TypeVar("T")
 
 #: Of a batch: for its header, and for what compression adds where it does not help.
 _SPARE_PART: Final = 64
+_LARGE_AT_A_TIME: Final = 2
 
 
 class CoordinatorConfig(GroupRules, Protocol):
@@ -90,6 +93,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         )
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
+        #: For whoever works on commits that take a lot of memory.
+        self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     # -- effects and time ----------------------------------------------------------------------
 
@@ -271,13 +276,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     # -- the log -------------------------------------------------------------------------------
 
-    def _write(
-        self,
-        shard: GroupShard,
-        records: Sequence[GroupRecord],
-        producer: Producer | None = None,
-        verification: Verification | None = NOT_REQUIRED,
-    ) -> Confirmation | None:
+    def _write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Confirmation | None:
         """Append the records and take them over; the confirmation of the last, if one is due.
 
         Only a batch is in the log as a whole or not at all, so they are one if the topic takes
@@ -287,28 +286,74 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             KafkaError: the records are not in the log.
         """
         confirmation = None
-        for batch, contained in self._batches(shard, records, producer):
-            confirmation = self._append(shard, batch, verification)
-            self._give(shard.apply(contained, producer))
+        limit = self._batch_bytes_max(shard)
+        codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.wall_ms()
+        batches = list(encode_batches(records, now_ms, codec, bytes_max=_room(limit)))
+        _check_sizes([batch for batch, _ in batches], limit)
+        for batch, contained in batches:
+            confirmation = self._append(shard, batch)
+            self._give(shard.apply(contained))
         return confirmation
 
-    def _batches(
-        self, shard: GroupShard, records: Sequence[GroupRecord], producer: Producer | None
-    ) -> list[tuple[bytearray, list[GroupRecord]]]:
-        """
+    def _commit(
+        self, shard: GroupShard, commit: Commit, verification: Verification | None
+    ) -> Work[Written[list[ErrorCode]]]:
+        """Append offsets and take them over; a code for each of them.
+
         Raises:
-            KafkaError: one of them is larger than the topic allows.
+            KafkaError: as `_write`; or they may not be committed.
         """
-        codec = self._config.offsets_topic_compression_codec
+        check = shard.check_commit(commit.group_id, commit.committer)
+        metadata_max_bytes = self._config.offset_metadata_max_bytes
+        codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
+        if not accepted:
+            return Written(codes)
+        limit, now_ms = self._batch_bytes_max(shard), self._clock.wall_ms()
+        packer = OffsetPacker(
+            commit.group_id,
+            now_ms,
+            None if commit.retention_ms is None else now_ms + commit.retention_ms,
+            self._config.offsets_topic_compression_codec,
+            commit.producer,
+            _room(limit),
+        )
+        for positions in accepted:
+            packer.add(positions)
+            yield
+        batches = packer.batches()
+        _check_sizes([batch for batch, _ in batches], limit)
+        confirmation = None
+        for batch, topics in batches:
+            if len(accepted) > 1 or len(batches) > 1:
+                yield
+                self._check_again(shard, commit, accepted)
+            confirmation = self._append(shard, batch, verification)
+            shard.apply_offsets(commit.group_id, topics, commit.producer)
+        return self._written(codes, confirmation)
+
+    def _check_again(self, shard: GroupShard, commit: Commit, accepted: list[Positions]) -> None:
+        """Others had their turn since it was checked what may be committed.
+
+        Raises:
+            KafkaError: it may not be committed any more.
+        """
+        self._check_active()
+        if self._partitions.shard(shard.partition) is not shard:
+            raise KafkaError(ErrorCode.not_coordinator)
+        check = shard.check_commit(commit.group_id, commit.committer)
+        if check is None:
+            return
+        for topic in accepted:
+            for partition in topic.partitions:
+                code = check(topic.topic_id, partition)
+                if code is not ErrorCode.none:
+                    raise KafkaError(code)
+
+    def _batch_bytes_max(self, shard: GroupShard) -> int:
         try:
-            limit = self._topic.batch_bytes_max(shard.partition)
+            return self._topic.batch_bytes_max(shard.partition)
         except KafkaError as error:
             raise as_told(error) from error
-        now_ms, room = self._clock.wall_ms(), limit - limit // _SPARE_PART
-        batches = list(encode_batches(records, now_ms, codec, producer, room))
-        if len(batches) > 1 and max(len(batch) for batch, _ in batches) > limit:
-            raise as_told(KafkaError(ErrorCode.message_too_large))
-        return batches
 
     def _append(
         self,
@@ -337,15 +382,10 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         return True
 
     def _when_written(
-        self,
-        shard: GroupShard,
-        records: Sequence[GroupRecord],
-        answer: T,
-        producer: Producer | None = None,
-        verification: Verification | None = NOT_REQUIRED,
+        self, shard: GroupShard, records: Sequence[GroupRecord], answer: T
     ) -> Written[T]:
         """Write now; `answer` may be given once the records are confirmed."""
-        confirmation = self._write(shard, records, producer, verification) if records else None
+        confirmation = self._write(shard, records) if records else None
         return self._written(answer, confirmation)
 
     def _written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:
@@ -375,6 +415,20 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(partition, self._surroundings)
+
+
+def _room(limit_bytes: int) -> int:
+    """How much is put into a batch that may have so many bytes."""
+    return limit_bytes - limit_bytes // _SPARE_PART
+
+
+def _check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
+    """
+    Raises:
+        KafkaError: one of several is larger than the topic allows; a single one it will refuse.
+    """
+    if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
+        raise as_told(KafkaError(ErrorCode.message_too_large))
 
 
 def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:

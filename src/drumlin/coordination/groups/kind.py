@@ -6,9 +6,8 @@ What only one kind does (joining, heartbeats) is asked of that kind's own class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from drumlin.wire.errors import ErrorCode
@@ -31,8 +30,7 @@ class GroupKind(Enum):
 PositionCheck = Callable[[UUID | None, int], ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
+class Committer(NamedTuple):
     """Who commits offsets, or fetches them: a member, or somebody without membership."""
 
     member_id: str

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.records import OffsetKey, decode_offset, is_usual
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.records.batch import Buffer, iterate_headers
@@ -42,7 +42,7 @@ class PendingOffset(NamedTuple):
 
     producer_id: int
     key: OffsetKey
-    committed: CommittedOffset
+    value: bytes
     is_superseded: bool
     """Something newer was committed, of which `LoadedPartition.offsets` knows."""
 
@@ -52,7 +52,8 @@ class LoadedPartition:
     """What a partition says."""
 
     groups: dict[str, LoadedGroup] = field(default_factory=dict)
-    offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
+    offsets: dict[str, dict[str, dict[int, bytes]]] = field(default_factory=dict)
+    """By group, topic and partition: values as `decode_offset` reads them."""
     pending: list[PendingOffset] = field(default_factory=list)
     """In the order in which they were written."""
     records: int = 0
@@ -177,10 +178,10 @@ class _Reading:
         for order, producer_id, raw_key, value in sorted(waiting):
             key = decode_key(raw_key)
             if isinstance(key, OffsetKey) and value is not None:
-                committed = type_of(key).decode_value(value)
+                decode_offset(value)
                 known = self._latest.get(raw_key)
                 is_superseded = known is not None and known.order > order
-                loaded.pending.append(PendingOffset(producer_id, key, committed, is_superseded))
+                loaded.pending.append(PendingOffset(producer_id, key, value, is_superseded))
         return loaded
 
 
@@ -188,10 +189,13 @@ def _replay(loaded: LoadedPartition, key: RecordKey | None, value: bytes | None)
     if key is None or value is None:
         return
     record_type = type_of(key)
-    decoded = record_type.decode_value(value)
     if isinstance(key, OffsetKey):
-        loaded.offsets[key] = decoded
+        if not is_usual(value):
+            decode_offset(value)
+        topics = loaded.offsets.setdefault(key.group_id, {})
+        topics.setdefault(key.topic, {})[key.partition] = value
         return
+    decoded = record_type.decode_value(value)
     assert record_type.kind is not None
     group = loaded.groups.get(key.group_id)
     if group is None or group.kind is not record_type.kind:

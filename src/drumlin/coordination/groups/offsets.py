@@ -1,12 +1,17 @@
-"""The offsets that groups have committed: a plain store, by group, topic and partition."""
+"""The offsets that groups have committed: a plain store, by group, topic and partition.
+
+What is kept of an offset is the value of its record, as it stands in the log: half a million of
+them are half a million byte strings, which the garbage collector has no need to look at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
 
-TopicOffsets = dict[int, CommittedOffset]
+#: By partition: values as `decode_offset` reads them.
+TopicOffsets = dict[int, bytes]
 
 
 class CommittedOffsets:
@@ -15,17 +20,21 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
 
-    def put(self, key: OffsetKey, committed: CommittedOffset) -> None:
+    def put(self, key: OffsetKey, value: bytes) -> None:
         topics = self._groups.setdefault(key.group_id, {})
-        topics.setdefault(key.topic, {})[key.partition] = committed
+        topics.setdefault(key.topic, {})[key.partition] = value
 
     def put_all(
-        self, group_id: str, committed: Iterable[tuple[OffsetKey, CommittedOffset]]
+        self, group_id: str, topic: str, partitions: Sequence[int], values: Sequence[bytes]
     ) -> None:
-        """As `put`, for many of one group."""
+        """As `put`, for many of one topic."""
         topics = self._groups.setdefault(group_id, {})
-        for key, value in committed:
-            topics.setdefault(key.topic, {})[key.partition] = value
+        topics.setdefault(topic, {}).update(zip(partitions, values, strict=True))
+
+    def take_group(self, group_id: str, topics: dict[str, TopicOffsets]) -> None:
+        """All that a group has committed, which is nothing so far; it is the store's from now."""
+        assert group_id not in self._groups
+        self._groups[group_id] = topics
 
     def remove(self, key: OffsetKey) -> None:
         topics = self._groups.get(key.group_id, {})
@@ -37,17 +46,25 @@ class CommittedOffsets:
         if not topics:
             del self._groups[key.group_id]
 
-    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+    def packed(self, group_id: str, topic: str, partition: int) -> bytes | None:
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        value = self.packed(group_id, topic, partition)
+        return None if value is None else decode_offset(value)
+
+    def groups(self) -> dict[str, dict[str, TopicOffsets]]:
+        """Everything, by group; not to be changed by the caller."""
+        return self._groups
 
     def topics(self, group_id: str) -> dict[str, TopicOffsets]:
         """Everything that the group has committed; not to be changed by the caller."""
         return self._groups.get(group_id, {})
 
-    def items(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+    def items(self, group_id: str) -> Iterator[tuple[OffsetKey, bytes]]:
         for topic, partitions in self.topics(group_id).items():
-            for partition, committed in partitions.items():
-                yield OffsetKey(group_id, topic, partition), committed
+            for partition, value in partitions.items():
+                yield OffsetKey(group_id, topic, partition), value
 
     def keys_of_topic(self, topic: str) -> list[OffsetKey]:
         """Everything that is committed for a topic of that name."""

@@ -8,13 +8,25 @@ value is a tombstone. What else is in the topic is told in `record_types.py`.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import repeat
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.record_type import RecordType, read_version
-from drumlin.coordination.record_fields import FieldReader, FieldWriter, UnreadableRecord
+from drumlin.coordination.record_fields import (
+    STRING_BYTES_MAX,
+    FieldReader,
+    FieldWriter,
+    UnreadableRecord,
+    uvarint,
+)
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 _OFFSET_KEY_TYPES: Final = (0, 1)
+_KEY_TYPE: Final = _OFFSET_KEY_TYPES[-1].to_bytes(2, "big")
 
 _OFFSET_VERSION_WITH_EXPIRY: Final = 1
 _OFFSET_VERSION_WITH_LEADER_EPOCH: Final = 3
@@ -25,6 +37,18 @@ _LAST_VERSION: Final = 4
 
 NO_LEADER_EPOCH: Final = -1
 _NONE: Final = -1
+
+_OFFSET: Final = struct.Struct(">hq")  # version, offset
+_POSITION: Final = struct.Struct(">hqi")  # and leader epoch
+_LENGTH: Final = struct.Struct(">h")
+_TIME: Final = struct.Struct(">q")
+#: One tagged field, its tag, its length.
+_TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
+_NO_TOPIC_ID: Final = bytes(16)
+#: A whole value of the last version without metadata: nearly all are.
+_USUAL: Final = struct.Struct(">hqiBq3s16s")
+_USUALLY: Final = (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
+_USUAL_VERSION: Final = _LAST_VERSION.to_bytes(2, "big")
 
 
 class OffsetKey(NamedTuple):
@@ -48,25 +72,75 @@ class CommittedOffset(NamedTuple):
 
 
 def encode_offset(value: CommittedOffset) -> bytes:
+    packed = pack_offsets(
+        [value.offset],
+        [value.leader_epoch],
+        [value.metadata.encode()],
+        OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms),
+    )
+    return packed[0]
+
+
+class OffsetFacts(NamedTuple):
+    """What the offsets of one topic have in common that are committed together."""
+
+    topic_id: UUID | None
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+
+
+def pack_offsets(
+    offsets: Iterable[int],
+    leader_epochs: Iterable[int],
+    metadata: Iterable[bytes] | None,
+    facts: OffsetFacts,
+) -> list[bytes]:
+    """The values of records for some offsets; `metadata` is None where none has any.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, metadata is longer than records can tell.
+    """
+    times = _TIME.pack(facts.commit_timestamp_ms)
     # An expiry of its own exists in version 1 alone, so it wins over the topic id.
-    if value.expire_timestamp_ms is not None:
-        version = _OFFSET_VERSION_WITH_EXPIRY
-    elif value.topic_id is not None:
-        version = _OFFSET_VERSION_WITH_TOPIC_ID
+    if facts.expire_timestamp_ms is not None:
+        end = times + _TIME.pack(facts.expire_timestamp_ms)
+        ends = _ends(metadata, end, _legacy_bytes)
+        return [_OFFSET.pack(1, offset) + end for offset, end in zip(offsets, ends, strict=False)]
+    if facts.topic_id is not None:
+        version, end = _OFFSET_VERSION_WITH_TOPIC_ID, times + _TOPIC_ID_FOLLOWS
+        end += facts.topic_id.bytes
+        ends = _ends(metadata, end, _compact_bytes)
     else:
         version = _OFFSET_VERSION_WITH_LEADER_EPOCH
-    flexible = version >= _FIRST_FLEXIBLE_VERSION
-    writer = FieldWriter(version, flexible=flexible)
-    writer.int64(value.offset)
-    if version >= _OFFSET_VERSION_WITH_LEADER_EPOCH:
-        writer.int32(value.leader_epoch)
-    writer.string(value.metadata)
-    writer.int64(value.commit_timestamp_ms)
-    if value.expire_timestamp_ms is not None:
-        writer.int64(value.expire_timestamp_ms)
-    if flexible and value.topic_id is not None:
-        writer.tagged_fields({_TOPIC_ID_TAG: value.topic_id.bytes})
-    return bytes(writer.data)
+        ends = _ends(metadata, times, _legacy_bytes)
+    pack = _POSITION.pack
+    return [
+        pack(version, offset, leader_epoch) + end
+        for offset, leader_epoch, end in zip(offsets, leader_epochs, ends, strict=False)
+    ]
+
+
+def _ends(
+    metadata: Iterable[bytes] | None, end: bytes, with_length: Callable[[bytes], bytes]
+) -> Iterable[bytes]:
+    if metadata is None:
+        return repeat(with_length(b"") + end)
+    return [with_length(each) + end for each in metadata]
+
+
+def _legacy_bytes(text: bytes) -> bytes:
+    return _LENGTH.pack(len(_checked(text))) + text
+
+
+def _compact_bytes(text: bytes) -> bytes:
+    return uvarint(len(_checked(text)) + 1) + text
+
+
+def _checked(text: bytes) -> bytes:
+    if len(text) > STRING_BYTES_MAX:
+        message = f"metadata of {len(text)} bytes; {STRING_BYTES_MAX} fit"
+        raise KafkaError(ErrorCode.invalid_request, message)
+    return text
 
 
 def decode_offset(data: bytes) -> CommittedOffset:
@@ -74,6 +148,33 @@ def decode_offset(data: bytes) -> CommittedOffset:
     Raises:
         UnreadableRecord: a version or bytes that are not known here.
     """
+    if len(data) == _USUAL.size:
+        version, offset, leader_epoch, length, written_ms, tags, topic_id = _USUAL.unpack(data)
+        if (version, length, tags) == _USUALLY and topic_id != _NO_TOPIC_ID:
+            return CommittedOffset(offset, leader_epoch, "", written_ms, None, _uuid(topic_id))
+    return _decode_any(data)
+
+
+def is_usual(data: bytes) -> bool:
+    """Whether it is the value of an offset as it is written mostly: readable, that is."""
+    return (
+        len(data) == _USUAL.size
+        and data[:2] == _USUAL_VERSION
+        and data[14] == 1
+        and data[23:26] == _TOPIC_ID_FOLLOWS
+    )
+
+
+def facts_of(data: bytes) -> OffsetFacts:
+    """What a value that is readable says besides the position."""
+    value = decode_offset(data)
+    return OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms)
+
+
+_uuid = lru_cache(maxsize=4096)(lambda data: UUID(bytes=data))
+
+
+def _decode_any(data: bytes) -> CommittedOffset:
     reader = FieldReader(data)
     version = read_version(reader, "committed offset", _LAST_VERSION, _FIRST_FLEXIBLE_VERSION)
     offset = reader.int64()
@@ -91,7 +192,7 @@ def decode_offset(data: bytes) -> CommittedOffset:
         metadata,
         commit_timestamp_ms,
         None if expire_timestamp_ms == _NONE else expire_timestamp_ms,
-        UUID(bytes=topic_id) if topic_id and any(topic_id) else None,
+        _uuid(topic_id) if topic_id and any(topic_id) else None,
     )
 
 
@@ -103,6 +204,19 @@ def _write_key(writer: FieldWriter, key: OffsetKey) -> None:
     writer.string(key.group_id)
     writer.string(key.topic)
     writer.int32(key.partition)
+
+
+def offset_key_start(group_id: str, topic: str) -> bytes:
+    """A whole key as it is written, but for the partition at its end.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, a name is longer than records can tell.
+    """
+    group, name = group_id.encode(), topic.encode()
+    if max(len(group), len(name)) > STRING_BYTES_MAX:
+        message = f"a name of more than {STRING_BYTES_MAX} bytes"
+        raise KafkaError(ErrorCode.invalid_request, message)
+    return b"".join((_KEY_TYPE, _LENGTH.pack(len(group)), group, _LENGTH.pack(len(name)), name))
 
 
 #: The older type comes first: what is written is of the last one.

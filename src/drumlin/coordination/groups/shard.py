@@ -7,32 +7,36 @@ the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer
-from drumlin.coordination.groups.commit import Commit, java_length
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind, PositionCheck
 from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.log import LoadedPartition, Producer
+from drumlin.coordination.groups.offset_batches import TopicValues
 from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_types import type_of
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.records import (
+    CommittedOffset,
+    OffsetFacts,
+    OffsetKey,
+    decode_offset,
+    encode_offset,
+    facts_of,
+)
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: What is taken over before others get their turn on the loop: some milliseconds' worth.
-_GROUPS_PER_STEP: Final = 200
 #: Offsets of a deleted topic that are removed together: some two milliseconds' worth.
 _REMOVED_PER_STEP: Final = 200
-_OFFSETS_PER_STEP: Final = 5_000
 
 
 class GroupShard:
@@ -83,57 +87,23 @@ class GroupShard:
 
     def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
         """Become what the log says; others get their turn wherever this yields."""
-        for count, (group_id, said) in enumerate(loaded.groups.items(), 1):
+        for group_id, said in loaded.groups.items():
             group = new_group(said.kind, group_id, self._surroundings)
             self.groups[group_id] = group
             group.restore(said.records)
-            if count % _GROUPS_PER_STEP == 0:
-                yield
-        for count, (key, committed) in enumerate(loaded.offsets.items(), 1):
-            self.put_offset(key, committed)
-            if count % _OFFSETS_PER_STEP == 0:
-                yield
+            yield
+        for group_id, topics in loaded.offsets.items():
+            self._group_for_offsets(group_id)
+            self.offsets.take_group(group_id, topics)
+            yield
         for each in loaded.pending:
             self._group_for_offsets(each.key.group_id)
             self.transactional.put(
-                each.producer_id, each.key, each.committed, is_superseded=each.is_superseded
+                each.producer_id, each.key, each.value, is_superseded=each.is_superseded
             )
+            yield
 
     # -- what is to be written -------------------------------------------------------------
-
-    def commit(
-        self, commit: Commit, metadata_max_bytes: int
-    ) -> tuple[list[ErrorCode], list[GroupRecord]]:
-        """An error code for each position, and the records that commit the accepted ones.
-
-        Raises:
-            KafkaError: none of it may be committed.
-        """
-        check = self.check_commit(commit.group_id, commit.committer)
-        now_ms = self._surroundings.clock.wall_ms()
-        expire_ms = None if commit.retention_ms is None else now_ms + commit.retention_ms
-        codes: list[ErrorCode] = []
-        records: list[GroupRecord] = []
-        for position in commit.positions:
-            if java_length(position.metadata) > metadata_max_bytes:
-                codes.append(ErrorCode.offset_metadata_too_large)
-                continue
-            codes.append(
-                ErrorCode.none if check is None else check(position.topic_id, position.partition)
-            )
-            if codes[-1] is not ErrorCode.none:
-                continue
-            key = OffsetKey(commit.group_id, position.topic, position.partition)
-            committed = CommittedOffset(
-                position.offset,
-                position.leader_epoch,
-                position.metadata,
-                now_ms,
-                expire_ms,
-                position.topic_id,
-            )
-            records.append((key, committed))
-        return codes, records
 
     def check_commit(self, group_id: str, committer: Committer) -> PositionCheck | None:
         """Whether who commits may; see `AnyGroup.check_offset_commit`.
@@ -178,7 +148,9 @@ class GroupShard:
                 continue
             codes.append(ErrorCode.none)
             key = OffsetKey(group_id, topic, partition)
-            if self.offsets.get(group_id, topic, partition) or self.transactional.is_pending(key):
+            if self.offsets.packed(group_id, topic, partition) or self.transactional.is_pending(
+                key
+            ):
                 records.append((key, None))
         return codes, records
 
@@ -193,10 +165,11 @@ class GroupShard:
         now_ms = self._surroundings.clock.wall_ms()
         keeps_some = self.transactional.has_open(group_id)
         records: list[GroupRecord] = []
-        for key, committed in self.offsets.items(group_id):
-            expires_ms = _expires_ms(group, committed, retention_ms)
+        for key, value in self.offsets.items(group_id):
+            facts = facts_of(value)
+            expires_ms = _expires_ms(group, facts, retention_ms)
             is_kept = expires_ms is None or now_ms < expires_ms or group.is_subscribed_to(key.topic)
-            if self.transactional.is_pending(key) or (is_kept and not self._is_orphan(committed)):
+            if self.transactional.is_pending(key) or (is_kept and not self._is_orphan(facts)):
                 keeps_some = True
             else:
                 records.append((key, None))
@@ -214,14 +187,14 @@ class GroupShard:
         """
         records: list[GroupRecord] = [
             (key, None)
-            for key, committed in self.offsets.items(group_id)
-            if self._is_orphan(committed) and not self.transactional.is_pending(key)
+            for key, value in self.offsets.items(group_id)
+            if self._is_orphan(facts_of(value)) and not self.transactional.is_pending(key)
         ]
         group = self.groups.get(group_id)
         return records + group.orphans() if isinstance(group, ShareGroup) else records
 
-    def _is_orphan(self, committed: CommittedOffset) -> bool:
-        topic_id = committed.topic_id
+    def _is_orphan(self, facts: OffsetFacts) -> bool:
+        topic_id = facts.topic_id
         return topic_id is not None and self._surroundings.topics.was_deleted(topic_id)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
@@ -243,18 +216,17 @@ class GroupShard:
 
     def _is_only_of(self, gone: Container[UUID | None], key: OffsetKey) -> bool:
         """Whether something is known of a key, and all of it of topics that are gone."""
-        ids = [each.topic_id for each in self.transactional.pending(key)]
-        known = self.offsets.get(*key)
+        values = list(self.transactional.pending(key))
+        known = self.offsets.packed(*key)
         if known is not None:
-            ids.append(known.topic_id)
+            values.append(known)
+        ids = [facts_of(each).topic_id for each in values]
         return bool(ids) and all(each in gone for each in ids)
 
     # -- what was written ------------------------------------------------------------------
 
-    def apply(
-        self, records: Iterable[GroupRecord], producer: Producer | None = None
-    ) -> list[Answer]:
-        """Take over records that are in the log now, be it as a part of a transaction.
+    def apply(self, records: Iterable[GroupRecord]) -> list[Answer]:
+        """Take over records that are in the log now.
 
         Returns what is to be told to whoever waits in a group that is no more.
         """
@@ -265,28 +237,32 @@ class GroupShard:
             elif value is None:
                 self.offsets.remove(key)
                 self.transactional.remove(key)
-            elif producer is not None:
-                self._group_for_offsets(key.group_id)
-                self.transactional.put(producer.producer_id, key, value)
             else:
-                self.put_offset(key, value)
+                self._put_offset(key, encode_offset(value))
                 self.transactional.supersede(key)
         return answers
 
     def apply_offsets(
-        self, group_id: str, committed: Collection[tuple[OffsetKey, CommittedOffset]]
+        self, group_id: str, committed: Iterable[TopicValues], producer: Producer | None = None
     ) -> None:
-        """As `apply`, for offsets of one group that were committed outside transactions."""
+        """As `apply`, for offsets of one group."""
         self._group_for_offsets(group_id)
-        self.offsets.put_all(group_id, committed)
-        if self.transactional.is_any_pending:
-            for key, _ in committed:
-                self.transactional.supersede(key)
+        transactional = self.transactional
+        for topic, partitions, values in committed:
+            if producer is not None:
+                for partition, value in zip(partitions, values, strict=True):
+                    key = OffsetKey(group_id, topic, partition)
+                    transactional.put(producer.producer_id, key, value)
+                continue
+            self.offsets.put_all(group_id, topic, partitions, values)
+            if transactional.is_any_pending:
+                for partition in partitions:
+                    transactional.supersede(OffsetKey(group_id, topic, partition))
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""
-        for key, committed in self.transactional.end(producer_id, is_commit=is_commit):
-            self.put_offset(key, committed)
+        for key, value in self.transactional.end(producer_id, is_commit=is_commit):
+            self._put_offset(key, value)
 
     def _apply_to_group(self, key: RecordKey, value: Any | None) -> list[Answer]:
         record_type = type_of(key)
@@ -305,9 +281,9 @@ class GroupShard:
         group.replay(key, value)
         return []
 
-    def put_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
+    def _put_offset(self, key: OffsetKey, value: bytes) -> None:
         self._group_for_offsets(key.group_id)
-        self.offsets.put(key, committed)
+        self.offsets.put(key, value)
 
     def _group_for_offsets(self, group_id: str) -> None:
         if group_id not in self.groups:
@@ -337,7 +313,8 @@ class GroupShard:
                 is_unstable = checks and self.transactional.is_pending(
                     OffsetKey(group_id, topic, partition)
                 )
-                value = known.get(partition)
+                packed = known.get(partition)
+                value = None if packed is None else decode_offset(packed)
                 if value is not None and there is not None:
                     value = value if value.topic_id in (None, there.topic_id) else None
                 if value is not None or is_unstable or topics is not None:
@@ -347,10 +324,10 @@ class GroupShard:
                 yield topic, found
 
 
-def _expires_ms(group: AnyGroup, committed: CommittedOffset, retention_ms: int) -> int | None:
-    starts_ms = group.retention_starts_ms(committed.commit_timestamp_ms)
+def _expires_ms(group: AnyGroup, facts: OffsetFacts, retention_ms: int) -> int | None:
+    starts_ms = group.retention_starts_ms(facts.commit_timestamp_ms)
     if starts_ms is None:
         return None
-    if committed.expire_timestamp_ms is not None:
-        return committed.expire_timestamp_ms
+    if facts.expire_timestamp_ms is not None:
+        return facts.expire_timestamp_ms
     return starts_ms + retention_ms

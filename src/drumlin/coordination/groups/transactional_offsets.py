@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.records import OffsetKey
 
 
 @dataclass(slots=True)
 class _Pending:
     """One offset that waits for the end of its transaction."""
 
-    committed: CommittedOffset
+    value: bytes  # as in its record
     order: int
     is_superseded: bool = False  # something newer was committed: in the end this one is dropped
 
@@ -37,13 +37,13 @@ class TransactionalOffsets:
         self,
         producer_id: int,
         key: OffsetKey,
-        committed: CommittedOffset,
+        value: bytes,
         *,
         is_superseded: bool = False,
     ) -> None:
         """It was written in the producer's transaction, after all that was put before."""
         self._order += 1
-        pending = _Pending(committed, self._order, is_superseded)
+        pending = _Pending(value, self._order, is_superseded)
         self._by_producer.setdefault(producer_id, {})[key] = pending
         self._by_key.setdefault(key, {})[producer_id] = pending
         self._groups.setdefault(producer_id, set()).add(key.group_id)
@@ -59,7 +59,7 @@ class TransactionalOffsets:
         for producer_id in self._by_key.pop(key, {}):
             del self._by_producer[producer_id][key]
 
-    def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[OffsetKey, CommittedOffset]]:
+    def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[OffsetKey, bytes]]:
         """The producer's transaction has ended: what is committed by that."""
         for group_id in self._groups.pop(producer_id, ()):
             producers = self._producers[group_id]
@@ -75,7 +75,7 @@ class TransactionalOffsets:
             if is_commit and not pending.is_superseded:
                 for other in others.values():
                     other.is_superseded |= other.order < pending.order
-                materialised.append((key, pending.committed))
+                materialised.append((key, pending.value))
         return materialised
 
     @property
@@ -101,6 +101,6 @@ class TransactionalOffsets:
         """What is pending for a topic of that name, each key once."""
         return [key for key in self._by_key if key.topic == topic]
 
-    def pending(self, key: OffsetKey) -> Iterator[CommittedOffset]:
+    def pending(self, key: OffsetKey) -> Iterator[bytes]:
         """What open transactions may commit for the key."""
-        return (each.committed for each in self._by_key.get(key, {}).values())
+        return (each.value for each in self._by_key.get(key, {}).values())

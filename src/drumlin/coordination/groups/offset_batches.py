@@ -1,0 +1,184 @@
+"""Batches of offsets that are committed together, packed without a record made in between.
+
+A client commits the positions of thousands of partitions at once: what they have in common is
+made once, and the rest is a few bytes each. The bytes are those that `log.encode_batches` makes.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.log import BATCH_BYTES_MAX, Producer
+from drumlin.coordination.groups.records import OffsetFacts, offset_key_start, pack_offsets
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    seal,
+    write_header,
+)
+from drumlin.records.compression import compress
+from drumlin.records.varint import varint
+
+_PARTITION: Final = struct.Struct(">i")
+_NO_LEADER_EPOCH: Final = -1
+#: Of a record: attributes, and its timestamp, which is that of the batch; and it has no headers.
+_BEGINS: Final = b"\0\0"
+_ENDS: Final = b"\0"
+#: Of a record at most, besides its key and its value.
+_OVERHEAD_BYTES: Final = 24
+_ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
+_TWO_BYTES_END: Final = 8192
+
+
+class TopicValues(NamedTuple):
+    """What a batch says of some partitions of a topic: values as in its records."""
+
+    topic: str
+    partitions: Sequence[int]
+    values: Sequence[bytes]
+
+
+class OffsetBatch(NamedTuple):
+    batch: bytearray
+    topics: list[TopicValues]
+
+
+class OffsetPacker:
+    """Packs positions of one group, topic by topic, into as few batches as take them."""
+
+    def __init__(
+        self,
+        group_id: str,
+        now_ms: int,
+        expire_ms: int | None = None,
+        codec: int = 0,
+        producer: Producer | None = None,
+        bytes_max: int = BATCH_BYTES_MAX,
+    ) -> None:
+        self._group_id = group_id
+        self._now_ms = now_ms
+        self._expire_ms = expire_ms
+        self._codec = codec
+        self._producer = producer
+        self._bytes_max = bytes_max
+        self._batches: list[OffsetBatch] = []
+        self._begin()
+
+    def add(self, positions: Positions) -> None:
+        """
+        Raises:
+            KafkaError: INVALID_REQUEST, a name or metadata is longer than records can tell.
+        """
+        topic, partitions = positions.topic, positions.partitions
+        key_start = offset_key_start(self._group_id, topic)
+        values = pack_offsets(
+            positions.offsets,
+            positions.leader_epochs,
+            positions.metadata,
+            OffsetFacts(positions.topic_id, self._now_ms, self._expire_ms),
+        )
+        overhead = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
+        while True:
+            fitting = self._fitting(values, overhead)
+            if fitting == len(values):
+                self._put(topic, key_start, partitions, values)
+                return
+            if fitting:
+                self._put(topic, key_start, partitions[:fitting], values[:fitting])
+            self._end()
+            partitions, values = partitions[fitting:], values[fitting:]
+
+    def batches(self) -> list[OffsetBatch]:
+        """All of them; nothing is added afterwards."""
+        if self._records:
+            self._end()
+        return self._batches
+
+    def _begin(self) -> None:
+        self._records: list[bytes] = []
+        self._topics: list[TopicValues] = []
+        self._size = 0
+
+    def _fitting(self, values: Sequence[bytes], overhead: int) -> int:
+        """How many of them the batch takes: at least one if it is empty."""
+        total = sum(map(len, values)) + overhead * len(values)
+        if self._size + total <= self._bytes_max:
+            self._size += total
+            return len(values)
+        ends = list(accumulate(overhead + len(value) for value in values))
+        fitting = bisect_right(ends, self._bytes_max - self._size)
+        fitting = fitting or (0 if self._records else 1)
+        self._size += ends[fitting - 1] if fitting else 0
+        return fitting
+
+    def _put(
+        self, topic: str, key_start: bytes, partitions: Sequence[int], values: Sequence[bytes]
+    ) -> None:
+        first = len(self._records)
+        self._records += _records(first, key_start, partitions, values)
+        self._topics.append(TopicValues(topic, partitions, values))
+
+    def _end(self) -> None:
+        records = self._records
+        body = b"".join(records)
+        if self._codec:
+            body = compress(self._codec, body)
+        producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        size = HEADER_SIZE + len(body)
+        header = BatchHeader(
+            0,
+            size - LOG_OVERHEAD,
+            _NO_LEADER_EPOCH,
+            MAGIC,
+            0,
+            self._codec | (0 if self._producer is None else TRANSACTIONAL_MASK),
+            len(records) - 1,
+            self._now_ms,
+            self._now_ms,
+            producer_id,
+            epoch,
+            NO_SEQUENCE,
+            len(records),
+        )
+        batch = bytearray(HEADER_SIZE)
+        batch += body
+        write_header(batch, 0, header)
+        seal(batch, 0, size)
+        self._batches.append(OffsetBatch(batch, self._topics))
+        self._begin()
+
+
+def _records(
+    first: int, key_start: bytes, partitions: Sequence[int], values: Sequence[bytes]
+) -> Iterator[bytes]:
+    """Records as they stand in a batch, in which that many come before."""
+    pack = _PARTITION.pack
+    key_size = len(key_start) + _PARTITION.size
+    key_begins = varint(key_size) + key_start
+    around = len(_BEGINS) + len(key_begins) + _PARTITION.size + len(_ENDS)
+    value_size, length = -1, b""
+    for delta, partition, value in zip(
+        range(first, first + len(values)), partitions, values, strict=True
+    ):
+        if delta < len(_ONE_BYTE):
+            offset = _ONE_BYTE[delta]
+        elif delta < _TWO_BYTES_END:
+            offset = bytes(((delta << 1) & 0x7F | 0x80, delta >> 6))
+        else:
+            offset = varint(delta)
+        if len(value) != value_size:
+            value_size = len(value)
+            length = varint(value_size)
+        size = varint(around + len(offset) + len(length) + value_size)
+        yield b"".join((size, _BEGINS, offset, key_begins, pack(partition), length, value, _ENDS))

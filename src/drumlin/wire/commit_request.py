@@ -1,0 +1,281 @@
+"""OffsetCommit and TxnOffsetCommit requests, read into columns.
+
+A consumer commits the positions of thousands of partitions at once, and says the same little of
+each: where none has metadata, which is the rule, their bytes are all of one size, and are taken
+apart in one go. What is believed of a request, and what is refused, is what `decoder.py` believes
+and refuses; tests hold them against each other. Reading gives way, as it may be a lot.
+
+    OffsetCommit      v2-4 with a retention; from 6 leader epochs, from 7 static members;
+                      8 and later flexible; 10 topic ids
+    TxnOffsetCommit   from 2 leader epochs; 3 and later flexible, and says which member commits
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.turns import Work
+from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.field_reader import FieldReader
+from drumlin.wire.field_types import STRING_BYTES_MAX
+from drumlin.wire.messages import ELEMENTS_MAX
+
+Frame = bytes | memoryview
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_PRODUCER: Final = struct.Struct(">qh")
+_WITH_EPOCH: Final = struct.Struct(">iqi")  # partition, offset, leader epoch
+_WITHOUT_EPOCH: Final = struct.Struct(">iq")
+#: The same, the length of metadata, and tagged fields in flexible versions.
+_PLAIN: Final = {
+    (True, True): struct.Struct(">iqiBB"),
+    (True, False): struct.Struct(">iqih"),
+    (False, False): struct.Struct(">iqh"),
+}
+#: Lengths of metadata that is null or empty.
+_NO_METADATA: Final = {True: {0, 1}, False: {-1, 0}}
+_NO_TAGS: Final = {0}
+_AT_ONCE: Final = 1000
+#: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
+_COPIED_BYTES_MAX: Final = 64 * 1024
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NULL_UUID: Final = bytes(16)
+_NO_LEADER_EPOCH: Final = -1
+_NO_RETENTION_MS: Final = -1
+_NO_GENERATION: Final = -1
+
+_RETENTION_UP_TO: Final = 4
+_STATIC_MEMBERS_FROM: Final = 7
+_TOPIC_IDS_FROM: Final = 10
+_MEMBERS_FROM: Final = 3
+
+
+class _Layout(NamedTuple):
+    has_epochs: bool
+    is_flexible: bool
+    has_topic_ids: bool = False
+
+
+_COMMIT_LAYOUTS: Final = tuple(
+    _Layout(version >= 6, version >= 8, version >= _TOPIC_IDS_FROM) for version in range(11)
+)
+_TXN_LAYOUTS: Final = tuple(_Layout(version >= 2, version >= 3) for version in range(6))
+
+
+class TopicPositions(NamedTuple):
+    """Of one topic, column by column; `topic` is its name, or its id (None: a null one)."""
+
+    topic: str | UUID | None
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    leader_epochs: Sequence[int]
+    metadata: Sequence[bytes] | None
+    """As UTF-8; None where no position has any."""
+
+
+class CommitRequest(NamedTuple):
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    retention_ms: int | None
+    topics: list[TopicPositions]
+
+
+class TxnCommitRequest(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: CommitRequest
+
+
+def read_commit_request(version: int, frame: memoryview, position: int) -> Work[CommitRequest]:
+    """The OffsetCommit whose body starts at `position`.
+
+    Raises:
+        MalformedMessage: whatever is wrong with it.
+    """
+    try:
+        return (yield from _read_commit(version, _copied(frame), position))
+    except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
+        raise MalformedMessage(f"offset_commit request v{version}: {error}") from None
+
+
+def read_txn_commit_request(
+    version: int, frame: memoryview, position: int
+) -> Work[TxnCommitRequest]:
+    """The TxnOffsetCommit whose body starts at `position`; it is of no generation if it says none.
+
+    Raises:
+        MalformedMessage: whatever is wrong with it.
+    """
+    try:
+        return (yield from _read_txn_commit(version, _copied(frame), position))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"txn_offset_commit request v{version}: {error}") from None
+
+
+def _copied(frame: memoryview) -> Frame:
+    return bytes(frame) if len(frame) <= _COPIED_BYTES_MAX else frame
+
+
+def _read_commit(version: int, frame: Frame, position: int) -> Work[CommitRequest]:
+    layout = _COMMIT_LAYOUTS[version]
+    reader = _Reader(frame, position, flexible=layout.is_flexible)
+    group_id = reader.short_string()
+    (generation_id,) = reader.fixed(_INT32)
+    member_id = reader.short_string()
+    instance_id = reader.nullable_short_string() if version >= _STATIC_MEMBERS_FROM else None
+    retention_ms = reader.fixed(_INT64)[0] if version <= _RETENTION_UP_TO else _NO_RETENTION_MS
+    _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
+    topics = yield from _read_topics(frame, reader, layout)
+    return CommitRequest(
+        group_id,
+        member_id,
+        instance_id,
+        generation_id,
+        None if retention_ms == _NO_RETENTION_MS else retention_ms,
+        topics,
+    )
+
+
+def _read_txn_commit(version: int, frame: Frame, position: int) -> Work[TxnCommitRequest]:
+    layout = _TXN_LAYOUTS[version]
+    reader = _Reader(frame, position, flexible=layout.is_flexible)
+    transactional_id, group_id = reader.short_string(), reader.short_string()
+    producer_id, producer_epoch = reader.fixed(_PRODUCER)
+    generation_id, member_id, instance_id = _NO_GENERATION, "", None
+    if version >= _MEMBERS_FROM:
+        (generation_id,) = reader.fixed(_INT32)
+        member_id = reader.short_string()
+        instance_id = reader.nullable_short_string()
+    topics = yield from _read_topics(frame, reader, layout)
+    commit = CommitRequest(group_id, member_id, instance_id, generation_id, None, topics)
+    return TxnCommitRequest(transactional_id, producer_id, producer_epoch, commit)
+
+
+class _Reader(FieldReader):
+    """Strings are as long as the protocol allows, and no longer."""
+
+    __slots__ = ()
+
+    def short_string(self) -> str:
+        return _short(self.string())
+
+    def nullable_short_string(self) -> str | None:
+        if not self._flexible and _INT16.unpack_from(self._frame, self._position)[0] < 0:
+            self._position += _INT16.size  # any of them stands for null
+            return None
+        text = self.nullable_string()
+        return None if text is None else _short(text)
+
+
+def _short(text: str) -> str:
+    # Few are so long that it takes counting.
+    if len(text) > STRING_BYTES_MAX // 4 and len(text.encode()) > STRING_BYTES_MAX:
+        raise MalformedMessage(f"a string of more than {STRING_BYTES_MAX} bytes")
+    return text
+
+
+def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[TopicPositions]]:
+    topics = []
+    count = reader.array_length()
+    elements_left = ELEMENTS_MAX - count
+    for _ in range(count):
+        topic: str | UUID | None
+        if layout.has_topic_ids:
+            raw = bytes(reader.raw(len(_NULL_UUID)))
+            topic = None if raw == _NULL_UUID else UUID(bytes=raw)
+        else:
+            topic = reader.short_string()
+        partition_count = reader.array_length()
+        elements_left -= partition_count
+        if elements_left < 0:
+            raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
+        columns = _Columns(layout)
+        place = reader.position
+        for first in range(0, partition_count, _AT_ONCE):
+            if first:
+                yield
+            place = columns.read(frame, place, min(_AT_ONCE, partition_count - first))
+        reader.move_to(place)
+        reader.skip_tags()
+        topics.append(columns.positions(topic))
+        yield
+    reader.skip_tags()
+    return topics
+
+
+class _Columns:
+    """Positions of one topic as far as they are read."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self._has_epochs, self._is_flexible, _ = layout
+        self._plain = _PLAIN[self._has_epochs, self._is_flexible]
+        self._partitions: list[int] = []
+        self._offsets: list[int] = []
+        self._epochs: list[int] = []
+        self._metadata: list[bytes] | None = None
+
+    def positions(self, topic: str | UUID | None) -> TopicPositions:
+        return TopicPositions(topic, self._partitions, self._offsets, self._epochs, self._metadata)
+
+    def read(self, frame: Frame, position: int, count: int) -> int:
+        """Read that many; where the last one ends."""
+        return self._read_plain(frame, position, count) or self._read_any(frame, position, count)
+
+    def _read_plain(self, frame: Frame, position: int, count: int) -> int:
+        """As `read`, if none has metadata; else 0, and nothing is read."""
+        end = position + self._plain.size * count
+        if end > len(frame):
+            return 0
+        columns = list(zip(*self._plain.iter_unpack(frame[position:end]), strict=True))
+        has_tags = self._is_flexible and not _NO_TAGS.issuperset(columns.pop())
+        # If it holds for the first, the second is where it is looked for, and so on.
+        if has_tags or not _NO_METADATA[self._is_flexible].issuperset(columns[-1]):
+            return 0
+        self._partitions += columns[0]
+        self._offsets += columns[1]
+        self._epochs += columns[2] if self._has_epochs else (_NO_LEADER_EPOCH,) * count
+        if self._metadata is not None:
+            self._metadata += (b"",) * count
+        return end
+
+    def _read_any(self, frame: Frame, position: int, count: int) -> int:
+        if self._metadata is None:
+            self._metadata = [b""] * len(self._partitions)
+        layout = _WITH_EPOCH if self._has_epochs else _WITHOUT_EPOCH
+        for _ in range(count):
+            partition, offset, *epoch = layout.unpack_from(frame, position)
+            text, position = self._read_metadata(frame, position + layout.size)
+            if self._is_flexible:
+                position = read_tags(frame, position, {}, None) if frame[position] else position + 1
+            self._partitions.append(partition)
+            self._offsets.append(offset)
+            self._epochs.append(epoch[0] if epoch else _NO_LEADER_EPOCH)
+            self._metadata.append(text)
+        return position
+
+    def _read_metadata(self, frame: Frame, position: int) -> tuple[bytes, int]:
+        if self._is_flexible:
+            size, position = read_uvarint(frame, position)
+            size -= 1
+        else:
+            size = _INT16.unpack_from(frame, position)[0]
+            position += _INT16.size
+        if size <= 0:
+            return b"", position
+        end = position + size
+        if size > STRING_BYTES_MAX or end > len(frame):
+            raise MalformedMessage(f"a string of {size} bytes")
+        text = bytes(frame[position:end])
+        if not text.isascii():
+            text.decode()  # it is no text if that fails
+        return text, end

@@ -1,0 +1,82 @@
+"""Responses to OffsetCommit and TxnOffsetCommit, packed topic by topic.
+
+OffsetCommit      from version 3 with a throttle time; 8 and later flexible; 10 topic ids
+TxnOffsetCommit   3 and later flexible
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import EncodedBody
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_NO_THROTTLE: Final = _INT32.pack(0)
+_NO_TAGS: Final = b"\0"
+_NULL_UUID: Final = bytes(16)
+_SMALL: Final = tuple(bytes((count,)) for count in range(0x80))
+
+
+class TopicResult(NamedTuple):
+    """`topic`: as the request names it; `codes`: None where all is well."""
+
+    topic: str | UUID | None
+    partitions: Sequence[int]
+    codes: Sequence[ErrorCode] | None
+
+
+def commit_response(version: int, results: Sequence[TopicResult]) -> Work[EncodedBody]:
+    start = _NO_THROTTLE if version >= 3 else b""
+    return _encoded(start, results, is_flexible=version >= 8)
+
+
+def txn_commit_response(version: int, results: Sequence[TopicResult]) -> Work[EncodedBody]:
+    return _encoded(_NO_THROTTLE, results, is_flexible=version >= 3)
+
+
+def _encoded(
+    start: bytes, results: Sequence[TopicResult], *, is_flexible: bool
+) -> Work[EncodedBody]:
+    end = _NO_TAGS if is_flexible else b""
+    parts = [start, _count(len(results), is_flexible)]
+    for topic, partitions, codes in results:
+        if isinstance(topic, str):
+            name = topic.encode()
+            length = _count(len(name), True) if is_flexible else _INT16.pack(len(name))
+            named = length + name
+        else:
+            named = _NULL_UUID if topic is None else topic.bytes
+        count = len(partitions)
+        if codes is None:
+            row, values = "i3x" if is_flexible else "i2x", partitions
+        else:
+            row = "ihx" if is_flexible else "ih"
+            numbers = (code.value for code in codes)
+            values = tuple(chain.from_iterable(zip(partitions, numbers, strict=True)))
+        rows = struct.pack(">" + row * count, *values)
+        parts += (named, _count(count, is_flexible), rows, end)
+        yield
+    parts.append(end)
+    return EncodedBody(b"".join(parts))
+
+
+def _count(count: int, is_flexible: bool) -> bytes:
+    """How many elements follow."""
+    if not is_flexible:
+        return _INT32.pack(count)
+    count += 1
+    if count <= 0x7F:
+        return _SMALL[count]
+    encoded = bytearray()
+    while count > 0x7F:
+        encoded.append((count & 0x7F) | 0x80)
+        count >>= 7
+    encoded.append(count)
+    return bytes(encoded)

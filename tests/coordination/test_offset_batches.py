@@ -1,0 +1,100 @@
+"""Batches of offsets that are packed directly, beside those that are made record by record."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+
+from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.log import Producer, encode_batches
+from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+NOW_MS = 1_700_000_000_000
+TOPICS = {"t": UUID(int=7), "topic-without-an-id": None, "höher": UUID(int=2**127)}
+
+
+def some(chance: random.Random, count: int) -> Positions:
+    topic = chance.choice(list(TOPICS))
+    texts = ["", "x", "höher", "y" * 130]
+    has_metadata = chance.random() < 0.5
+    return Positions(
+        topic,
+        TOPICS[topic],
+        [chance.randrange(2**31) for _ in range(count)],
+        [chance.choice([0, 2**40, 2**63 - 1, -1]) for _ in range(count)],
+        [chance.choice([-1, 0, 9]) for _ in range(count)],
+        [chance.choice(texts).encode() for _ in range(count)] if has_metadata else None,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_they_are_what_records_one_by_one_would_be(seed: int) -> None:
+    chance = random.Random(seed)
+    expire_ms = chance.choice([None, NOW_MS + 5])
+    producer = chance.choice([None, Producer(7, 3)])
+    codec = chance.choice([0, 0, 1, 2, 3, 4])
+    asked = [some(chance, chance.choice([1, 1, 3, 70, 9_000])) for _ in range(3)]
+    packer = OffsetPacker("group", NOW_MS, expire_ms, codec, producer, 10_000_000)
+    for each in asked:
+        packer.add(each)
+    (packed,) = packer.batches()
+    records = [
+        (
+            OffsetKey("group", topic.topic, partition),
+            CommittedOffset(
+                topic.offsets[index],
+                topic.leader_epochs[index],
+                "" if topic.metadata is None else topic.metadata[index].decode(),
+                NOW_MS,
+                expire_ms,
+                topic.topic_id,
+            ),
+        )
+        for topic in asked
+        for index, partition in enumerate(topic.partitions)
+    ]
+    ((expected, _),) = encode_batches(records, NOW_MS, codec, producer, 10_000_000)
+    assert packed.batch == expected
+    said = [
+        (OffsetKey("group", topic, partition), decode_offset(value))
+        for topic, partitions, values in packed.topics
+        for partition, value in zip(partitions, values, strict=True)
+    ]
+    if expire_ms is None:
+        assert said == records
+    else:  # that version knows neither leader epoch nor topic id
+        assert [key for key, _ in said] == [key for key, _ in records]
+        assert {value.expire_timestamp_ms for _, value in said} == {expire_ms}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_batch_is_larger_than_allowed_and_none_is_cut_too_early(seed: int) -> None:
+    chance = random.Random(seed)
+    asked = [some(chance, chance.choice([1, 40, 400])) for _ in range(6)]
+    packer = OffsetPacker("group", NOW_MS, bytes_max=5_000)
+    for each in asked:
+        packer.add(each)
+    batches = packer.batches()
+    assert max(len(batch) for batch, _ in batches) <= 5_000
+    assert all(
+        len(one.batch) + len(other.batch) > 4_000  # each record may take less than is reckoned
+        for one, other in pairwise(batches)
+    )
+    assert [
+        (topic.topic, partition)
+        for _, topics in batches
+        for topic in topics
+        for partition in topic.partitions
+    ] == [(topic.topic, partition) for topic in asked for partition in topic.partitions]
+
+
+def test_a_name_that_no_record_can_tell() -> None:
+    packer = OffsetPacker("g" * 40_000, NOW_MS)
+    with pytest.raises(KafkaError) as refused:
+        packer.add(Positions("t", None, [0], [1], [-1]))
+    assert refused.value.code is ErrorCode.invalid_request
