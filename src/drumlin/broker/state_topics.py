@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.topics import create_automatically
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.records.batch import iterate_headers
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.walk import end_of_batches
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 if TYPE_CHECKING:
@@ -84,10 +84,9 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
         finally:
             piece.release()
         beginning = offset
-        for _, header in iterate_headers(data):
-            if header.end_offset <= offset:
-                raise CorruptRecord(f"{log.name}: behind {offset}, a batch of {header.end_offset}")
-            offset = header.end_offset
+        offset, is_behind = end_of_batches(data, offset)
+        if not is_behind:
+            raise CorruptRecord(f"{log.name}: behind {offset}, a batch that ends before it")
         if offset == beginning:
             raise CorruptRecord(f"{log.name}: no batch begins at offset {offset}")
         yield data

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
-from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
-from drumlin.coordination.groups.records import OffsetKey, decode_offset, is_usual
-from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.groups.record_types import decode_key, encode_key, encode_record, type_of
+from drumlin.coordination.groups.records import (
+    OffsetKey,
+    decode_offset,
+    is_usual,
+    offset_key_start,
+)
+from drumlin.coordination.latest_records import LatestRecords, Said, key_of
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
-from drumlin.records.batch import Buffer, iterate_headers
+from drumlin.records.batch import BatchHeader, Buffer
 from drumlin.records.compression import CODECS
 from drumlin.records.record import Record, decode_batch, encode_batch
 from drumlin.storage.control_records import parse_marker
@@ -26,6 +32,8 @@ from drumlin.storage.control_records import parse_marker
 BATCH_BYTES_MAX: Final = 512 * 1024
 #: What a record takes at most besides its key and its value.
 _RECORD_OVERHEAD_BYTES: Final = 24
+#: At the end of a committed offset's key.
+_PARTITION_BYTES: Final = 4
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
@@ -109,96 +117,129 @@ def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartitio
     for buffer in buffers:
         if is_cancelled():
             raise LoadCancelled
-        for position, header in iterate_headers(buffer):
-            if header.is_control:
-                batch = memoryview(buffer)[position : position + header.size]
-                marker = parse_marker(batch, header)
-                if marker is not None:
-                    reading.end(header.producer_id, marker.is_commit)
-            elif header.is_transactional:
-                reading.add_pending(header.producer_id, decode_batch(buffer, position))
-            else:
-                reading.add(decode_batch(buffer, position))
+        reading.latest.read(buffer, reading.special)
     return reading.result()
 
 
-class _Said(NamedTuple):
-    """What a record says, and the how manieth of the partition it is."""
-
-    order: int
-    value: bytes | None
-
-
 class _Reading:
-    """What was read so far: as in a compacted log, only the latest record of a key counts."""
+    """What was read so far: as in a compacted log, only the latest record of a key counts.
+
+    What is pending counts as written when it was written, once its transaction is committed: in
+    the end the latest of all that counts is what is said. A tombstone outside transactions ends
+    what was pending by then.
+    """
 
     def __init__(self) -> None:
-        self._latest: dict[bytes, _Said] = {}
-        self._pending: dict[int, dict[bytes, _Said]] = {}
-        self._count = 0
+        self.latest = LatestRecords()
+        self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
 
-    def add(self, records: Iterable[Record]) -> None:
-        for record in records:
-            key = self._key_of(record)
-            # What is said anew goes to the end.
-            self._latest.pop(key, None)
-            self._latest[key] = _Said(self._count, record.value)
-            if record.value is None:
-                for pending in self._pending.values():
-                    pending.pop(key, None)
+    def special(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
+        """A batch of a transaction, or a marker."""
+        if header.is_control:
+            batch = memoryview(buffer)[position : position + header.size]
+            marker = parse_marker(batch, header)
+            if marker is not None:
+                self._end(header.producer_id, marker.is_commit)
+            return
+        pending = self._pending.setdefault(header.producer_id, {})
+        for order, record in self.latest.numbered(decode_batch(buffer, position)):
+            pending[key_of(record)] = order, record.value
 
-    def add_pending(self, producer_id: int, records: Iterable[Record]) -> None:
-        pending = self._pending.setdefault(producer_id, {})
-        for record in records:
-            key = self._key_of(record)
-            pending[key] = _Said(self._count, record.value)
-
-    def end(self, producer_id: int, is_commit: bool) -> None:
-        for key, said in self._pending.pop(producer_id, {}).items():
-            known = self._latest.get(key)
-            if is_commit and (known is None or known.order < said.order):
-                self._latest.pop(key, None)
-                self._latest[key] = said
-
-    def _key_of(self, record: Record) -> bytes:
-        if record.key is None:
-            raise UnreadableRecord(f"the record at offset {record.offset} has no key")
-        self._count += 1
-        return record.key
+    def _end(self, producer_id: int, is_commit: bool) -> None:
+        for key, (order, value) in self._pending.pop(producer_id, {}).items():
+            if is_commit:
+                self.latest.put(key, order, value)
 
     def result(self) -> LoadedPartition:
-        loaded = LoadedPartition(records=self._count)
-        for raw_key, (_, value) in self._latest.items():
-            _replay(loaded, decode_key(raw_key), value)
-        waiting = [
-            (said.order, producer_id, raw_key, said.value)
+        survivors = _Survivors()
+        waiting = {key for pending in self._pending.values() for key in pending}
+        known: dict[bytes, Said] = {}
+        for key, said in self.latest.items():
+            if key in waiting:
+                known[key] = said
+            if said.value is not None:
+                survivors.add(key, said.order, said.value)
+        loaded = survivors.result(self.latest)
+        still = [
+            (order, producer_id, key, value)
             for producer_id, pending in self._pending.items()
-            for raw_key, said in pending.items()
+            for key, (order, value) in pending.items()
         ]
-        for order, producer_id, raw_key, value in sorted(waiting):
-            key = decode_key(raw_key)
-            if isinstance(key, OffsetKey) and value is not None:
+        for order, producer_id, raw_key, value in sorted(still, key=itemgetter(0)):
+            said = known.get(raw_key, _NOTHING)
+            decoded = decode_key(raw_key) if said.tombstone_order < order else None
+            if isinstance(decoded, OffsetKey) and value is not None:
                 decode_offset(value)
-                known = self._latest.get(raw_key)
-                is_superseded = known is not None and known.order > order
-                loaded.pending.append(PendingOffset(producer_id, key, value, is_superseded))
+                is_superseded = said.order > order
+                loaded.pending.append(PendingOffset(producer_id, decoded, value, is_superseded))
         return loaded
 
 
-def _replay(loaded: LoadedPartition, key: RecordKey | None, value: bytes | None) -> None:
-    if key is None or value is None:
-        return
-    record_type = type_of(key)
-    if isinstance(key, OffsetKey):
-        if not is_usual(value):
-            decode_offset(value)
-        topics = loaded.offsets.setdefault(key.group_id, {})
-        topics.setdefault(key.topic, {})[key.partition] = value
-        return
-    decoded = record_type.decode_value(value)
-    assert record_type.kind is not None
-    group = loaded.groups.get(key.group_id)
-    if group is None or group.kind is not record_type.kind:
-        # A group that was converted has left nothing but tombstones as what it was.
-        group = loaded.groups[key.group_id] = LoadedGroup(record_type.kind, [])
-    group.records.append((key, decoded))
+_NOTHING: Final = Said(-1, None)
+
+
+class _Survivors:
+    """Decodes what a partition says in the end, in whatever order it comes."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[str, dict[int, bytes]]] = {}
+        self._places: dict[bytes, dict[int, bytes]] = {}
+        """Where offsets belong whose keys begin like this, with all but the partition."""
+        self._odd: list[tuple[int, OffsetKey, bytes]] = []
+        self._records: dict[str, list[tuple[int, RecordKey, Any]]] = {}
+
+    def add(self, raw_key: bytes, order: int, value: bytes) -> None:
+        """
+        Raises:
+            UnreadableRecord: the record should be known here, but is not.
+        """
+        place = self._places.get(raw_key[:-_PARTITION_BYTES])
+        if place is not None:
+            if not is_usual(value):
+                decode_offset(value)
+            place[int.from_bytes(raw_key[-_PARTITION_BYTES:], "big", signed=True)] = value
+            return
+        key = decode_key(raw_key)
+        if key is None:
+            return
+        if not isinstance(key, OffsetKey):
+            decoded = type_of(key).decode_value(value)
+            self._records.setdefault(key.group_id, []).append((order, key, decoded))
+            return
+        decode_offset(value)
+        start = offset_key_start(key.group_id, key.topic)
+        if raw_key[:-_PARTITION_BYTES] != start:
+            # An older type says the same key otherwise: which is the later one is seen at the end.
+            self._odd.append((order, key, value))
+            return
+        topics = self._offsets.setdefault(key.group_id, {})
+        place = self._places[start] = topics.setdefault(key.topic, {})
+        place[key.partition] = value
+
+    def result(self, latest: LatestRecords) -> LoadedPartition:
+        """All of it; `latest` is where it comes from."""
+        self._settle_odd(latest)
+        loaded = LoadedPartition(offsets=self._offsets, records=latest.count)
+        for group_id, records in self._records.items():
+            for _, key, decoded in sorted(records, key=itemgetter(0)):
+                kind = type_of(key).kind
+                assert kind is not None
+                group = loaded.groups.get(group_id)
+                if group is None or group.kind is not kind:
+                    # A group that was converted has left nothing but tombstones as what it was.
+                    group = loaded.groups[group_id] = LoadedGroup(kind, [])
+                group.records.append((key, decoded))
+        return loaded
+
+    def _settle_odd(self, latest: LatestRecords) -> None:
+        """Of two records of one offset with different keys, the later one counts."""
+        usual = {encode_key(key) for _, key, _ in self._odd}
+        orders: dict[bytes, int] = {}
+        if usual:
+            orders = {
+                key: said.order for key, said in latest.items() if key in usual and said.value
+            }
+        for order, key, value in sorted(self._odd, key=itemgetter(0)):
+            if orders.get(encode_key(key), -1) < order:
+                topics = self._offsets.setdefault(key.group_id, {})
+                topics.setdefault(key.topic, {})[key.partition] = value

@@ -49,9 +49,13 @@ def decode_key(data: bytes) -> RecordKey | None:
     return key
 
 
-def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    key, value = record
+def encode_key(key: RecordKey) -> bytes:
     record_type = type_of(key)
     writer = FieldWriter(record_type.key_type)
     record_type.write_key(writer, key)
-    return bytes(writer.data), None if value is None else record_type.encode_value(value)
+    return bytes(writer.data)
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    key, value = record
+    return encode_key(key), None if value is None else type_of(key).encode_value(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.latest_records import LatestRecords, key_of
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.coordination.transactions.records import (
     TransactionMetadata,
@@ -17,8 +17,8 @@ from drumlin.coordination.transactions.records import (
     encode_key,
     encode_value,
 )
-from drumlin.records.batch import Buffer
-from drumlin.records.record import Record, decode_records, encode_batch
+from drumlin.records.batch import BatchHeader, Buffer
+from drumlin.records.record import Record, decode_batch, encode_batch
 
 #: What the latest records of a partition say, by transactional id.
 LoadedPartition = dict[str, TransactionMetadata]
@@ -42,17 +42,21 @@ def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartitio
         UnreadableRecord: a record that should be known here, but is not.
         LoadCancelled: `is_cancelled` said so.
     """
-    latest: dict[bytes, bytes | None] = {}
+    latest = LatestRecords()
+
+    def special(buffer: Buffer, position: int, header: BatchHeader) -> None:
+        """Nobody writes such batches here; what is in them counts at once, but for markers."""
+        if not header.is_control:
+            for order, record in latest.numbered(decode_batch(buffer, position)):
+                latest.put(key_of(record), order, record.value)
+
     for buffer in buffers:
         if is_cancelled():
             raise LoadCancelled
-        for record in decode_records(buffer):
-            if record.key is None:
-                raise UnreadableRecord(f"the record at offset {record.offset} has no key")
-            latest[record.key] = record.value
+        latest.read(buffer, special)
     loaded: LoadedPartition = {}
-    for raw_key, value in latest.items():
+    for raw_key, said in latest.items():
         transactional_id = decode_key(raw_key)
-        if transactional_id is not None and value is not None:
-            loaded[transactional_id] = decode_value(value)
+        if transactional_id is not None and said.value is not None:
+            loaded[transactional_id] = decode_value(said.value)
     return loaded

@@ -21,6 +21,12 @@ from drumlin.records.kernels.code.encode import encode
 from drumlin.records.kernels.code.filter_batches import filter_batches
 from drumlin.records.kernels.code.filter_records import filter_records
 from drumlin.records.kernels.code.inspect import inspect
+from drumlin.records.kernels.code.latest import (
+    index_latest,
+    keep_latest,
+    keep_latest_of,
+    walk,
+)
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
@@ -43,6 +49,10 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "map_records": map_records,
         "filter_batches": filter_batches,
         "filter_records": filter_records,
+        "keep_latest": keep_latest,
+        "keep_latest_of": keep_latest_of,
+        "index_latest": index_latest,
+        "walk": walk,
     },
 }
 # All that machine code may ask of its surroundings: the C library has it, whoever loads it.

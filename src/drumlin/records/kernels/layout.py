@@ -102,11 +102,16 @@ SIGNATURES: Final = {
     "murmur2": "lii",
     "scan": "pillll",
 }
-#: Those of compaction are a set of their own: nobody but a cleaner waits for them.
+#: Those of compaction, and of the loading of what is compacted, are a set of their own: nobody
+#: but a cleaner waits for them.
 COMPACTION_SIGNATURES: Final = {
     "mark_survivors": "liip",
     "map_batches": "pilll",
     "map_records": "pill",
     "filter_batches": "pipillll",
     "filter_records": "pipill",
+    "keep_latest": "pil",
+    "keep_latest_of": "pil",
+    "index_latest": "l",
+    "walk": "pil",
 }

@@ -33,6 +33,7 @@ _failed = False
 _compaction_kernels: CompactionKernels | None = None
 _compaction_failed = False
 _background: threading.Thread | None = None
+_compaction_background: threading.Thread | None = None
 
 
 def kernels_if_ready() -> Kernels | None:
@@ -89,6 +90,16 @@ def require_for_compaction() -> CompactionKernels | None:
                 _compaction_failed = True
                 _log.warning("no fast kernels, logs are cleaned slowly: %s", error)
         return _compaction_kernels
+
+
+def load_for_compaction_in_background() -> None:
+    """Start what `require_for_compaction` does in a thread, unless that has been done."""
+    global _compaction_background
+    if _compaction_background is None:
+        _compaction_background = threading.Thread(
+            target=require_for_compaction, name="load-compaction-kernels", daemon=True
+        )
+        _compaction_background.start()
 
 
 def load_in_background() -> None:

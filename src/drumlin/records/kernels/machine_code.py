@@ -37,6 +37,10 @@ class CompactionKernels(NamedTuple):
     map_records: Callable[..., int]
     filter_batches: Callable[..., int]
     filter_records: Callable[..., int]
+    keep_latest: Callable[..., int]
+    keep_latest_of: Callable[..., int]
+    index_latest: Callable[..., int]
+    walk: Callable[..., int]
     engine: Any  # owns the memory that the code lies in
 
 

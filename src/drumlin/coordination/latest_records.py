@@ -1,0 +1,246 @@
+"""The last record of each key of a partition: what is left of a log whose topic is compacted.
+
+A log of many small batches says the same few keys again and again. A kernel goes through it
+without the GIL, and only what is left in the end becomes an object of Python. Records that come
+otherwise, as those of a transaction do when it is committed, and all of them for as long as there
+are no kernels, are put one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
+from drumlin.records.kernels import (
+    compaction_kernels_if_ready,
+    load_for_compaction_in_background,
+)
+from drumlin.records.kernels import latest_layout as at
+from drumlin.records.kernels.compaction_layout import (
+    FAULT_MAGIC,
+    HEAD_COUNT,
+    STOP_END,
+    STOP_FULL,
+    STOP_ORDINARY,
+)
+from drumlin.records.record import DECOMPRESSED_BYTES_MAX, Record, decode_body, records_body
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import CompactionKernels
+
+#: Smaller partitions are not worth a kernel.
+_WORTH_KERNELS_BYTES: Final = 256 * 1024
+_ENTRIES_FIRST: Final = 4096
+_ARENA_BYTES_FIRST: Final = 1 << 20
+_ENTRY: Final = struct.Struct(f"{at.ENTRY_WIDTH}q")
+_NEVER: Final = -1
+
+#: Deals with a batch that is part of a transaction, or a marker: buffer, position, header.
+Special = Callable[[Buffer, int, BatchHeader], None]
+
+
+class Said(NamedTuple):
+    """What a key's last record says, and the how manieth of the partition it is.
+
+    tombstone_order: of the last tombstone for the key; -1 if there was none.
+    """
+
+    order: int
+    value: bytes | None
+    tombstone_order: int = _NEVER
+
+
+class LatestRecords:
+    """What was read so far of one partition."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._said: dict[bytes, Said] = {}
+        self._bytes = 0
+        self._kept: _Kept | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records were read."""
+        return self._count
+
+    def read(self, buffer: Buffer, special: Special) -> None:
+        """Read the whole batches of a buffer.
+
+        Raises:
+            CorruptRecord: a batch is not what its header promises.
+            UnreadableRecord: a record has no key.
+        """
+        self._bytes += len(buffer)
+        if self._kept is None and self._bytes > _WORTH_KERNELS_BYTES:
+            load_for_compaction_in_background()
+            kernels = compaction_kernels_if_ready()
+            self._kept = None if kernels is None else _Kept(kernels)
+        if self._kept is not None:
+            self._read_fast(self._kept, buffer, special)
+            return
+        for position, header in iterate_headers(buffer):
+            self._read_batch(buffer, position, header, special)
+
+    def _read_fast(self, kept: _Kept, buffer: Buffer, special: Special) -> None:
+        data = buffer if isinstance(buffer, bytes) else bytes(buffer)
+        position = 0
+        while True:
+            is_at_end, position, self._count = kept.read(data, position, self._count)
+            if is_at_end:
+                return
+            header = parse_header(data, position)
+            self._read_batch(data, position, header, special)
+            position += header.size
+
+    def _read_batch(
+        self, buffer: Buffer, position: int, header: BatchHeader, special: Special
+    ) -> None:
+        if header.is_control or header.is_transactional:
+            special(buffer, position, header)
+            return
+        body = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+        if self._kept is not None and header.compression:
+            known = self._kept.read_body(bytes(body), header.record_count, self._count)
+            if known is not None:
+                self._count = known
+                return
+        for order, record in self.numbered(decode_body(body, header)):
+            key = key_of(record)
+            known_said = self._said.get(key)
+            if record.value is None:
+                self._said[key] = Said(order, None, order)
+            else:
+                tombstone = _NEVER if known_said is None else known_said.tombstone_order
+                self._said[key] = Said(order, record.value, tombstone)
+
+    def numbered(self, records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
+        """Records with the how manieth of the partition each is."""
+        for record in records:
+            yield self._count, record
+            self._count += 1
+
+    def put(self, key: bytes, order: int, value: bytes | None) -> None:
+        """A record counts from now on, which was written as the `order`th."""
+        known = self._said.get(key)
+        if known is None:
+            self._said[key] = Said(order, value)
+        elif known.order < order:
+            self._said[key] = Said(order, value, known.tombstone_order)
+
+    def items(self) -> Iterator[tuple[bytes, Said]]:
+        """The last record of each key, tombstones too: mostly as keys first came up."""
+        others = self._said if self._kept is None else self._said.copy()
+        for key, said in () if self._kept is None else self._kept.items():
+            other = others.pop(key, None) if others else None
+            if other is not None:
+                tombstone = max(said.tombstone_order, other.tombstone_order)
+                last = max(said, other, key=lambda each: each.order)
+                said = last._replace(tombstone_order=tombstone)
+            yield key, said
+        yield from others.items()
+
+
+def key_of(record: Record) -> bytes:
+    """
+    Raises:
+        UnreadableRecord: it has none.
+    """
+    if record.key is None:
+        raise UnreadableRecord(f"the record at offset {record.offset} has no key")
+    return record.key
+
+
+class _Kept:
+    """What a kernel keeps: entries and a hash table of them, and the bytes that they point to."""
+
+    def __init__(self, kernels: CompactionKernels) -> None:
+        self._kernels = kernels
+        self._state: Any = (ctypes.c_int64 * at.LATEST_WIDTH)()
+        self._state[at.LATEST_SEED_0] = secrets.randbits(63)
+        self._state[at.LATEST_SEED_1] = secrets.randbits(63)
+        self._entries: Any = None
+        self._arena: Any = None
+        self._slots: Any = None
+        self._have(_ENTRIES_FIRST, _ARENA_BYTES_FIRST)
+
+    def read(self, data: bytes, position: int, order: int) -> tuple[bool, int, int]:
+        """Whether all is read; else where a batch begins that is not read here; the next order."""
+        state = self._state
+        state[at.LATEST_POSITION], state[at.LATEST_ORDER] = position, order
+        while True:
+            status = self._kernels.keep_latest(data, len(data), state)
+            if status != STOP_FULL:
+                break
+            self._grow(len(data))
+        is_at_end = status == STOP_END or (status >= FAULT_MAGIC and self._is_over(data))
+        return is_at_end, state[at.LATEST_POSITION], self._order
+
+    def read_body(self, body: bytes, record_count: int, order: int) -> int | None:
+        """Read one batch's records; the next order, or None if something is wrong with them."""
+        state = self._state
+        state[HEAD_COUNT], state[at.LATEST_ORDER] = record_count, order
+        while True:
+            status = self._kernels.keep_latest_of(body, len(body), state)
+            if status != STOP_FULL:
+                return self._order if status == STOP_ORDINARY else None
+            self._grow(len(body))
+
+    def items(self) -> Iterator[tuple[bytes, Said]]:
+        used = self._state[at.LATEST_COUNT] * _ENTRY.size
+        arena = memoryview(self._arena).cast("B")
+        for key, key_size, value, value_size, _, order, tombstone, _ in _ENTRY.iter_unpack(
+            memoryview(self._entries).cast("B")[:used]
+        ):
+            said = None if value_size < 0 else bytes(arena[value : value + value_size])
+            yield bytes(arena[key : key + key_size]), Said(order, said, tombstone)
+
+    @property
+    def _order(self) -> int:
+        return int(self._state[at.LATEST_ORDER])
+
+    def _is_over(self, data: bytes) -> bool:
+        """Whether what comes next is no batch at all: others stop there as well."""
+        position = self._state[at.LATEST_POSITION]
+        return next(iterate_headers(memoryview(data)[position:]), None) is None
+
+    def _grow(self, wanted_bytes: int) -> None:
+        """Have room for all that so many bytes of records may say."""
+        state = self._state
+        entries, arena_bytes = state[at.LATEST_COUNT_MAX], state[at.LATEST_ARENA_SIZE]
+        if state[at.LATEST_COUNT] >= entries:
+            entries *= 2
+        if state[at.LATEST_ARENA_USED] + wanted_bytes > arena_bytes:
+            arena_bytes = 2 * arena_bytes + wanted_bytes
+        self._have(entries, arena_bytes)
+
+    def _have(self, entries: int, arena_bytes: int) -> None:
+        state = self._state
+        self._arena = _grown(self._arena, arena_bytes)
+        state[at.LATEST_ARENA], state[at.LATEST_ARENA_SIZE] = _address(self._arena), arena_bytes
+        if entries == state[at.LATEST_COUNT_MAX]:
+            return
+        self._entries = _grown(self._entries, entries * _ENTRY.size)
+        state[at.LATEST_ENTRIES], state[at.LATEST_COUNT_MAX] = _address(self._entries), entries
+        # As many slots as entries twice over: a power of two, as the number of entries is.
+        self._slots = (ctypes.c_int64 * (2 * entries))()
+        state[at.LATEST_SLOTS], state[at.LATEST_SLOT_MASK] = _address(self._slots), 2 * entries - 1
+        self._kernels.index_latest(state)
+
+
+def _grown(memory: Any, size_bytes: int) -> Any:
+    if memory is not None and len(memory) == size_bytes:
+        return memory
+    larger = (ctypes.c_char * size_bytes)()
+    if memory is not None:
+        ctypes.memmove(larger, memory, len(memory))
+    return larger
+
+
+def _address(memory: Any) -> int:
+    return ctypes.addressof(memory)

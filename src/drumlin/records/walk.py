@@ -1,0 +1,27 @@
+"""The way along the batches of a buffer, for whoever wants to know where they end."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from drumlin.records.batch import iterate_headers
+from drumlin.records.kernels import compaction_kernels_if_ready
+from drumlin.records.kernels import latest_layout as at
+
+
+def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
+    """The offset behind the last whole batch, `offset` if there is none; and whether all is well.
+
+    It is not where a batch does not end behind the one before it: that is where this stops.
+    """
+    kernels = compaction_kernels_if_ready()
+    if kernels is not None:
+        state: Any = (ctypes.c_int64 * at.WALK_WIDTH)(0, offset)
+        is_wrong = kernels.walk(data, len(data), state)
+        return state[at.WALK_OFFSET], not is_wrong
+    for _, header in iterate_headers(data):
+        if header.end_offset <= offset:
+            return offset, False
+        offset = header.end_offset
+    return offset, True

@@ -1,0 +1,36 @@
+"""The way along batches, by the kernel and without it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from drumlin.records import walk
+from drumlin.records.batch import iterate_headers
+from drumlin.records.kernels import require_for_compaction
+from drumlin.records.record import Record, encode_batch
+
+
+def batches(chance: random.Random) -> bytes:
+    data, offset = b"", 5
+    for _ in range(chance.randrange(5)):
+        records = [Record(offset + index, 1, b"k", b"v" * 20) for index in range(3)]
+        data += encode_batch(records)
+        offset += chance.choice([3, 3, 7])
+    damaged = bytearray(data[: chance.choice([len(data)] * 2 + [chance.randrange(len(data) + 1)])])
+    if damaged and chance.random() < 0.5:
+        damaged[chance.randrange(len(damaged))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert require_for_compaction() is not None
+    data = batches(random.Random(seed))
+    fast = walk.end_of_batches(data, 5)
+    monkeypatch.setattr(walk, "compaction_kernels_if_ready", lambda: None)
+    assert walk.end_of_batches(data, 5) == fast
+    headers = [header for _, header in iterate_headers(data)]
+    if fast[1]:
+        assert fast[0] == (headers[-1].end_offset if headers else 5)
