@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
@@ -137,7 +137,7 @@ def test_who_may_commit() -> None:
         with pytest.raises(KafkaError) as refused:
             await in_transaction(coordinator, nameless)
         assert refused.value.code is ErrorCode.invalid_group_id
-        too_long = a_commit(T0, 1, 1).positions[0]._replace(metadata="m" * 5000)
+        too_long = a_commit(T0, 1, 1).positions[0]._replace(metadata=[b"m" * 5000])
         asked = Commit(GROUP, "", None, -1, None, [too_long], producer=Producer(1, 0))
         codes = await in_transaction(coordinator, asked)
         assert codes == [ErrorCode.offset_metadata_too_large]
@@ -201,11 +201,11 @@ def test_a_deleted_topics_tombstones_leave_its_successor_alone(
         pending = a_commit(T0, 9, 1)
         plain = a_commit(T0, 5)
         if pends_for_the_successor:
-            plain = replace(plain, positions=[plain.positions[0]._replace(topic_id=gone)])
+            plain = plain._replace(positions=[plain.positions[0]._replace(topic_id=gone)])
             await commit_offsets(coordinator, plain)
             await in_transaction(coordinator, pending)
         else:
-            pending = replace(pending, positions=[pending.positions[0]._replace(topic_id=gone)])
+            pending = pending._replace(positions=[pending.positions[0]._replace(topic_id=gone)])
             await in_transaction(coordinator, pending)
             await commit_offsets(coordinator, plain)
         coordinator.topic_deleted("t", gone)

@@ -1,8 +1,9 @@
 """Which partitions of a coordinator's topic this broker leads, and the loading of their state.
 
-A partition is loaded once its leadership is ours: read and decoded in a thread of its own, then
-taken over on the loop in steps. Leadership may be lost at any moment; what was loaded by then
-is dropped. What a shard is, and what is read of a log, is the coordinator's business.
+A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
+then taken over on the loop in steps. Whoever asks for a partition that waits for its turn has it
+loaded next. Leadership may be lost at any moment; what was loaded by then is dropped. What a shard
+is, and what is read of a log, is the coordinator's business.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import operator
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from drumlin.records.errors import CorruptRecord
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -27,6 +30,9 @@ Loaded = TypeVar("Loaded")
 
 #: Of a key whose hash is kept: clients ask for the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 100
+
+#: Partitions that are loaded side by side. Mostly kernels work, which let others go on.
+_AT_A_TIME: Final = 4
 
 #: Of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
@@ -83,8 +89,8 @@ class StatePartitions(Generic[Shard, Loaded]):
         new_shard(partition): an empty shard.
         read(partition, is_cancelled): called in a thread, may block: what the partition says.
             Raises `LoadCancelled` when `is_cancelled()` says so.
-        take_over(shard, loaded): a generator on the loop that fills the shard; others get their
-            turn wherever it yields.
+        take_over(shard, loaded): a generator on the loop that fills the shard; others may get
+            their turn wherever it yields.
         on_loaded(partition): its shard can be asked from now on, or has failed.
     """
 
@@ -102,8 +108,11 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._take_over = take_over
         self._on_loaded = on_loaded
         self._led: dict[int, _Led[Shard]] = {}
-        self._thread = ThreadPoolExecutor(1, f"{topic}-loader")
+        self._threads = ThreadPoolExecutor(_AT_A_TIME, f"{topic}-loader")
+        self._waiting: OrderedDict[int, _Led[Shard]] = OrderedDict()
+        """Partitions whose turn has not come: the next one first."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loading = 0
 
     def begin(self, partition: int, leader_epoch: int) -> None:
         """The partition is led here from `leader_epoch` on: load it."""
@@ -112,16 +121,19 @@ class StatePartitions(Generic[Shard, Loaded]):
             current.leader_epoch = max(current.leader_epoch, leader_epoch)
             return
         led = _Led(partition, self._new_shard(partition), leader_epoch)
-        self._led[partition] = led
-        task = asyncio.get_running_loop().create_task(self._load(led))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._led[partition] = self._waiting[partition] = led
+        if self._loading < _AT_A_TIME:
+            self._loading += 1
+            task = asyncio.get_running_loop().create_task(self._load_waiting())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def end(self, partition: int) -> Shard | None:
         """The partition is led elsewhere: its shard, for whoever waits in it."""
         led = self._led.pop(partition, None)
         if led is None:
             return None
+        self._waiting.pop(partition, None)
         led.is_resigned = True
         led.ready.set()
         return led.shard
@@ -135,6 +147,8 @@ class StatePartitions(Generic[Shard, Loaded]):
         if led is None or led.has_failed:
             raise KafkaError(ErrorCode.not_coordinator)
         if not led.ready.is_set():
+            if partition in self._waiting:
+                self._waiting.move_to_end(partition, last=False)
             raise KafkaError(ErrorCode.coordinator_load_in_progress)
         return led.shard
 
@@ -176,18 +190,28 @@ class StatePartitions(Generic[Shard, Loaded]):
     async def close(self) -> None:
         for led in self._led.values():
             led.is_resigned = True
+        self._waiting.clear()
         await asyncio.gather(*self._tasks)
-        self._thread.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
+
+    async def _load_waiting(self) -> None:
+        """Load one partition after the other, beside others who do the same."""
+        try:
+            while self._waiting:
+                _, led = self._waiting.popitem(last=False)
+                await self._load(led)
+        finally:
+            self._loading -= 1
 
     async def _load(self, led: _Led[Shard]) -> None:
         loop = asyncio.get_running_loop()
         try:
             loaded = await loop.run_in_executor(
-                self._thread, self._read, led.partition, lambda: led.is_resigned
+                self._threads, self._read, led.partition, lambda: led.is_resigned
             )
+            pace = Pace()
             for _ in self._take_over(led.shard, loaded):
-                await asyncio.sleep(0)
-                if led.is_resigned:
+                if await pace.give_way() and led.is_resigned:
                     return
         except LoadCancelled:
             return

@@ -1,0 +1,102 @@
+"""Which partitions are loaded when: some side by side, and first those that are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from drumlin.coordination.state_partitions import IsCancelled, StatePartitions
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_COUNT = 20
+
+
+class World:
+    """Partitions whose reading waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.loaded: list[int] = []
+        self.most_at_once = 0
+        self._reading = 0
+        self._lock = threading.Lock()
+        self.gate = threading.Event()
+        self.partitions: StatePartitions[list[int], int] = StatePartitions(
+            "topic", lambda _: [], self._read, self._take_over, self.loaded.append
+        )
+
+    def _read(self, partition: int, _: IsCancelled) -> int:
+        with self._lock:
+            self.begun.append(partition)
+            self._reading += 1
+            self.most_at_once = max(self.most_at_once, self._reading)
+        self.gate.wait(10)
+        with self._lock:
+            self._reading -= 1
+        return partition
+
+    def _take_over(self, shard: list[int], loaded: int) -> Iterator[None]:
+        shard.append(loaded)
+        yield
+
+    async def until(self, count: int) -> None:
+        for _ in range(10_000):
+            if len(self.begun) >= count:
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError("waited in vain")
+
+
+def test_what_is_asked_for_is_loaded_next() -> None:
+    async def run() -> None:
+        world = World()
+        for partition in range(_COUNT):
+            world.partitions.begin(partition, 0)
+        await world.until(4)
+        for asked in (17, 18):
+            with pytest.raises(KafkaError) as refusal:
+                world.partitions.shard(asked)
+            assert refusal.value.code is ErrorCode.coordinator_load_in_progress
+        world.gate.set()
+        for partition in range(_COUNT):
+            assert await world.partitions.when_ready(partition) == [partition]
+        assert sorted(world.begun[:4]) == [0, 1, 2, 3]
+        assert set(world.begun[4:6]) == {17, 18}
+        assert world.most_at_once > 1
+        assert sorted(world.loaded) == list(range(_COUNT))
+        await world.partitions.close()
+
+    asyncio.run(run())
+
+
+def test_a_partition_that_comes_as_the_last_one_is_done_is_loaded_too() -> None:
+    async def run() -> None:
+        world = World()
+        world.gate.set()
+        for partition in range(_COUNT):
+            world.partitions.begin(partition, 0)
+            assert await world.partitions.when_ready(partition) == [partition]
+        await world.partitions.close()
+
+    asyncio.run(run())
+
+
+def test_one_that_is_led_elsewhere_before_its_turn_is_not_read() -> None:
+    async def run() -> None:
+        world = World()
+        for partition in range(_COUNT):
+            world.partitions.begin(partition, 0)
+        await world.until(4)
+        world.partitions.end(12)
+        world.partitions.begin(13, 1)
+        world.gate.set()
+        for partition in range(_COUNT):
+            await world.partitions.when_ready(partition)
+        assert 12 not in world.begun
+        assert len(world.begun) == _COUNT - 1
+        await world.partitions.close()
+
+    asyncio.run(run())
