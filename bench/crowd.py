@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import select
 import socket
 import time
@@ -15,11 +16,15 @@ _LENGTH_BYTES = 4
 class _Client:
     """One connection, and what it has of an answer that is not whole yet."""
 
-    def __init__(self, port: int, frame: bytes) -> None:
-        self.frame = frame
+    def __init__(self, port: int, frames: Sequence[bytes]) -> None:
+        self._frames = itertools.cycle(frames)
         self.received = b""
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self) -> None:
+        """Send the next request."""
+        self.socket.sendall(next(self._frames))
 
     def take(self) -> bytes | None:
         """The answer, once it is whole."""
@@ -39,10 +44,10 @@ class _Client:
 
 
 class Crowd:
-    """A client for each frame, which it sends again and again."""
+    """A client for each list of frames, which it sends one after the other, again and again."""
 
-    def __init__(self, port: int, frames: Sequence[bytes]) -> None:
-        self._clients = [_Client(port, frame) for frame in frames]
+    def __init__(self, port: int, frames: Sequence[Sequence[bytes]]) -> None:
+        self._clients = [_Client(port, each) for each in frames]
         self._by_descriptor = {each.socket.fileno(): each for each in self._clients}
         self._poll = select.epoll()
         for descriptor in self._by_descriptor:
@@ -62,7 +67,7 @@ class Crowd:
         """
         deadline = time.perf_counter() + seconds
         for client in self._clients:
-            client.socket.sendall(client.frame)
+            client.ask()
         open_requests, answered = len(self._clients), 0
         sizes: dict[_Client, int] = {}
         while open_requests:
@@ -78,7 +83,7 @@ class Crowd:
                     raise RuntimeError(f"an answer of {len(answer)} bytes among others")
                 answered += 1
                 if time.perf_counter() < deadline:
-                    client.socket.sendall(client.frame)
+                    client.ask()
                 else:
                     open_requests -= 1
         return answered

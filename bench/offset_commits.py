@@ -1,7 +1,8 @@
 """OffsetCommit of consumers without membership: requests/s of one client, and of many at once.
 
 Every request commits one group's position in each of some partitions, and is answered once that is
-in `__consumer_offsets`.
+in `__consumer_offsets`. No request is like the one before: a client commits in turn for several
+groups, with names of different length, and other offsets each time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from rig.waiting import wait_until
 
 _OFFSET_COMMIT, _FIND_COORDINATOR = 8, 4
 _PARTITIONS = 10
+#: Of each client: groups for which it commits, and requests until it begins anew.
+_GROUPS, _TURNS = 7, 64
 _TARGET = 2.0
 #: The coordinator loads, or Kafka's broker has not heard of the topic yet.
 _NOT_YET = ("coordinator_load_in_progress", "not_coordinator", "unknown_topic_or_partition")
@@ -54,10 +57,14 @@ def run(options: Options) -> list[Comparison]:
 def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[], Metrics]:
     def measure() -> Metrics:
         with broker.topic(_PARTITIONS) as topic:
-            frames = [_frame(topic, number, scenario) for number in range(scenario.clients)]
-            for number, frame in enumerate(frames):
-                find_coordinator(broker, _group(number))
-                _once_committed(broker, frame)
+            frames = [
+                [_frame(topic, client, turn, scenario) for turn in range(_TURNS)]
+                for client in range(scenario.clients)
+            ]
+            for client, of_client in enumerate(frames):
+                find_coordinator(broker, _group(client, 0))
+                for frame in of_client[:_GROUPS]:
+                    _once_committed(broker, frame)
             crowd = Crowd(broker.port, frames)
             with contextlib.closing(crowd), Stopwatch(broker.pid) as watch:
                 count = crowd.run(options.seconds)
@@ -82,15 +89,15 @@ def find_coordinator(broker: Broker, group_id: str) -> None:
     wait_until(is_found, f"{broker.name} to coordinate {group_id}", 60)
 
 
-def _group(number: int) -> str:
-    return f"bench-{number:04}"
+def _group(client: int, turn: int) -> str:
+    return f"bench-{client:04}-{'g' * (turn % _GROUPS)}"
 
 
-def _frame(topic: str, number: int, scenario: Scenario) -> bytes:
+def _frame(topic: str, client: int, turn: int, scenario: Scenario) -> bytes:
     positions = [
         {
             "partition_index": partition,
-            "committed_offset": 1 << 40,
+            "committed_offset": (1 << 40) + turn,
             "committed_leader_epoch": -1,
             "committed_metadata": "",
         }
@@ -99,7 +106,7 @@ def _frame(topic: str, number: int, scenario: Scenario) -> bytes:
     return request_frame(
         "offset_commit",
         _OFFSET_COMMIT,
-        group_id=_group(number),
+        group_id=_group(client, turn),
         generation_id_or_member_epoch=-1,
         member_id="",
         topics=[{"name": topic, "partitions": positions}],

@@ -1,4 +1,7 @@
-"""What is more than most batches: one batch if the topic takes it, and otherwise all or nothing."""
+"""What is more than most batches: one batch if the topic takes it, and otherwise all or nothing.
+
+And what takes longer than a turn of the loop.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ import pytest
 
 from coordination.memory_log import MESSAGE_BYTES_MAX, MemoryLog
 from coordination.settings import Settings
-from coordination.test_group_coordinator import commit, committed, position, with_coordinator
+from coordination.test_group_coordinator import (
+    DAY_MS,
+    commit,
+    committed,
+    position,
+    with_coordinator,
+)
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.state_partitions import partition_for
@@ -63,3 +72,33 @@ def test_a_record_that_is_too_large_keeps_the_others_out() -> None:
         assert await committed(coordinator, "g") == {}
 
     with_coordinator(run, LARGE)
+
+
+def test_offsets_of_a_large_group_expire_in_turns() -> None:
+    """Others have theirs in between, and what is committed meanwhile stays."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        many = [position(1, partition=number) for number in range(5_000)]
+        await commit_offsets(coordinator, commit("g", *many))
+        clock.advance_ms(8 * DAY_MS)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+                if turns == 1:
+                    await commit_offsets(coordinator, commit("g", position(7, partition=4_999)))
+
+        other = asyncio.create_task(count_turns())
+        await coordinator.expire_offsets()
+        other.cancel()
+        assert turns > 3
+        assert await committed(coordinator, "g") == {("t", 4_999): 7}
+        clock.advance_ms(8 * DAY_MS)
+        await coordinator.expire_offsets()
+        with pytest.raises(KafkaError):
+            coordinator.group("g")
+
+    with_coordinator(run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
@@ -261,18 +261,26 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     async def _remove(
         self,
         partition: int,
-        removable: Callable[[GroupShard, str], list[GroupRecord]],
+        removable: Callable[[GroupShard, str], Iterator[list[GroupRecord]]],
         what: str,
         pace: Pace,
     ) -> None:
         """Write, for each group of a partition, what removes something of it."""
         shard = await self._partitions.when_ready(partition)
         for group_id in list(shard.groups) if shard else ():
-            if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
-                break
             assert shard is not None
-            if records := removable(shard, group_id):
-                self._write_or_log(shard, records, f"group {group_id!r}: {what}")
+            count = 0
+            for records in removable(shard, group_id):
+                if records and not self._write_or_log(shard, records, f"{group_id!r}: {what}"):
+                    break
+                count += len(records)
+                if (
+                    await pace.give_way()
+                    and await self._partitions.when_ready(partition) is not shard
+                ):
+                    return
+            if count:
+                _log.info("group %r: %d records removed: %s", group_id, count, what)
 
     # -- the log -------------------------------------------------------------------------------
 
@@ -378,7 +386,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         except KafkaError as error:
             _log.warning("partition %d: not removed: %s: %s", shard.partition, what, error)
             return False
-        _log.info("partition %d: %d records removed: %s", shard.partition, len(records), what)
         return True
 
     def _when_written(

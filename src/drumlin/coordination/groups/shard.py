@@ -35,7 +35,7 @@ from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Offsets of a deleted topic that are removed together: some two milliseconds' worth.
+#: Offsets that are removed together: some two milliseconds' worth.
 _REMOVED_PER_STEP: Final = 200
 
 
@@ -154,44 +154,64 @@ class GroupShard:
                 records.append((key, None))
         return codes, records
 
-    def expired(self, group_id: str, retention_ms: int) -> list[GroupRecord]:
+    def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
         """Tombstones for what the group no longer holds; for the group too, if that is all.
 
-        Offsets in a topic that was deleted are of no use to anybody, however young they are.
+        Some at a time, each time those that are right just then: those before are written, and
+        others may have had their turn. Offsets in a topic that was deleted are of no use to
+        anybody, however young they are.
         """
+        now_ms = self._surroundings.clock.wall_ms()
+        for step in self._in_steps(group_id):
+            group = self.groups.get(group_id)
+            if group is None:
+                return
+            records: list[GroupRecord] = []
+            for key, value in step:
+                facts = facts_of(value)
+                expires_ms = _expires_ms(group, facts, retention_ms)
+                is_over = expires_ms is not None and now_ms >= expires_ms
+                is_of_use = not is_over or group.is_subscribed_to(key.topic)
+                is_kept = is_of_use and not self._is_orphan(facts)
+                if not is_kept and not self.transactional.is_pending(key):
+                    records.append((key, None))
+            yield records
         group = self.groups.get(group_id)
         if group is None:
-            return []
-        now_ms = self._surroundings.clock.wall_ms()
-        keeps_some = self.transactional.has_open(group_id)
-        records: list[GroupRecord] = []
-        for key, value in self.offsets.items(group_id):
-            facts = facts_of(value)
-            expires_ms = _expires_ms(group, facts, retention_ms)
-            is_kept = expires_ms is None or now_ms < expires_ms or group.is_subscribed_to(key.topic)
-            if self.transactional.is_pending(key) or (is_kept and not self._is_orphan(facts)):
-                keeps_some = True
-            else:
-                records.append((key, None))
-        if not keeps_some and group.is_deletable:
-            records += group.tombstones()
+            return
+        holds_some = self.offsets.topics(group_id) or self.transactional.has_open(group_id)
+        if not holds_some and group.is_deletable:
+            yield group.tombstones()
         elif isinstance(group, ShareGroup):
-            records += group.orphans()
-        return records
+            yield group.orphans()
 
-    def orphans(self, group_id: str) -> list[GroupRecord]:
-        """What is to be written where the group knows topics that were deleted.
+    def orphans(self, group_id: str) -> Iterator[list[GroupRecord]]:
+        """What is to be written where the group knows topics that were deleted; as `expired`.
 
         That is left over when a topic was deleted while this could not be said in the log. What
         is pending waits for the end of its transaction.
         """
-        records: list[GroupRecord] = [
-            (key, None)
-            for key, value in self.offsets.items(group_id)
-            if self._is_orphan(facts_of(value)) and not self.transactional.is_pending(key)
-        ]
+        for step in self._in_steps(group_id):
+            yield [
+                (key, None)
+                for key, value in step
+                if self._is_orphan(facts_of(value)) and not self.transactional.is_pending(key)
+            ]
         group = self.groups.get(group_id)
-        return records + group.orphans() if isinstance(group, ShareGroup) else records
+        if isinstance(group, ShareGroup):
+            yield group.orphans()
+
+    def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
+        """What a group has committed, some at a time as it is by then."""
+        for topic in list(self.offsets.topics(group_id)):
+            partitions = list(self.offsets.topics(group_id).get(topic, ()))
+            for start in range(0, len(partitions), _REMOVED_PER_STEP):
+                known = self.offsets.topics(group_id).get(topic, {})
+                yield [
+                    (OffsetKey(group_id, topic, partition), known[partition])
+                    for partition in partitions[start : start + _REMOVED_PER_STEP]
+                    if partition in known
+                ]
 
     def _is_orphan(self, facts: OffsetFacts) -> bool:
         topic_id = facts.topic_id
