@@ -18,6 +18,7 @@ from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.written import Written
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.heartbeat_response import unchanged_response
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ async def _respond(shape: Shape, written: Written[HeartbeatAnswer]) -> Any:
 
 
 def _response(shape: Shape, answer: HeartbeatAnswer) -> Any:
+    if answer.assignment is None:
+        packed = unchanged_response(answer.member_id, answer.epoch, answer.heartbeat_interval_ms)
+        if packed is not None:
+            return packed
     return shape(
         "ConsumerGroupHeartbeatResponse",
         throttle_time=ZERO,

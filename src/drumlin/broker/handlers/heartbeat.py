@@ -9,7 +9,8 @@ from typing import Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.heartbeat_response import heartbeat_response
+from drumlin.wire.messages import Shape
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -23,4 +24,4 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         )
     except KafkaError as error:
         code = error.code
-    return shape("HeartbeatResponse", throttle_time=ZERO, error_code=code)
+    return heartbeat_response(shape.version, code)
