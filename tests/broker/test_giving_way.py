@@ -237,7 +237,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry()
         router = Router(broker)
-        connection: Any = SimpleNamespace(lanes={}, closed=False)
+        connection: Any = SimpleNamespace(closed=False)
         started = [router.dispatch(connection, frame) for _ in range(10)]
         answers = await asyncio.gather(*map(answer_of, started))
         assert len(answers) == 10

@@ -119,7 +119,7 @@ class Side:
         self.broker = broker
         self._router = Router(broker)
         self._connection: Any = SimpleNamespace(
-            lanes={}, closed=False, listener_name="PLAINTEXT", peer_host="127.0.0.1"
+            closed=False, listener_name="PLAINTEXT", peer_host="127.0.0.1"
         )
 
     async def ask(self, frame: bytes) -> bytes | str | None:

@@ -33,7 +33,6 @@ from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
     from drumlin.broker.channel import Channel
-    from drumlin.broker.dispatched import Lane
     from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
@@ -108,8 +107,6 @@ class Connection:
         self.closed = False
         self.last_active = self._loop.time()
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
-        #: What recognises this client's frequent requests by their bytes.
-        self.lanes: dict[bytes, Lane] = {}
         #: Called when the connection has ended, for what ends with it.
         self.when_closed: list[Callable[[], None]] = []
         self.resume_reading()

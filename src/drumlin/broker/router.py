@@ -52,7 +52,6 @@ class Handler(NamedTuple):
     handle: Any
     parse: Any
     answer: Any
-    open_lane: Any
 
 
 class Started(NamedTuple):
@@ -85,10 +84,6 @@ class Router:
         Raises:
             MalformedMessage: the connection cannot go on.
         """
-        for lane in connection.lanes.values():
-            dispatched = lane.dispatch(frame)
-            if dispatched is not None:
-                return dispatched.answer
         header = parse_request_header(frame)
         api = _NAMES.get(header.api_key)
         if api is None:
@@ -110,11 +105,6 @@ class Router:
             request = parse_request(api, header.api_version, frame, header.size)
         else:
             request = parse(header.api_version, frame, header.size)
-        if handler.open_lane is not None:
-            shape = response_shape(api, header.api_version)
-            lane = handler.open_lane(context, request, frame, shape)
-            if lane is not None:
-                connection.lanes[lane.kind] = lane
         started = self._start(api, handler, context, request)
         if isinstance(started, Started):
             return when_done(started.answer, lets_pass=started.lets_pass)
@@ -215,7 +205,6 @@ class Router:
             getattr(module, "handle", None),
             getattr(module, "parse", None),
             getattr(module, "answer", None),
-            getattr(module, "open_lane", None),
         )
         return handler
 
