@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import threading
 import tracemalloc
 
 import cramjam
@@ -16,7 +18,9 @@ from drumlin.records.compression import (
     LZ4,
     SNAPPY,
     ZSTD,
+    Arena,
     DecompressedTooLarge,
+    arena_of_thread,
     compress,
     decompress,
 )
@@ -104,3 +108,113 @@ def test_unknown_codec(codec: int) -> None:
 def test_damage_raises_nothing_else(data: st.DataObject, codec: int) -> None:
     with contextlib.suppress(CorruptRecord):
         decompress(codec, data.draw(damaged(compress(codec, _TEXT[:200]))), 1000)
+
+
+# -- lz4 frames, block by block ------------------------------------------------------------------
+
+
+def _frame(header: bytes, *blocks: tuple[bytes, bool]) -> bytes:
+    """A frame of blocks; each is compressed or not."""
+    frame = bytearray(header)
+    for block, is_compressed in blocks:
+        data = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        size = len(data) if is_compressed else len(block) | 1 << 31
+        frame += size.to_bytes(4, "little") + (data if is_compressed else block)
+    return bytes(frame + bytes(4))
+
+
+def _lz4_headers() -> list[bytes]:
+    return [
+        b"\x04\x22\x4d\x18\x60" + ending
+        for ending in (b"\x40\x82", b"\x50\xfb", b"\x60\x51", b"\x70\x73")
+    ]
+
+
+@pytest.mark.parametrize("header", _lz4_headers())
+def test_blocks_by_hand_are_what_a_decoder_of_frames_reads(header: bytes) -> None:
+    frame = _frame(header, (_TEXT[:5000], True), (_TEXT[:300], False), (_TEXT[:60_000], True))
+    expected = _TEXT[:5000] + _TEXT[:300] + _TEXT[:60_000]
+    assert bytes(cramjam.lz4.decompress(frame)) == expected
+    assert bytes(Arena().decompress(LZ4, frame, 1 << 20)) == expected
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_lz4_blocks_larger_than_their_frame_allows_are_refused(stored: bool) -> None:
+    frame = _frame(_lz4_headers()[0], (_TEXT[: (64 << 10) + 1], not stored))
+    with pytest.raises(CorruptRecord):
+        Arena().decompress(LZ4, frame, 1 << 20)
+
+
+def test_a_frame_with_a_wrong_header_checksum_is_refused() -> None:
+    frame = bytearray(compress(LZ4, _TEXT[:1000]))
+    frame[6] ^= 1
+    with pytest.raises(CorruptRecord):
+        Arena().decompress(LZ4, frame, 1 << 20)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 20])
+def test_a_frame_that_is_cut_off_is_refused(cut: int) -> None:
+    frame = compress(LZ4, _TEXT[:1000])
+    with pytest.raises(CorruptRecord):
+        Arena().decompress(LZ4, frame[:-cut], 1 << 20)
+
+
+@pytest.mark.parametrize("level", [None, 3, 12])
+def test_what_lz4_cannot_make_smaller_is_stored(level: int | None) -> None:
+    noise = random.Random(1).randbytes(200_000)
+    data = compress(LZ4, noise, level)
+    assert len(data) <= len(noise) + 7 + 4 * 5
+    assert bytes(cramjam.lz4.decompress(data)) == noise
+
+
+# -- arenas --------------------------------------------------------------------------------------
+
+
+@QUICK
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(_COMPRESSED),
+            st.sampled_from([0, 1, 100, 5000, 32 << 10, 70_000, len(_TEXT), 5 << 20]),
+        ),
+        max_size=8,
+    )
+)
+def test_an_arena_unfolds_one_after_the_other(steps: list[tuple[int, int]]) -> None:
+    arena = Arena()
+    for codec, size in steps:
+        data = (_TEXT * (size // len(_TEXT) + 1))[:size]
+        compressed = compress(codec, data)
+        assert bytes(arena.decompress(codec, compressed, size)) == data
+        if size:
+            with pytest.raises(DecompressedTooLarge):
+                arena.decompress(codec, compressed, size - 1)
+
+
+def test_what_an_arena_does_not_keep_goes_with_what_it_returned() -> None:
+    arena = Arena()
+    small = arena.decompress(ZSTD, compress(ZSTD, bytes(1000)), 1 << 30)
+    large = arena.decompress(ZSTD, compress(ZSTD, bytes(16 << 20)), 1 << 30)
+    assert isinstance(small, memoryview)
+    assert isinstance(large, memoryview)
+    again = arena.decompress(ZSTD, compress(ZSTD, b"x" * 1000), 1 << 30)
+    assert isinstance(again, memoryview)
+    assert again.obj is small.obj
+    assert large.obj is not small.obj
+
+
+def test_every_thread_has_an_arena_of_its_own() -> None:
+    found: list[Arena] = []
+    threads = [threading.Thread(target=lambda: found.append(arena_of_thread())) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert len({id(arena) for arena in [*found, arena_of_thread()]}) == 3
+    assert arena_of_thread() is arena_of_thread()
+
+
+@pytest.mark.parametrize("codec", _COMPRESSED)
+def test_what_is_decompressed_for_others_is_their_own(codec: int) -> None:
+    first = decompress(codec, compress(codec, b"a" * 1000), 1000)
+    decompress(codec, compress(codec, b"b" * 1000), 1000)
+    assert first == b"a" * 1000

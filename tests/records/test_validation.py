@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,12 @@ from drumlin.records.batch import (
 )
 from drumlin.records.compression import CODECS, compress
 from drumlin.records.record import Record, decode_batch, encode_batch, encode_record
-from drumlin.records.validation import AppendRules, InvalidBatch, prepare_produce
+from drumlin.records.validation import (
+    AppendRules,
+    InvalidBatch,
+    prepare_at_once,
+    prepare_produce,
+)
 from drumlin.wire.errors import ErrorCode
 from records.strategies import THOROUGH, damaged
 
@@ -322,3 +328,35 @@ def test_damage_is_refused_or_harmless(data: Any, codec: str, rules: Any) -> Non
     records = decode_batch(prepared.buffer)
     assert [record.offset for record in records] == list(range(len(records)))
     assert crc_matches(prepared.buffer, 0, prepared.header)
+
+
+# -- on an event loop ----------------------------------------------------------------------------
+
+
+def unfolding_to(size: int, codec: str) -> bytearray:
+    """A batch of one record whose records part is of so many bytes."""
+    around = len(encode_record(Record(0, NOW, None, b"v" * (size - 50)), 0, NOW)) - (size - 50)
+    record = Record(0, NOW, None, b"v" * (size - around))
+    assert len(encode_record(record, 0, NOW)) == size
+    return bytearray(encode_batch([record], compression=codec))
+
+
+@pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
+def test_what_unfolds_to_more_than_32_kib_is_not_for_the_loop(codec: str) -> None:
+    batch = unfolding_to(32 << 10, codec)
+    prepared = prepare_at_once(batch, AppendRules(), NOW)
+    assert prepared is not None
+    assert bytes(prepared.buffer) == batch
+    larger = unfolding_to((32 << 10) + 1, codec)
+    before = bytes(larger)
+    assert prepare_at_once(larger, AppendRules(), NOW) is None
+    assert larger == before
+    assert bytes(prepare_produce(larger, AppendRules(), NOW).buffer) == before
+
+
+@pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
+def test_much_that_is_compressed_is_not_for_the_loop(codec: str) -> None:
+    noise = random.Random(1).randbytes(24 << 10)
+    batch = bytearray(encode_batch([Record(0, NOW, None, noise)], compression=codec))
+    assert prepare_at_once(batch, AppendRules(), NOW) is None
+    assert prepare_produce(batch, AppendRules(), NOW).header.record_count == 1

@@ -26,7 +26,7 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import Decompressor, compress
+from drumlin.records.compression import Arena, compress
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import decode_batch, encode_record
 from drumlin.storage.control_records import parse_marker
@@ -63,7 +63,7 @@ class Unfolding:
     """Decompresses records; what it returns is valid until the next call."""
 
     def __init__(self) -> None:
-        self._decompressor = Decompressor(_UNFOLDED_BYTES_MAX)
+        self._arena = Arena()
 
     def records_of(self, batch: memoryview, header: BatchHeader, where: str) -> Buffer:
         """The records of a batch.
@@ -72,7 +72,9 @@ class Unfolding:
             CleaningFailed: they can't be decompressed.
         """
         try:
-            return self._decompressor.decompress(header.compression, batch[HEADER_SIZE:])
+            return self._arena.decompress(
+                header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX
+            )
         except CorruptRecord as error:
             raise CleaningFailed(f"{where}: {error}") from None
 

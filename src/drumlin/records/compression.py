@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import cramjam
 
 from drumlin.records.batch import Buffer
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.lz4_frames import compress_frame, decompress_ordinary, has_dependent_blocks
 
 #: Codec numbers, as in the attributes of a batch, by their names in Kafka's configuration.
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -32,18 +34,15 @@ ZSTD: Final = 4
 
 #: What Kafka's configuration means by no level, or by its default one.
 _DEFAULT_LEVELS: Final = {GZIP: 6, LZ4: 9, ZSTD: 3}
-# Kafka's lz4 level 9, its default, stands for the fast compressor; any other for the "high" one.
-_LZ4_FAST: Final = 1
-
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_INDEPENDENT_BLOCKS: Final = 0x20  # in the byte behind the magic
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, compatible version
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _ORDINARY_RATIO: Final = 32
 _SMALL: Final = 64 * 1024
+#: Memory that an arena keeps. It is taken from the system where it is written to.
 _KEPT_BYTES: Final = 4 << 20
+_ANONYMOUS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
 _FRAMED: Final[dict[int, Any]] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
@@ -62,12 +61,45 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if level is None or level == -1:
         level = _DEFAULT_LEVELS[codec]
     if codec == LZ4:
-        return _compress_lz4(data, level)
+        # Its default level stands for the fast compressor, any other for the "high" one.
+        return compress_frame(data, None if level == _DEFAULT_LEVELS[LZ4] else level)
     return bytes(_FRAMED[codec].compress(data, level=level))
 
 
+class Arena:
+    """Memory that batch after batch is decompressed into. One thread at a time.
+
+    New memory for every batch would have to be mapped, filled with zeros by the system page by
+    page, and unmapped, which takes as long as decompressing does.
+    """
+
+    def __init__(self) -> None:
+        self._memory = memoryview(mmap.mmap(-1, _KEPT_BYTES, flags=_ANONYMOUS))
+
+    def decompress(self, codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+        """As the function of this name; what it returns is valid until the next call.
+
+        What does not fit gets memory of its own, which goes with it.
+        """
+        if codec == NONE:
+            return data
+        return _decompress(codec, memoryview(data), limit_bytes, self._memory)
+
+
+_of_thread: Final = threading.local()
+
+
+def arena_of_thread() -> Arena:
+    """The arena of the thread that asks."""
+    try:
+        arena: Arena = _of_thread.arena
+    except AttributeError:
+        arena = _of_thread.arena = Arena()
+    return arena
+
+
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """The records in `data`; `data` itself where nothing is compressed.
+    """The records in `data`, in memory of their own; `data` itself where nothing is compressed.
 
     Raises:
         CorruptRecord: not what this codec writes, or no such codec.
@@ -75,79 +107,75 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     """
     if codec == NONE:
         return data
+    if len(data) > _SMALL:
+        return _decompress(codec, memoryview(data), limit_bytes, None)
+    return bytearray(arena_of_thread().decompress(codec, data, limit_bytes))
+
+
+def _decompress(
+    codec: int, data: memoryview, limit_bytes: int, kept: memoryview | None
+) -> memoryview:
+    """The records in `data`, in the memory that is kept if there is any and they fit."""
     try:
         if codec == SNAPPY:
-            return _decompress_snappy(memoryview(data), limit_bytes)
-        if codec == LZ4 and _has_dependent_blocks(data):
+            return _decompress_snappy(data, limit_bytes, kept)
+        if codec == LZ4 and has_dependent_blocks(data):
             raise CorruptRecord(
                 "lz4: blocks that depend on each other: Kafka's clients refuse them"
             )
+        if codec == LZ4 and kept is not None:
+            size = decompress_ordinary(data, kept[:limit_bytes])
+            if size is not None:
+                return kept[:size]
         if codec in _FRAMED:
-            return _decompress_frames(codec, data, limit_bytes)
+            return _decompress_frames(codec, data, limit_bytes, kept)
     except cramjam.DecompressionError as error:
         raise CorruptRecord(f"{CODEC_NAMES[codec]}: {error}") from None
     raise CorruptRecord(f"unknown compression codec {codec}")
 
 
-class Decompressor:
-    """Decompresses batch after batch into memory of its own. One thread at a time."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._memory = mmap.mmap(-1, min(_KEPT_BYTES, limit_bytes + 1))
-
-    def decompress(self, codec: int, data: Buffer) -> Buffer:
-        """As the function of this name; what it returns is valid until the next call."""
-        if codec in (LZ4, ZSTD) and not (codec == LZ4 and _has_dependent_blocks(data)):
-            try:
-                size = _FRAMED[codec].decompress_into(data, self._memory)
-            except cramjam.DecompressionError:
-                pass  # broken, or larger than our memory
-            else:
-                if size < len(self._memory):
-                    return memoryview(self._memory)[:size]
-        return decompress(codec, data, self._limit)
-
-
-def _decompress_frames(codec: int, data: Buffer, limit_bytes: int) -> memoryview:
+def _decompress_frames(
+    codec: int, data: memoryview, limit_bytes: int, kept: memoryview | None
+) -> memoryview:
     # How much there is in it is not known before. Data that unfolds like no ordinary data does
     # is begun anew, with as much room as is allowed.
-    for room in (min(_ORDINARY_RATIO * len(data) + _SMALL, limit_bytes), limit_bytes):
-        # An anonymous mapping takes memory only where it is written to.
-        target = mmap.mmap(-1, room + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    ordinary = min(_ORDINARY_RATIO * len(data) + _SMALL, limit_bytes)
+    if kept is not None:
+        ordinary = min(len(kept) - 1, limit_bytes)
+    for room in dict.fromkeys((ordinary, limit_bytes)):
+        # One byte more than the room tells "exactly that much" from "more than that".
+        is_kept = kept is not None and room < len(kept)
+        target = kept[: room + 1] if kept is not None and is_kept else _new_memory(room + 1)
         try:
             size = _FRAMED[codec].decompress_into(data, target)
         except cramjam.DecompressionError as error:
-            target.close()  # at once: whoever holds the exception holds this frame
+            if not is_kept:
+                _give_back(target)  # at once: whoever holds the exception holds this frame
             if "write whole buffer" in str(error):
                 continue
             raise
-        # One byte more than the room tells "exactly that much" from "more than that".
         if size <= room:
-            return memoryview(target)[:size]
-        target.close()
+            return target[:size]
+        if not is_kept:
+            _give_back(target)
     raise _too_large(codec, limit_bytes)
 
 
-def _has_dependent_blocks(frame: Buffer) -> bool:
-    is_frame = len(frame) > len(_LZ4_MAGIC) and bytes(frame[: len(_LZ4_MAGIC)]) == _LZ4_MAGIC
-    return is_frame and not frame[len(_LZ4_MAGIC)] & _LZ4_INDEPENDENT_BLOCKS
+def _new_memory(size: int) -> memoryview:
+    # An anonymous mapping takes memory only where it is written to.
+    return memoryview(mmap.mmap(-1, size, flags=_ANONYMOUS))
+
+
+def _give_back(memory: memoryview) -> None:
+    mapping = memory.obj
+    memory.release()
+    if isinstance(mapping, mmap.mmap):
+        mapping.close()
 
 
 def _too_large(codec: int, limit_bytes: int) -> DecompressedTooLarge:
     name = CODEC_NAMES[codec]
     return DecompressedTooLarge(f"{name}: more than {limit_bytes} bytes when decompressed")
-
-
-def _compress_lz4(data: Buffer, level: int) -> bytes:
-    # Kafka's own reader refuses blocks that depend on each other.
-    compressor = cramjam.lz4.Compressor(
-        level=_LZ4_FAST if level == _DEFAULT_LEVELS[LZ4] else level,
-        content_checksum=False,
-        block_linked=False,
-    )
-    compressor.compress(bytes(data))
-    return bytes(compressor.finish())
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -160,7 +188,7 @@ def _compress_snappy(data: Buffer) -> bytes:
     return bytes(framed)
 
 
-def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytearray:
+def _decompress_snappy(data: memoryview, limit_bytes: int, kept: memoryview | None) -> memoryview:
     # Blocks may be as small as a byte: nothing is kept of them, and the first bad one ends it.
     total = 0
     for start, end in _snappy_blocks(data):
@@ -171,12 +199,12 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytearray:
         total += size
         if total > limit_bytes:
             raise _too_large(SNAPPY, limit_bytes)
-    target = bytearray(total)
-    view, position = memoryview(target), 0
+    target = memoryview(bytearray(total)) if kept is None or total > len(kept) else kept[:total]
+    position = 0
     for start, end in _snappy_blocks(data):
         block = data[start:end]
         size = cramjam.snappy.decompress_raw_len(block)
-        cramjam.snappy.decompress_raw_into(block, view[position : position + size])
+        cramjam.snappy.decompress_raw_into(block, target[position : position + size])
         position += size
     return target
 

@@ -43,8 +43,8 @@ from drumlin.records.compression import (
     NONE,
     ZSTD,
     DecompressedTooLarge,
+    arena_of_thread,
     compress,
-    decompress,
 )
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels import kernels_if_ready
@@ -64,7 +64,7 @@ __all__ = [
 
 #: What can be checked on an event loop, as it came and unfolded.
 _AT_ONCE_BYTES_MAX: Final = 16 * 1024
-_UNFOLDED_AT_ONCE_BYTES_MAX: Final = 64 * 1024
+_UNFOLDED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 
@@ -138,7 +138,11 @@ def _prepare(
     batch = memoryview(buffer)[: header.size]
     _check_header(batch, header, rules)
     try:
-        body = decompress(header.compression, batch[HEADER_SIZE:], unfolded_bytes_max)
+        # Whether or not anything is changed: only the records tell their count, offsets, keys and
+        # timestamps, and Kafka looks at those of every batch, too.
+        body = arena_of_thread().decompress(
+            header.compression, batch[HEADER_SIZE:], unfolded_bytes_max
+        )
     except DecompressedTooLarge:
         raise
     except CorruptRecord as error:
