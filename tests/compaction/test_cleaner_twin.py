@@ -27,6 +27,9 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
         monkeypatch.setattr("drumlin.compaction.offset_map._BITMAP_BYTES_MAX", 0)
     if seed % 5 == 0:  # as where kernels can't be had
         monkeypatch.setattr("drumlin.compaction.passes.require_for_compaction", lambda: None)
+    if seed % 2 == 0:  # with threads that help, and many stretches for them
+        monkeypatch.setattr("drumlin.compaction.cleaner.helpers_for", lambda _: 2)
+        monkeypatch.setattr("drumlin.compaction.stretches._BATCHES_MAX", 2)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder)
         logs = open_logs(path, config=CONFIG, clock=ManualClock(NOW_MS))

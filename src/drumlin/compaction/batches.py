@@ -26,7 +26,7 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import Arena, compress
+from drumlin.records.compression import arena_of_thread, compress
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import decode_batch, encode_record
 from drumlin.storage.control_records import parse_marker
@@ -59,24 +59,18 @@ def marker_in(batch: memoryview, header: BatchHeader, where: str) -> Transaction
         raise CleaningFailed(f"{where}: {error}") from None
 
 
-class Unfolding:
-    """Decompresses records; what it returns is valid until the next call."""
+def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
+    """The records of a batch, valid until this thread asks for others.
 
-    def __init__(self) -> None:
-        self._arena = Arena()
-
-    def records_of(self, batch: memoryview, header: BatchHeader, where: str) -> Buffer:
-        """The records of a batch.
-
-        Raises:
-            CleaningFailed: they can't be decompressed.
-        """
-        try:
-            return self._arena.decompress(
-                header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX
-            )
-        except CorruptRecord as error:
-            raise CleaningFailed(f"{where}: {error}") from None
+    Raises:
+        CleaningFailed: they can't be decompressed.
+    """
+    try:
+        return arena_of_thread().decompress(
+            header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX
+        )
+    except CorruptRecord as error:
+        raise CleaningFailed(f"{where}: {error}") from None
 
 
 def special_size(view: memoryview, position: int) -> int:
@@ -91,19 +85,19 @@ def special_size(view: memoryview, position: int) -> int:
     return size if HEADER_SIZE <= size <= len(view) - position else 0
 
 
-def with_records(header: BatchHeader, kept: FilteredBody) -> bytearray:
+def with_records(header: BatchHeader, left: BatchHeader | FilteredBody, body: Buffer) -> bytearray:
     """The batch anew, with what is left of its records, in its codec."""
     attributes = header.attributes & ~DELETE_HORIZON_MASK
-    if kept.has_delete_horizon:
+    if left.has_delete_horizon:
         attributes |= DELETE_HORIZON_MASK
     return _assemble(
         header._replace(
             attributes=attributes,
-            base_timestamp=kept.base_timestamp,
-            max_timestamp=kept.max_timestamp,
-            record_count=kept.record_count,
+            base_timestamp=left.base_timestamp,
+            max_timestamp=left.max_timestamp,
+            record_count=left.record_count,
         ),
-        compress(header.compression, kept.body) if kept.record_count else b"",
+        compress(header.compression, body),
     )
 
 

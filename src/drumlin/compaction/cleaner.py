@@ -22,16 +22,18 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
+from drumlin.compaction.crew import Crew, helpers_for
 from drumlin.compaction.errors import CleaningFailed, CleaningPostponed, SegmentGone
 from drumlin.compaction.grouping import Size, group_segments
 from drumlin.compaction.map_building import MapBuilding
 from drumlin.compaction.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.outputs import Counting, SegmentFiles
-from drumlin.compaction.passes import FilterRules, filter_pass, map_pass
+from drumlin.compaction.passes import FilterPass, FilterRules, filter_pass, map_pass
 from drumlin.compaction.pieces import PieceReader
 from drumlin.compaction.rewriting import LiveProducers, Output, Rewriting
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.compaction.superseded import Superseded
 from drumlin.compaction.throttle import Throttle
 from drumlin.config.topic import LogConfig
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view, note_cleaned
@@ -264,6 +266,7 @@ class Round:
         self._found = find_cleanable(log, view, self._now_ms)
         self._map: OffsetMap | None = None
         self._rewriting: Rewriting | None = None
+        self._crew = Crew(helpers_for(settings.threads))
         self._began_s = time.perf_counter()
         self.statistics = CleaningStatistics(
             log.topic,
@@ -274,6 +277,7 @@ class Round:
 
     def close(self) -> None:
         """Give the memory back."""
+        self._crew.close()  # before what it reads and writes
         self._reader.close()
         if self._map is not None:
             self._map.close()
@@ -287,14 +291,16 @@ class Round:
             return False
         start_s = time.perf_counter()
         offset_map = self._map = self._new_map(found)
+        first_pass = map_pass(
+            offset_map,
+            first_offset=found.first_dirty_offset,
+            end_offset=found.first_uncleanable_offset,
+        )
         building = MapBuilding(
-            map_pass(
-                offset_map,
-                first_offset=found.first_dirty_offset,
-                end_offset=found.first_uncleanable_offset,
-            ),
+            first_pass,
             self._aborted(found.first_dirty_offset, found.first_uncleanable_offset),
             self._reader,
+            self._crew,
         )
         is_complete = all(
             self._add(building, segment, end_offset)
@@ -314,7 +320,9 @@ class Round:
         done.map_seconds = time.perf_counter() - start_s
         if done.round_end_offset <= found.first_dirty_offset:
             return False
-        self._rewriting = self._begin_rewriting(offset_map)
+        self._rewriting = self._begin_rewriting(
+            offset_map, all_have_keys=not first_pass.facts.keyless
+        )
         return True
 
     def _new_map(self, found: Cleanable) -> OffsetMap:
@@ -340,7 +348,7 @@ class Round:
         except SegmentGone:
             return True  # and with it all before it, of which its keys would have told
 
-    def _begin_rewriting(self, offset_map: OffsetMap) -> Rewriting:
+    def _begin_rewriting(self, offset_map: OffsetMap, *, all_have_keys: bool) -> Rewriting:
         config, view = self.view.config, self.view
         start_offset, end_offset = self._found.first_dirty_offset, offset_map.latest_offset + 1
         bitmap = None
@@ -354,13 +362,21 @@ class Round:
             bitmap=bitmap,
             bitmap_start=start_offset,
         )
-        interval = config.index_interval_bytes
+        superseded = None
+        if bitmap is not None and all_have_keys:
+            superseded = Superseded(bitmap, start_offset, end_offset)
+
+        def new_pass(interval: int) -> FilterPass:
+            return filter_pass(offset_map, rules, index_interval_bytes=interval)
+
         return Rewriting(
-            filter_pass(offset_map, rules, index_interval_bytes=interval),
+            new_pass,
             rules,
             LiveProducers(view.last_data_offsets, view.epochs_without_data),
+            superseded,
             self._reader,
-            interval,
+            self._crew,
+            config.index_interval_bytes,
         )
 
     def _sealed(self) -> Iterator[tuple[Segment, int]]:

@@ -6,29 +6,49 @@ aborted, or is no record, does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import functools
+from collections.abc import Generator, Iterable, Sequence
+from typing import NamedTuple
 
-from drumlin.compaction.batches import Unfolding, marker_in, sound_header, special_size
+from drumlin.compaction.batches import marker_in, records_of, sound_header, special_size
+from drumlin.compaction.crew import Crew, InOrder
 from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.passes import MapPass, Reason
 from drumlin.compaction.pieces import Piece, PieceReader
+from drumlin.compaction.stretches import Stretch, Taken, Unfolded
 from drumlin.compaction.transactions import TransactionFilter
+from drumlin.records.batch import BatchHeader
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.segment import Segment
 from drumlin.storage.transaction_index import AbortedTransaction
+
+
+class _Filled(NamedTuple):
+    """A stretch, of which the first batches are unfolded; of the headers nothing is put."""
+
+    batches: Sequence[Taken]
+    passed_over: Sequence[BatchHeader]
+    unfolded: Unfolded
+    taken: int
 
 
 class MapBuilding:
     """Fills the map of one `MapPass`."""
 
     def __init__(
-        self, map_pass: MapPass, aborted: Iterable[AbortedTransaction], reader: PieceReader
+        self,
+        map_pass: MapPass,
+        aborted: Iterable[AbortedTransaction],
+        reader: PieceReader,
+        crew: Crew,
     ) -> None:
         self._pass = map_pass
         self._reader = reader
+        self._crew = crew
         self._transactions = TransactionFilter()
         self._transactions.add_aborted(aborted)
-        self._unfolding = Unfolding()
+        self._free: list[Unfolded] = []
         self.bytes_read = 0
 
     def add(self, segment: Segment, end_offset: int) -> bool:
@@ -56,22 +76,80 @@ class MapBuilding:
                 raise CleaningFailed(f"{piece.where}: {stop.fault}")
             if stop.reason is not Reason.SPECIAL:
                 return stop.reason
-            size = stop.batch_size
-            while size:
-                reason = self._take_special(piece.view[piece.used :][:size], piece.where)
+            reason = self._take_specials(piece, stop.batch_size)
+            if reason is not Reason.END:
+                return reason
+
+    def _take_specials(self, piece: Piece, size: int) -> Reason:
+        """The batches up to the first one that is ordinary."""
+        with contextlib.closing(self._filled(piece, size)) as stretches:
+            for filled in stretches:
+                reason = self._put(filled)
                 if reason is not Reason.END:
                     return reason
+        return Reason.END
+
+    def _filled(self, piece: Piece, size: int) -> Generator[_Filled]:
+        stretch: Stretch[BatchHeader] = Stretch()
+        with InOrder[_Filled](self._crew) as steps:
+            while size:
+                where = piece.where
+                batch = piece.view[piece.used :][:size]
+                header = sound_header(batch, where)
+                if self._is_passed_over(batch, header, where):
+                    stretch.decided.append(header)
+                else:
+                    stretch.add(Taken(batch, header, where))
                 piece.used += size
                 size = special_size(piece.view, piece.used)
+                if stretch.is_full:
+                    yield from steps.add_task(functools.partial(self._unfold, stretch))
+                    stretch = Stretch()
+            yield from steps.finish(functools.partial(self._unfold, stretch))
 
-    def _take_special(self, batch: memoryview, where: str) -> Reason:
-        header = sound_header(batch, where)
+    def _is_passed_over(self, batch: memoryview, header: BatchHeader, where: str) -> bool:
         if header.is_control:
             self._transactions.is_marker_obsolete(header, marker_in(batch, header, where))
-            return self._pass.pass_over(header)
-        if self._transactions.is_aborted(header):
-            return self._pass.pass_over(header)
+            return True
+        return self._transactions.is_aborted(header)
+
+    def _unfold(self, stretch: Stretch[BatchHeader]) -> _Filled:
+        """In any thread."""
         try:
-            return self._pass.map_body(self._unfolding.records_of(batch, header, where), header)
+            unfolded = self._free.pop()
+        except IndexError:
+            unfolded = Unfolded()
+        count = unfolded.fill(stretch.batches)
+        return _Filled(stretch.batches, stretch.decided, unfolded, count)
+
+    def _put(self, filled: _Filled) -> Reason:
+        batches, passed_over, unfolded, count = filled
+        while batches:
+            if count:
+                reason = self._put_unfolded(batches, unfolded)
+            else:
+                count, reason = 1, self._put_alone(batches[0])
+            if reason is not Reason.END:
+                return reason
+            batches = batches[count:]
+            count = unfolded.fill(batches)
+        self._free.append(unfolded)
+        for header in passed_over:
+            reason = self._pass.pass_over(header)
+            if reason is not Reason.END:
+                return reason
+        return Reason.END
+
+    def _put_unfolded(self, batches: Sequence[Taken], unfolded: Unfolded) -> Reason:
+        stop = self._pass.run(unfolded.chunk, unfolded.size)
+        if stop.reason is Reason.CORRUPT:
+            raise batches[unfolded.index_of(stop.position)].failed(stop.fault)
+        return stop.reason
+
+    def _put_alone(self, taken: Taken) -> Reason:
+        """A batch that unfolds to much."""
+        batch, header, where = taken
+        try:
+            return self._pass.map_body(records_of(batch, header, where), header)
         except CorruptRecord as error:
-            raise CleaningFailed(f"{where}: {error}") from None
+            raise taken.failed(error) from None

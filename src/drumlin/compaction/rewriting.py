@@ -5,28 +5,41 @@ What it writes goes to an `Output`, which need not be a file: a simulation only 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import mmap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from drumlin.compaction.batches import (
-    Unfolding,
     marker_in,
+    records_of,
     sound_header,
     special_size,
     with_delete_horizon,
     with_records,
     without_records,
 )
+from drumlin.compaction.crew import Crew, InOrder
 from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.pass_outcomes import FAULTS, new_horizon_ms
 from drumlin.compaction.passes import FilterPass, FilterRules, IndexEntry, Reason
 from drumlin.compaction.pieces import Piece, PieceReader
 from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.compaction.stretch_filter import Filtered, StretchFilters
+from drumlin.compaction.stretches import Stretch, Taken
+from drumlin.compaction.superseded import Superseded
 from drumlin.compaction.transactions import TransactionFilter
-from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
+from drumlin.records.batch import (
+    BatchHeader,
+    Buffer,
+    iterate_headers,
+    parse_header,
+    parse_offset_and_length,
+)
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels.compaction_layout import FAULT_ORDER
+from drumlin.records.varint import INT64_MAX
 from drumlin.storage.segment import IndexProgress, Segment
 from drumlin.storage.segment_times import TimestampAndOffset
 from drumlin.storage.transaction_index import AbortedTransaction
@@ -86,6 +99,8 @@ class SpecialFacts:
         self.bytes_read = 0
         self.bytes_written = 0
         self.aborted_records = 0
+        #: Of batches that went without being looked into.
+        self.superseded_records = 0
         self.markers_read = 0
         self.markers_removed = 0
 
@@ -95,19 +110,24 @@ class Rewriting:
 
     def __init__(
         self,
-        filter_pass: FilterPass,
+        new_pass: Callable[[int], FilterPass],
         rules: FilterRules,
         producers: LiveProducers,
+        superseded: Superseded | None,
         reader: PieceReader,
+        crew: Crew,
         index_interval_bytes: int,
     ) -> None:
-        self._pass = filter_pass
+        """`new_pass` takes the interval of index entries; any thread may call it."""
+        self._pass = new_pass(index_interval_bytes)
+        self._filters = StretchFilters(lambda: new_pass(INT64_MAX))
         self._rules = rules
         self._producers = producers
+        self._superseded = superseded
         self._reader = reader
+        self._crew = crew
         self._interval = index_interval_bytes
         self._transactions = TransactionFilter()
-        self._unfolding = Unfolding()
         self._kept_empty = frozenset(rules.kept_empty)
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
@@ -119,17 +139,20 @@ class Rewriting:
 
     def count(self, done: CleaningStatistics) -> None:
         """Add up what was met and what became of it."""
-        facts, special = self._pass.facts, self.special
-        done.bytes_read = facts.bytes_read + special.bytes_read
-        done.bytes_written = facts.bytes_written + special.bytes_written
-        done.records_read = facts.records_read + special.aborted_records + special.markers_read
-        done.records_written = (
-            facts.records_written + special.markers_read - special.markers_removed
-        )
-        done.superseded = facts.superseded
-        done.expired_tombstones = facts.tombstones_dropped
-        done.tombstones_kept = facts.tombstones_kept
-        done.without_key = facts.keyless
+        own, special = self._pass.facts, self.special
+        done.bytes_read = own.bytes_read + special.bytes_read
+        done.bytes_written = own.bytes_written + special.bytes_written
+        done.records_read = special.aborted_records + special.markers_read
+        done.records_read += special.superseded_records
+        done.records_written = special.markers_read - special.markers_removed
+        done.superseded = special.superseded_records
+        for facts in (own, *self._filters.facts):
+            done.records_read += facts.records_read
+            done.records_written += facts.records_written
+            done.superseded += facts.superseded
+            done.expired_tombstones += facts.tombstones_dropped
+            done.tombstones_kept += facts.tombstones_kept
+            done.without_key += facts.keyless
         done.aborted = special.aborted_records
         done.markers_removed = special.markers_removed
 
@@ -190,36 +213,64 @@ class Rewriting:
             if stop.reason is Reason.FULL:
                 self._make_room(stop.room_needed, output)
                 continue
-            size = stop.batch_size
-            while size:
-                batch = piece.view[piece.used :][:size]
-                self.special.bytes_read += size
-                kept = self._rewrite_special(batch, piece.where)
-                if kept is not None:
-                    self._put(kept, output)
-                piece.used += size
-                size = special_size(piece.view, piece.used)
+            self._take_specials(piece, stop.batch_size, output)
 
     # -- batches that are not ordinary ---------------------------------------------------
 
-    def _rewrite_special(self, batch: memoryview, where: str) -> Buffer | None:
-        """What is left of a batch; None for nothing."""
+    def _take_specials(self, piece: Piece, size: int, output: Output) -> None:
+        """The batches up to the first one that is ordinary."""
+        with contextlib.closing(self._filtered(piece, size)) as stretches:
+            for left, rest in stretches:
+                for taken in rest:
+                    kept = self._rewrite_alone(taken)
+                    if kept is not None:
+                        left.append(kept)
+                for batch in sorted(left, key=_base_offset):
+                    self._put(batch, output)
+
+    def _filtered(self, piece: Piece, size: int) -> Generator[Filtered]:
+        stretch: Stretch[Buffer] = Stretch()
+        with InOrder[Filtered](self._crew) as steps:
+            while size:
+                self._decide(piece.view[piece.used :][:size], piece.where, stretch)
+                piece.used += size
+                self.special.bytes_read += size
+                size = special_size(piece.view, piece.used)
+                if stretch.is_full:
+                    yield from steps.add_task(functools.partial(self._filters.filter, stretch))
+                    stretch = Stretch()
+            yield from steps.finish(functools.partial(self._filters.filter, stretch))
+
+    def _decide(self, batch: memoryview, where: str, stretch: Stretch[Buffer]) -> None:
+        """Put a batch into a stretch, or what is left of it where that can be told at once."""
         header = sound_header(batch, where)
         if header.base_offset < self._pass.next_offset or header.end_offset > self._pass.end_offset:
             raise CleaningFailed(f"{where}: {FAULTS[FAULT_ORDER]}")
         self._pass.next_offset = header.end_offset
         if header.is_control:
-            return self._rewrite_control(batch, header, where)
-        if self._transactions.is_aborted(header):
+            kept = self._rewrite_control(batch, header, where)
+        elif self._transactions.is_aborted(header):
             self.special.aborted_records += header.record_count
-            return self._emptied(header)
+            kept = self._emptied(header)
+        elif self._superseded is not None and self._superseded.are_all(header):
+            self.special.superseded_records += header.record_count
+            kept = self._emptied(header)
+        else:
+            stretch.add(Taken(batch, header, where))
+            return
+        if kept is not None:
+            stretch.decided.append(kept)
+
+    def _rewrite_alone(self, taken: Taken) -> Buffer | None:
+        """What is left of a batch that unfolds to much; None for nothing."""
+        batch, header, where = taken
         try:
-            kept = self._pass.filter_body(self._unfolding.records_of(batch, header, where), header)
+            kept = self._pass.filter_body(records_of(batch, header, where), header)
         except CorruptRecord as error:
-            raise CleaningFailed(f"{where}: {error}") from None
-        if not kept.record_count:  # it may have been empty before
+            raise taken.failed(error) from None
+        if not kept.record_count:
             return self._emptied(header)
-        return batch if kept.is_unchanged else with_records(header, kept)
+        return batch if kept.is_unchanged else with_records(header, kept, kept.body)
 
     def _rewrite_control(self, batch: memoryview, header: BatchHeader, where: str) -> Buffer | None:
         marker = marker_in(batch, header, where)
@@ -308,3 +359,7 @@ class Rewriting:
             self._index(header, output.position + position - start)
             last_offset = header.last_offset
         self._write(batches[start:], last_offset, output)
+
+
+def _base_offset(batch: Buffer) -> int:
+    return parse_offset_and_length(batch, 0)[0]

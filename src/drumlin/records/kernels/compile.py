@@ -27,6 +27,7 @@ from drumlin.records.kernels.code.latest import (
     keep_latest_of,
     walk,
 )
+from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
@@ -53,6 +54,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "keep_latest_of": keep_latest_of,
         "index_latest": index_latest,
         "walk": walk,
+        "lay_out": lay_out,
     },
 }
 # All that machine code may ask of its surroundings: the C library has it, whoever loads it.

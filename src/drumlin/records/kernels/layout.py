@@ -114,4 +114,5 @@ COMPACTION_SIGNATURES: Final = {
     "keep_latest_of": "pil",
     "index_latest": "l",
     "walk": "pil",
+    "lay_out": "pipipll",
 }

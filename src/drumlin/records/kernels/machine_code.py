@@ -41,6 +41,7 @@ class CompactionKernels(NamedTuple):
     keep_latest_of: Callable[..., int]
     index_latest: Callable[..., int]
     walk: Callable[..., int]
+    lay_out: Callable[..., int]
     engine: Any  # owns the memory that the code lies in
 
 

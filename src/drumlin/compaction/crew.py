@@ -1,0 +1,178 @@
+"""Threads that help one cleaning with what takes no interpreter's lock; results come in order.
+
+The cleaner's own thread hands tasks over, takes their results in the order in which it has handed
+them over, and works on tasks itself while it waits. There are no threads before the first task,
+and none after `close`. Tasks know nothing of each other, and a crew nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+#: More would wait for the interpreter's lock, and for the one that takes the results.
+_HELPERS_MAX: Final = 3
+#: Tasks for each thread that are under way, or done and not taken.
+_TASKS_EACH: Final = 2
+
+
+def helpers_for(cleaner_threads: int) -> int:
+    """How many helpers each of so many cleaners has: all together need no more than the cores."""
+    cores = len(os.sched_getaffinity(0))
+    return min(_HELPERS_MAX, max(0, cores // max(1, cleaner_threads) - 1))
+
+
+class _Task:
+    """A function, and what came of it."""
+
+    __slots__ = ("error", "function", "is_done", "result")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_done = False
+
+    def run(self) -> None:
+        try:
+            self.result = self.function()
+        except BaseException as error:  # noqa: BLE001  told where the result is taken
+            self.error = error
+        self.is_done = True
+
+
+class Crew:
+    """See the module. All calls are of one thread."""
+
+    def __init__(self, helpers: int) -> None:
+        self._helpers = helpers
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._is_wanted = threading.Condition(self._lock)
+        self._is_done = threading.Condition(self._lock)
+        self._waiting: deque[_Task] = deque()
+        self._running = 0  # tasks in helpers
+        self._is_closed = False
+
+    @property
+    def tasks_max(self) -> int:
+        """How many tasks may be handed over whose results were not taken."""
+        return _TASKS_EACH * (self._helpers + 1)
+
+    def submit(self, function: Callable[[], Any]) -> _Task:
+        """Have something done by whoever comes first."""
+        task = _Task(function)
+        with self._lock:
+            self._waiting.append(task)
+            self._is_wanted.notify()
+        if len(self._threads) < self._helpers:
+            thread = threading.Thread(target=self._work, name="cleaner-helper", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return task
+
+    def result(self, task: _Task) -> Any:
+        """What a task has returned, or raises what it has raised. Works meanwhile."""
+        while not task.is_done:
+            with self._lock:
+                if task.is_done:
+                    break
+                if not self._waiting:
+                    self._is_done.wait()
+                    continue
+                next_task = self._waiting.popleft()
+            next_task.run()
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._is_closed:
+                    self._is_wanted.wait()
+                if self._is_closed:
+                    return
+                task = self._waiting.popleft()
+                self._running += 1
+            task.run()
+            del task  # what it refers to goes with whoever takes its result
+            with self._lock:
+                self._running -= 1
+                self._is_done.notify()
+
+    def give_up(self) -> None:
+        """Have nothing done any more; what is under way has ended when this returns."""
+        with self._lock:
+            self._waiting.clear()
+            while self._running:
+                self._is_done.wait()
+
+    def close(self) -> None:
+        """Likewise, and there are no threads any more."""
+        self.give_up()
+        with self._lock:
+            self._is_closed = True
+            self._is_wanted.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+
+class InOrder(Generic[T]):
+    """Steps of which some are done by a crew, taken in the order in which they were added.
+
+    A step is added as it is, or as a task that returns it. Whoever leaves the block with an error,
+    or early, leaves no task behind.
+    """
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._steps: deque[tuple[_Task | None, T | None]] = deque()
+        self._tasks = 0
+
+    def __enter__(self) -> InOrder[T]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._steps:
+            self._steps.clear()
+            self._crew.give_up()
+
+    def add(self, step: T) -> Iterator[T]:
+        """A step that is done. Returns those whose turn it is; so does whatever follows."""
+        self._steps.append((None, step))
+        return self._take(self._crew.tasks_max)
+
+    def add_task(self, function: Callable[[], T]) -> Iterator[T]:
+        """A step that is to be done."""
+        self._steps.append((self._crew.submit(function), None))
+        self._tasks += 1
+        return self._take(self._crew.tasks_max)
+
+    def finish(self, function: Callable[[], T] | None = None) -> Iterator[T]:
+        """All that are left; `function` is the last one, and nobody is waked for it alone."""
+        if function is not None and self._tasks:
+            yield from self.add_task(function)
+        elif function is not None:
+            yield from self._take(0)
+            yield function()
+        yield from self._take(0)
+
+    def _take(self, tasks_left: int) -> Iterator[T]:
+        # What is done goes as soon as nothing in front of it is left.
+        while self._steps and (self._tasks > tasks_left or self._steps[0][0] is None):
+            yield self._next()
+
+    def _next(self) -> T:
+        task, step = self._steps.popleft()
+        if task is None:
+            assert step is not None
+            return step
+        self._tasks -= 1
+        result: T = self._crew.result(task)
+        return result

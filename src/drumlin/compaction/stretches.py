@@ -1,0 +1,172 @@
+"""Stretches of batches that follow each other, unfolded so that a pass takes them as ordinary ones.
+
+One call of a pass deals with all batches of a stretch: compressed ones are written down
+uncompressed, those of transactions without saying so. A stretch is a task of its own, for any
+thread; so what one unfolds into is bounded, and a batch that does not fit is left to the caller.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from drumlin.compaction.errors import CleaningFailed
+from drumlin.records.batch import (
+    ATTRIBUTES_LOW_BYTE,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    seal,
+)
+from drumlin.records.compression import GZIP, LZ4, ZSTD, DecompressedTooLarge, arena_of_thread
+from drumlin.records.crc_table import crc_table
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels import compaction_kernels_if_ready
+from drumlin.records.lz4_frames import has_dependent_blocks
+
+D = TypeVar("D")
+#: As many as are worth waking a thread, and as stay in a processor's cache when unfolded.
+_BATCHES_MAX: Final = 16
+_STRETCH_BYTES: Final = 96 << 10
+_DECIDED_MAX: Final = 256
+#: Memory is taken only where it is written to, and ordinary stretches need a sixteenth of it.
+UNFOLDED_BYTES_MAX: Final = 4 << 20
+_BATCH_LENGTH: Final = slice(8, 12)
+
+
+class Taken(NamedTuple):
+    """A sound batch, and where it lies."""
+
+    batch: memoryview
+    header: BatchHeader
+    where: str
+
+    def failed(self, reason: object) -> CleaningFailed:
+        """What to raise when it can't be read."""
+        return CleaningFailed(f"{self.where}, offset {self.header.base_offset}: {reason}")
+
+
+class Stretch(Generic[D]):
+    """Batches that follow each other; and what was decided of others among them."""
+
+    def __init__(self) -> None:
+        self.batches: list[Taken] = []
+        self.decided: list[D] = []
+        self._size_bytes = 0
+
+    def add(self, taken: Taken) -> None:
+        """Take in a batch that is to be unfolded."""
+        self.batches.append(taken)
+        self._size_bytes += taken.header.size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what comes next should go into another one."""
+        return (
+            len(self.batches) >= _BATCHES_MAX
+            or self._size_bytes >= _STRETCH_BYTES
+            or len(self.decided) >= _DECIDED_MAX
+        )
+
+
+class Unfolded:
+    """Memory with uncompressed batches in the place of those of a stretch."""
+
+    def __init__(self) -> None:
+        self.chunk = memoryview(mmap.mmap(-1, UNFOLDED_BYTES_MAX))
+        self.size = 0
+        self._ends: list[int] = []
+
+    def fill(self, batches: Sequence[Taken]) -> int:
+        """Unfold as many of them as there is room for; how many.
+
+        Raises:
+            CleaningFailed: one can't be decompressed.
+        """
+        self.size = 0
+        self._ends.clear()
+        if len(batches) > 1 and self._fill_at_once(batches):
+            return len(batches)
+        for taken in batches:
+            if not self._append(taken):
+                break
+            self._ends.append(self.size)
+        return len(self._ends)
+
+    def _fill_at_once(self, batches: Sequence[Taken]) -> bool:
+        """Unfold all of them by one call of the codec; False if one has to look at each.
+
+        Frames that follow each other are read like one. That spares making and waking a
+        decompressor, and giving the interpreter's lock away, for each batch. Where the records of
+        one end and those of the next begin their headers tell.
+        """
+        kernels = compaction_kernels_if_ready()
+        codec = batches[0].header.compression
+        if kernels is None or codec not in (GZIP, LZ4, ZSTD):
+            return False
+        bodies = [taken.batch[HEADER_SIZE:] for taken in batches]
+        if any(taken.header.compression != codec for taken in batches) or (
+            codec == LZ4 and any(map(has_dependent_blocks, bodies))
+        ):
+            return False
+        headers = b"".join(taken.batch[:HEADER_SIZE] for taken in batches)
+        room = UNFOLDED_BYTES_MAX - len(headers)
+        try:
+            unfolded = arena_of_thread().decompress(codec, b"".join(bodies), room)
+        except CorruptRecord:
+            return False
+        ends = (ctypes.c_int64 * len(batches))()
+        count = kernels.lay_out(
+            _address(unfolded),
+            len(unfolded),
+            headers,
+            len(batches),
+            _address(self.chunk),
+            ends,
+            crc_table(),
+        )
+        if count < len(batches):
+            return False
+        self._ends += ends
+        self.size = ends[-1]
+        return True
+
+    def _append(self, taken: Taken) -> bool:
+        batch, header, _ = taken
+        start = self.size
+        body_start = start + HEADER_SIZE
+        try:
+            body = arena_of_thread().decompress(
+                header.compression,
+                batch[HEADER_SIZE:],
+                max(0, UNFOLDED_BYTES_MAX - body_start),
+            )
+        except DecompressedTooLarge:
+            return False
+        except CorruptRecord as error:
+            raise taken.failed(error) from None
+        end = body_start + len(body)
+        if end > UNFOLDED_BYTES_MAX:
+            return False
+        chunk = self.chunk
+        chunk[start:body_start] = batch[:HEADER_SIZE]
+        chunk[body_start:end] = body
+        chunk[start:body_start][_BATCH_LENGTH] = (end - start - LOG_OVERHEAD).to_bytes(4, "big")
+        chunk[start + ATTRIBUTES_LOW_BYTE] &= ~(COMPRESSION_MASK | TRANSACTIONAL_MASK) & 0xFF
+        seal(chunk, start, end - start)
+        self.size = end
+        return True
+
+    def index_of(self, position: int) -> int:
+        """Which of the batches ends behind a position."""
+        return next(index for index, end in enumerate(self._ends) if position < end)
+
+
+def _address(buffer: Buffer) -> Any:
+    """What a kernel takes for it; None for nothing."""
+    return ctypes.byref(ctypes.c_char.from_buffer(buffer)) if len(buffer) else None
