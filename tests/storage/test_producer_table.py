@@ -106,7 +106,7 @@ def test_what_is_frozen_stays(seed: int) -> None:
             assert len(frozen) == len(twin)
             kept.append((frozen, twin.copy()))
         if step % 2500 == 0:
-            for shard in table.shards():
+            for shard in table.walk():
                 gone = [key for key in shard if rng.random() < rng.choice((0.0, 0.5, 1.0))]
                 table.remove(gone)
                 for key in gone:
@@ -120,12 +120,12 @@ def test_shards_stay_small_and_go_when_they_are_empty() -> None:
     table = ProducerTable()
     for producer_id in range(20_000):
         table.put(producer_id, b"")
-    sizes = [len(shard) for shard in table.shards()]
+    sizes = [len(shard) for shard in table.walk()]
     assert sum(sizes) == 20_000
     assert max(sizes) < 700
-    for shard in table.shards():
+    for shard in table.walk():
         table.remove(list(shard))
-    assert [len(shard) for shard in table.shards()] == [0]
+    assert [len(shard) for shard in table.walk()] == [0]
     assert table.count == 0
 
 
@@ -134,7 +134,7 @@ def test_each_producer_is_met_while_others_come_and_go() -> None:
     for producer_id in range(0, 20_000, 2):
         table.put(producer_id, b"")
     seen: set[int] = set()
-    walk = table.shards()
+    walk = table.walk()
     for number in range(1, 100_000):
         shard = next(walk, None)
         if shard is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
@@ -144,7 +144,8 @@ class PartitionLog:
                 INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
         header, buffer = batch.header, batch.buffer
-        self._check_size(buffer)
+        if len(buffer) > self._config.segment_bytes:
+            self._refuse_size(buffer)
         has_producer = header.producer_id >= 0
         base_offset = self.log_end_offset
         if has_producer:
@@ -179,7 +180,8 @@ class PartitionLog:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
                 INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
-        self._check_size(batch)
+        if len(batch) > self._config.segment_bytes:
+            self._refuse_size(batch)
         base_offset = self.log_end_offset
         assign_offsets(batch, 0, base_offset, leader_epoch)
         header = parse_header(batch)
@@ -217,13 +219,12 @@ class PartitionLog:
             self.leader_epochs.assign(leader_epoch, due_at)
             self.epoch_due_at = None
 
-    def _check_size(self, batch: memoryview) -> None:
-        if len(batch) > self._config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.record_list_too_large,
-                f"a batch of {len(batch)} bytes does not fit into a segment of "
-                f"{self._config.segment_bytes}",
-            )
+    def _refuse_size(self, batch: memoryview) -> NoReturn:
+        raise KafkaError(
+            ErrorCode.record_list_too_large,
+            f"a batch of {len(batch)} bytes does not fit into a segment of "
+            f"{self._config.segment_bytes}",
+        )
 
     def _append_trusted(
         self,

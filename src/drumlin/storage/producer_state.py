@@ -7,6 +7,7 @@ of order is refused. Plain state: time and headers go in; nothing here touches a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from drumlin.records.batch import (
@@ -145,8 +146,8 @@ class ProducerState:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
                 INVALID_TXN_STATE.
         """
-        producer_id = header.producer_id
-        packed = self._producers.get(producer_id)
+        producer_id, producers = header.producer_id, self._producers
+        packed = producers.shards[bisect_right(producers.bounds, producer_id)].get(producer_id)
         entry, follows = None, False
         if packed is not None:
             epoch, last_sequence = last_sequence_of(packed)
@@ -362,7 +363,7 @@ class ProducerState:
             How many were forgotten.
         """
         count = 0
-        for shard in self._producers.shards():
+        for shard in self._producers.walk():
             expired = []
             for producer_id, packed in shard.items():
                 last_timestamp, first_offset = times_of(packed)

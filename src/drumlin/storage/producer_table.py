@@ -67,22 +67,23 @@ class FrozenProducers:
 class ProducerTable:
     """Packed entries by producer id."""
 
-    __slots__ = ("_bounds", "_is_frozen", "_shards", "count")
+    __slots__ = ("_is_frozen", "bounds", "count", "shards")
 
     def __init__(self) -> None:
         self.count = 0
-        # A shard has the ids from its bound (the first one has none) up to the next one's.
-        self._bounds: list[int] = []
-        self._shards: list[Shard] = [{}]
+        #: A shard has the ids from its bound (the first one has none) up to the next one's. To be
+        #: looked into; to be changed by the methods alone.
+        self.bounds: list[int] = []
+        self.shards: list[Shard] = [{}]
         self._is_frozen = [False]
 
     def get(self, producer_id: int) -> bytes | None:
-        return self._shards[bisect_right(self._bounds, producer_id)].get(producer_id)
+        return self.shards[bisect_right(self.bounds, producer_id)].get(producer_id)
 
     def shard_of(self, producer_id: int) -> Shard:
         """Where a producer is, if it is there at all: to have its entry changed, not to add one."""
-        number = bisect_right(self._bounds, producer_id)
-        return self._thaw(number) if self._is_frozen[number] else self._shards[number]
+        number = bisect_right(self.bounds, producer_id)
+        return self._thaw(number) if self._is_frozen[number] else self.shards[number]
 
     def put(self, producer_id: int, packed: bytes) -> None:
         shard = self.shard_of(producer_id)
@@ -90,53 +91,53 @@ class ProducerTable:
             self.count += 1
             producer_id = _shared_id(producer_id)
             if len(shard) >= _SHARD_MOST:
-                self._split(bisect_right(self._bounds, producer_id))
+                self._split(bisect_right(self.bounds, producer_id))
                 shard = self.shard_of(producer_id)
         shard[producer_id] = packed
 
     def freeze(self) -> FrozenProducers:
         """All producers as they are now."""
-        self._is_frozen = [True] * len(self._shards)
-        return FrozenProducers(tuple(self._shards))
+        self._is_frozen = [True] * len(self.shards)
+        return FrozenProducers(tuple(self.shards))
 
-    def shards(self) -> Iterator[Shard]:
+    def walk(self) -> Iterator[Shard]:
         """All producers, in pieces. They may change in between: each is met that stays."""
         number = 0
         while True:
-            next_bound = self._bounds[number] if number < len(self._bounds) else None
-            yield self._shards[number]
+            next_bound = self.bounds[number] if number < len(self.bounds) else None
+            yield self.shards[number]
             if next_bound is None:
                 return
-            number = bisect_right(self._bounds, next_bound)
+            number = bisect_right(self.bounds, next_bound)
 
     def remove(self, producer_ids: list[int]) -> None:
         """Producers of one shard go; it takes no more room than those that stay need."""
         if producer_ids:
-            number = bisect_right(self._bounds, producer_ids[0])
+            number = bisect_right(self.bounds, producer_ids[0])
             gone = set(producer_ids)
-            shard = self._shards[number]
+            shard = self.shards[number]
             kept = {key: packed for key, packed in shard.items() if key not in gone}
             self.count -= len(shard) - len(kept)
-            self._shards[number], self._is_frozen[number] = kept, False
-            if not kept and self._bounds:  # its neighbour has the range from now on
-                del self._shards[number], self._is_frozen[number], self._bounds[max(0, number - 1)]
+            self.shards[number], self._is_frozen[number] = kept, False
+            if not kept and self.bounds:  # its neighbour has the range from now on
+                del self.shards[number], self._is_frozen[number], self.bounds[max(0, number - 1)]
 
     def _thaw(self, number: int) -> Shard:
-        shard = self._shards[number] = self._shards[number].copy()
+        shard = self.shards[number] = self.shards[number].copy()
         self._is_frozen[number] = False
         return shard
 
     def _split(self, number: int) -> None:
         """The upper half of a shard becomes another one, behind it."""
-        shard = self._shards[number]
+        shard = self.shards[number]
         keys = sorted(shard)
         middle = len(keys) // 2
-        self._shards[number : number + 1] = [
+        self.shards[number : number + 1] = [
             {key: shard[key] for key in keys[:middle]},
             {key: shard[key] for key in keys[middle:]},
         ]
         self._is_frozen.insert(number, False)
-        self._bounds.insert(number, keys[middle])
+        self.bounds.insert(number, keys[middle])
 
 
 def table_of(entries: list[ProducerEntry]) -> ProducerTable:
