@@ -108,6 +108,7 @@ def test_a_deleted_log_reads_nothing_of_the_one_made_anew(tmp_path: Path) -> Non
     append(new, value=b"of the new topic")
     new.append_as_leader(from_producer(0, is_transactional=True), 0, NOW_MS)
     new.append_internal(marker(commit=False), 0, NOW_MS)
+    assert old.aborted_transactions(0, 100) == [], "it had none, and that was known"
     for look in (
         lambda: read_all(old),
         lambda: old.offset_for_timestamp(NOW_MS),

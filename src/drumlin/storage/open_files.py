@@ -102,7 +102,8 @@ class LogFile:
         Nobody opens it again, as its name may have become another file's.
         """
         self._is_discarded = True
-        self._open_files.close(self)
+        if self._descriptor >= 0:  # who is just opening it has a lease, and closes it behind that
+            self._open_files.close(self)
 
     def rename(self, path: str) -> None:
         """Give the file another name: nobody opens what may come to have its old one."""
