@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from broker.in_process import running
 from drumlin.broker.broker import Broker
 from drumlin.broker.shares.acknowledging import begin_to_acknowledge
@@ -16,6 +18,7 @@ from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
 from drumlin.coordination.share_partitions.fetched import Fetched, Limits, OffsetRange
+from drumlin.replication.waiting import Waiter
 from drumlin.wire.errors import ErrorCode
 from storage.samples import prepared
 
@@ -49,9 +52,16 @@ class World:
         partition = self.broker.partitions.get("t", 0)
         partition.append_as_leader(prepared(count), 1, self.broker.clock.wall_ms())
 
-    def join(self, name: str) -> Member:
+    async def add_partitions(self, count: int) -> None:
+        """Have so many, all of them with state."""
+        await self.broker.metadata.add_partitions("t", 1, [[1]] * (count - 1))
+        await _until(lambda: self.broker.partitions.find("t", count - 1), "the partitions")
+        for index in range(count):
+            await self.broker.share_state.initialize("g", _TOPIC_ID, index, 1, 0)
+
+    def join(self, name: str, *partitions: SharedPartition) -> Member:
         member = Member("g", name)
-        self.shares.sessions.open(member, [_SHARED], 1, 10, acknowledges=False)
+        self.shares.sessions.open(member, partitions or [_SHARED], 1, 10, acknowledges=False)
         return member
 
     async def live(self) -> LivePartition:
@@ -252,5 +262,77 @@ def test_a_fetch_of_a_session_that_was_replaced_acquires_nothing(tmp_path: Path)
         live.room.disturb()
         await asyncio.wait_for(waiting, 20)
         assert not fetch.given
+
+    _play(tmp_path, scenario)
+
+
+def test_locks_that_ended_in_time_wake_nobody(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member = world.join("m")
+        live = await world.given(member, 9)
+        assert await world.accept(member, 0, 9) is ErrorCode.none
+        assert live.records.next_deadline() is None
+        await world.given(member, 19)
+        woken: list[None] = []
+        live.room.enter(Waiter(1, lambda: woken.append(None)), for_stable=False)
+        live._expire()  # the timer of the first lock
+        assert not woken
+        assert live.records.next_deadline() is not None
+
+    _play(tmp_path, scenario)
+
+
+def _count_released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of the partitions that a member is taken from."""
+    released: list[int] = []
+    release = LivePartition.release
+
+    def counted(live: LivePartition, member_id: str) -> None:
+        released.append(live.key.partition)
+        release(live, member_id)
+
+    monkeypatch.setattr(LivePartition, "release", counted)
+    return released
+
+
+def test_who_leaves_is_looked_for_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In what it fetched, and in what it has from a session before; nowhere else."""
+    released = _count_released(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.add_partitions(10)
+        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(10)]
+        world.join("other", *everywhere)
+        lives = [world.shares.open("g", each) for each in everywhere]
+        await asyncio.gather(*(live.loaded for live in lives))
+        member = world.join("m", *everywhere[:3])
+        assert lives[2].acquire("m", Fetched(0, [OffsetRange(0, 4)]), _LIMITS)
+        world.join("m", *everywhere[4:5])
+        world.shares.close_session(member)
+        assert sorted(released) == [2, 4]
+        await lives[2].settle()
+        assert lives[2].acquire("other", Fetched(0, [OffsetRange(0, 4)]), _LIMITS)
+
+    _play(tmp_path, scenario)
+
+
+def test_who_leaves_thousands_of_partitions_does_so_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = _count_released(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.add_partitions(200)
+        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(200)]
+        member = world.join("m", *everywhere)
+        lives = [world.shares.open("g", each) for each in everywhere]
+        await asyncio.gather(*(live.loaded for live in lives))
+        world.shares.close_session(member)
+        assert 0 < len(released) < 100
+        await _until(lambda: not world.shares.partition_count, "all to be dropped")
+        assert sorted(released) == list(range(200))
 
     _play(tmp_path, scenario)

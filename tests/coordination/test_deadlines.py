@@ -54,3 +54,19 @@ def test_what_is_scheduled_on_the_way_is_due_at_once() -> None:
         if key == "first":
             queue.schedule("second", 5)
     assert seen == ["first", "second"]
+
+
+def test_what_was_cancelled_is_not_looked_for() -> None:
+    """Ten thousand locks that ended in time, and one that goes on."""
+    queue: DeadlineQueue[int] = DeadlineQueue()
+    for key in range(10_000):
+        queue.schedule(key, key)
+        queue.cancel(key)
+        queue.next_deadline()
+    assert queue.next_deadline() is None
+    for key in range(100):
+        queue.schedule(key, key)
+    for key in range(99):
+        queue.cancel(key)
+        queue.next_deadline()
+    assert queue.next_deadline() == 99

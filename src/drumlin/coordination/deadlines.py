@@ -1,16 +1,20 @@
 """Deadlines by key: what is due, and when to look again. A plain data structure, no loop.
 
 Deadlines are moved all the time (every heartbeat moves one) and rarely fall due. So a key that
-moves later keeps its place in the heap, and finds its true deadline when that place comes up.
+moves later keeps its place in the heap, and finds its true deadline when that place comes up. One
+that has none any more keeps its place until it is the first.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+
+#: Places of cancelled deadlines that one look gives up. Each look brings one more at most.
+_GIVEN_UP_MAX: Final = 64
 
 
 class DeadlineQueue(Generic[Key]):
@@ -44,6 +48,16 @@ class DeadlineQueue(Generic[Key]):
 
     def next_deadline(self) -> float | None:
         """When `due` is worth calling again: never later than the first deadline."""
+        for _ in range(_GIVEN_UP_MAX):
+            if not self._heap:
+                return None
+            queued_at, _, key = self._heap[0]
+            is_outdated = self._queued_at.get(key) != queued_at  # it was queued again, earlier
+            if not is_outdated and key in self._deadlines:
+                break
+            heapq.heappop(self._heap)
+            if not is_outdated:
+                del self._queued_at[key]
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Key]:

@@ -7,7 +7,8 @@ their group, with their topic, when they are fenced, and when they could not be 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.live_partition import LivePartition
@@ -17,10 +18,14 @@ from drumlin.coordination.shares.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import WaitingRoom, wait_in
+from drumlin.turns import Pace
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
+
+#: Share partitions that a member that is gone lets go of in the same turn of the loop.
+_RELEASED_AT_ONCE: Final = 64
 
 
 class ShareDelivery:
@@ -32,6 +37,8 @@ class ShareDelivery:
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[str, dict[SharePartitionKey, LivePartition]] = {}
         """By group, and only of groups that have any."""
+        self._holding: dict[Member, set[SharePartitionKey]] = {}
+        """Where members have got records since their sessions began, or before."""
         self._watched: set[int] = set()
         self._retiring = Background()
         self._refused = WaitingRoom()
@@ -90,7 +97,8 @@ class ShareDelivery:
             return live
         assert shared.topic_id is not None
         key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
-        live = LivePartition(self._broker, key, partition, self.settings(group_id), self._drop)
+        settings = self.settings(group_id)
+        live = LivePartition(self._broker, key, partition, settings, self._drop, self._acquired)
         self._partitions.setdefault(group_id, {})[key] = live
         return live
 
@@ -103,6 +111,10 @@ class ShareDelivery:
             self._drop(live)
             return None
         return live
+
+    def _acquired(self, live: LivePartition, member_id: str) -> None:
+        member = Member(live.key.group_id, member_id)
+        self._holding.setdefault(member, set()).add(live.key)
 
     def forget(self, key: SharePartitionKey) -> None:
         """The state was made anew, or deleted: whoever goes on begins with reading it."""
@@ -152,14 +164,38 @@ class ShareDelivery:
 
     def close_session(self, member: Member) -> None:
         """A member is gone: what it had goes to the others."""
-        self.sessions.close(member)
-        of_group = self._of_group(member.group_id)
-        for live in of_group:
+        session = self.sessions.close(member)
+        group_id = member.group_id
+        keys = self._holding.pop(member, set())
+        if session is not None:  # it may be waiting in those of which it has nothing
+            keys |= {
+                SharePartitionKey(group_id, shared.topic_id, shared.partition)
+                for shared in session.partitions
+                if shared.topic_id is not None
+            }
+        held = [live for key in keys if (live := self._find(key)) is not None]
+        for live in held[:_RELEASED_AT_ONCE]:
             live.release(member.member_id)
-        if not self.sessions.has_group(member.group_id):
-            self._settings.pop(member.group_id, None)
-            for live in of_group:
-                self._retiring.spawn(self._retire(live))
+        is_last = not self.sessions.has_group(group_id)
+        if is_last:
+            self._settings.pop(group_id, None)
+        if is_last or len(held) > _RELEASED_AT_ONCE:
+            self._retiring.spawn(self._wind_up(member, held[_RELEASED_AT_ONCE:]))
+
+    async def _wind_up(self, member: Member, held: Sequence[LivePartition]) -> None:
+        """Release the rest of what a member had; after the last one drop what nobody reads."""
+        pace = Pace()
+        for live in held:
+            await pace.give_way()
+            if self.sessions.has(member):
+                return  # it has come again: what it had before stays its own until locks end
+            if not live.is_closed:
+                live.release(member.member_id)
+        for live in self._of_group(member.group_id):
+            await pace.give_way()
+            if self.sessions.has_group(member.group_id):
+                return
+            await self._retire(live)
 
     async def _retire(self, live: LivePartition) -> None:
         """Drop a share partition that nobody reads, once all of it is written."""

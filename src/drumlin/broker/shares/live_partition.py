@@ -51,7 +51,8 @@ FENCED: Final = ErrorCode.not_leader_or_follower
 class LivePartition:
     """One share partition; use it once `loaded` is done.
 
-    `on_lost` is called when what is here counts for nothing any more, or could not be loaded.
+    `on_lost` is called when what is here counts for nothing any more, or could not be loaded;
+    `on_acquired` with the id of a member that has got something.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LivePartition:
         partition: Partition,
         settings: GroupSettings,
         on_lost: Callable[[LivePartition], None],
+        on_acquired: Callable[[LivePartition, str], None],
     ) -> None:
         self.key = key
         self.partition = partition
@@ -69,7 +71,7 @@ class LivePartition:
         self.room = ShareRoom(partition.waiting)
         self.is_closed = False
         self._broker = broker
-        self._on_lost = on_lost
+        self._on_lost, self._on_acquired = on_lost, on_acquired
         self._state_epoch = 0
         self._records = SharePartition(settings.delivery, 0)
         self._write_turn = asyncio.Lock()
@@ -157,6 +159,8 @@ class LivePartition:
     def acquire(self, member_id: str, fetched: Fetched, limits: Limits) -> list[Acquired]:
         acquired = self._records.acquire(member_id, fetched, limits, self._now())
         self._schedule()
+        if acquired:
+            self._on_acquired(self, member_id)
         return acquired
 
     # -- acknowledging -----------------------------------------------------------------
@@ -253,7 +257,9 @@ class LivePartition:
         batches = self._records.expire(self._now())
         if batches:
             self._writes.spawn(self._write_expired(batches))
-        self._changed()
+            self._changed()
+        else:  # what was locked was acknowledged in time: nobody has to look
+            self._schedule()
 
     async def _write_expired(self, batches: Sequence[StateBatch]) -> None:
         try:

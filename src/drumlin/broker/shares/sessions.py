@@ -144,11 +144,17 @@ class ShareSessions:
         """Whether it goes on: it was not closed, and no other one took its place."""
         return self._sessions.get(session.member) is session
 
-    def close(self, member: Member) -> None:
+    def close(self, member: Member) -> ShareSession | None:
+        """End the member's session; the one that it had."""
         session = self._sessions.pop(member, None)
         if session is not None:
             self._partition_count -= len(session.partitions)
             add(self._of_group, member.group_id, -1)
+        return session
+
+    def has(self, member: Member) -> bool:
+        """Whether the member has a session."""
+        return member in self._sessions
 
     def has_group(self, group_id: str) -> bool:
         """Whether any member of the group has a session."""

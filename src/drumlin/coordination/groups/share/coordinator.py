@@ -7,7 +7,6 @@ the share coordinator. Requests raise `KafkaError` with what the client is to be
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -31,6 +30,7 @@ from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
+from drumlin.turns import side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partition -> what happened to it; `None` is success.
@@ -373,17 +373,17 @@ class ShareGroups:
 async def _each(
     partitions: Mapping[UUID, Iterable[int]], do: Callable[[UUID, int], Awaitable[None]]
 ) -> dict[UUID, Outcome]:
-    """Do something for each partition, all at the same time, and tell what went wrong."""
+    """Do something for each partition, some at a time, and tell what went wrong."""
 
-    async def one(topic_id: UUID, partition: int) -> KafkaError | None:
+    async def one(place: tuple[UUID, int]) -> KafkaError | None:
         try:
-            await do(topic_id, partition)
+            await do(*place)
         except KafkaError as error:
             return error
         return None
 
     places = [(each, partition) for each, these in partitions.items() for partition in these]
-    results = await asyncio.gather(*(one(*place) for place in places))
+    results = await side_by_side(one, places)
     outcomes: dict[UUID, dict[int, KafkaError | None]] = {each: {} for each in partitions}
     for (topic_id, partition), result in zip(places, results, strict=True):
         outcomes[topic_id][partition] = result
