@@ -1,13 +1,15 @@
 """One ShareFetch on its way: what its member gets of which partition, and how long it waits.
 
-Nothing is acquired before enough can be read, and nothing awaits between the reading and the
-acquiring. So no two members get the same record, and none is locked for a request that ends
-empty-handed, nor for one whose member has left meanwhile.
+Nothing is acquired before enough can be read, and then all at once, without awaiting: only what
+still begins where it was read from. So no two members get the same record, and none is locked for
+a request that ends empty-handed, nor for one whose member has left meanwhile. The loop never waits
+for a disk: what is not in memory is read in threads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,6 +17,7 @@ from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.reading import READ_COMMITTED, ReadBatches, read_batches
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.fetched import Acquired, Limits
+from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import wait_in
 from drumlin.storage.file_slice import FileSlice
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -22,8 +25,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
 
-#: After so many attempts to have what is read in memory, the loop waits for the device itself.
-_PREFETCHES_MAX: Final = 3
+#: Threads that read at the same time for one request.
+_READERS: Final = 4
 #: Rounds in which all that was acquired turned out to be aborted, before others get their turn.
 _ROUNDS_PER_TURN: Final = 16
 
@@ -35,12 +38,15 @@ class Given(NamedTuple):
     acquired: Sequence[Acquired]
 
 
-class _Cold(Exception):
-    """What is wanted is not in memory; `live` from `offset` on."""
+class _Cold(NamedTuple):
+    """What is wanted of a partition, and is not in memory."""
 
-    def __init__(self, live: LivePartition, offset: int, max_bytes: int) -> None:
-        super().__init__()
-        self.live, self.offset, self.max_bytes = live, offset, max_bytes
+    shared: SharedPartition
+    partition: Partition
+    offset: int
+    max_bytes: int
+    until_offset: int
+    minimum_one_batch: bool
 
 
 class ShareFetch:
@@ -138,64 +144,90 @@ class ShareFetch:
 
     async def _attempt(self) -> bool:
         """Read, and acquire if there is enough; whether anything was acquired."""
-        for _ in range(_PREFETCHES_MAX):
-            try:
-                return self._read_and_acquire(may_block=False)
-            except _Cold as cold:
-                self._release()
-                await self._broker.threads.reading(self._warm, cold)
-        return self._read_and_acquire(may_block=True)
-
-    def _read_and_acquire(self, *, may_block: bool) -> bool:
         self._forget_failed()
         self._release()
         if not self._has_session:
             return False
+        cold = self._read_all()
+        if cold:
+            await self._read_cold(cold)
+        is_enough = (
+            self._is_over
+            or self._read_bytes >= self._min_bytes
+            or any(read.is_cut for read in self._read.values())
+        )
+        if is_enough and self._has_session:
+            self._acquire()
+        self._release()
+        return bool(self.given)
+
+    def _read_all(self) -> list[_Cold]:
+        """Read what is in memory; what is not."""
         self._offsets = {
             shared: offset
             for shared, live in self._live.items()
             if live.is_ready and (offset := live.next_fetch_offset()) is not None
         }
         each = self._max_bytes // max(1, len(self._offsets))
-        is_enough = self._is_over
+        cold: list[_Cold] = []
         for shared, offset in self._offsets.items():
-            read = self._read_one(shared, offset, each, may_block)
-            if read is not None:
-                self._read[shared] = read
-                is_enough = is_enough or read.is_cut
-        if not is_enough and self._read_bytes < self._min_bytes:
-            return False
-        self._acquire()
-        self._release()
-        return bool(self.given)
+            live = self._live[shared]
+            until = max(live.records.end_offset, offset) + max(1, self._limits.max_records)
+            is_first = not self._read and not cold
+            place = _Cold(shared, live.partition, offset, each, until, is_first)
+            try:
+                self._note(shared, self._read_one(place, may_block=False))
+            except BlockingIOError:
+                cold.append(place)
+        return cold
+
+    async def _read_cold(self, cold: Sequence[_Cold]) -> None:
+        """Read the rest, in threads. What others have got meanwhile is not read any more."""
+        together = [cold[first::_READERS] for first in range(min(_READERS, len(cold)))]
+        threads = self._broker.threads
+        for places, results in zip(
+            together,
+            await asyncio.gather(*(threads.reading(self._warm, each) for each in together)),
+            strict=True,
+        ):
+            for place, result in zip(places, results, strict=True):
+                self._note(place.shared, result)
+        self._forget_failed()
+        for shared, read in list(self._read.items()):
+            live = self._live.get(shared)
+            if live is None or live.next_fetch_offset() != read.fetched.fetch_offset:
+                read.slice.release()
+                del self._read[shared]
+
+    def _read_one(self, place: _Cold, *, may_block: bool) -> ReadBatches | KafkaError | None:
+        """
+        Raises:
+            BlockingIOError: unless it may block, and the disk is needed.
+        """
+        try:
+            return read_batches(
+                place.partition,
+                place.offset,
+                place.max_bytes,
+                self._isolation_level,
+                place.until_offset,
+                minimum_one_batch=place.minimum_one_batch,
+                may_block=may_block,
+            )
+        except KafkaError as error:
+            return error
+
+    def _note(self, shared: SharedPartition, result: ReadBatches | KafkaError | None) -> None:
+        if isinstance(result, ReadBatches):
+            self._read[shared] = result
+        # Out of range: the log ends earlier than it did. It will come to this offset again.
+        elif result is not None and result.code is not ErrorCode.offset_out_of_range:
+            self.errors[shared] = result.code
+            self._live.pop(shared, None)
 
     @property
     def _read_bytes(self) -> int:
         return sum(read.slice.size for read in self._read.values())
-
-    def _read_one(
-        self, shared: SharedPartition, offset: int, max_bytes: int, may_block: bool
-    ) -> ReadBatches | None:
-        live = self._live[shared]
-        until = max(live.records.end_offset, offset) + max(1, self._limits.max_records)
-        try:
-            return read_batches(
-                live.partition,
-                offset,
-                max_bytes,
-                self._isolation_level,
-                until,
-                minimum_one_batch=not self._read,
-                may_block=may_block,
-            )
-        except BlockingIOError:
-            raise _Cold(live, offset, max_bytes) from None
-        except KafkaError as error:
-            # Out of range: the log ends earlier than it did. It will come to this offset again.
-            if error.code is not ErrorCode.offset_out_of_range:
-                self.errors[shared] = error.code
-                del self._live[shared]
-            return None
 
     def _acquire(self) -> None:
         left = self._limits.max_records
@@ -234,26 +266,16 @@ class ShareFetch:
             for_stable=self._isolation_level == READ_COMMITTED,
         )
 
-    def _warm(self, cold: _Cold) -> None:
-        """Bring what is wanted into memory. Blocks."""
-        live = cold.live
-        try:
-            read = read_batches(
-                live.partition,
-                cold.offset,
-                cold.max_bytes,
-                self._isolation_level,
-                live.records.end_offset + max(1, self._limits.max_records),
-                minimum_one_batch=True,
-                may_block=True,
-            )
-            if read is not None:
-                try:
-                    read.slice.prefetch()
-                finally:
-                    read.slice.release()
-        except (KafkaError, OSError):
-            return  # the next attempt meets it too, and tells whom it may concern
+    def _warm(self, places: Sequence[_Cold]) -> list[ReadBatches | KafkaError | None]:
+        """Read, and bring into memory what was read. Blocks."""
+        results = []
+        for place in places:
+            result = self._read_one(place, may_block=True)
+            if isinstance(result, ReadBatches):
+                with contextlib.suppress(OSError):  # found again when it is to be given
+                    result.slice.prefetch()
+            results.append(result)
+        return results
 
     async def _have_in_memory(self) -> None:
         """What is given is sent from memory: pages that are not there are read in a thread."""
