@@ -11,7 +11,6 @@ import pytest
 
 from coordination.share_world import ShareWorld, run
 from drumlin.coordination.groups.share.records import SharePartitionsKey
-from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.shares.state import ShareState, StateBatch
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -451,29 +450,3 @@ def test_random_sequences(seed: int) -> None:
                 await _check_settled(world, twin)
 
     run(scenario)
-
-
-def test_thousands_of_partitions_are_initialised_some_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As many tasks at once would keep everybody else waiting."""
-    initialize = ShareCoordinator.initialize
-    active, most = 0, 0
-
-    async def counted(self: ShareCoordinator, *arguments: Any) -> None:
-        nonlocal active, most
-        active += 1
-        most = max(most, active)
-        await asyncio.sleep(0)
-        await initialize(self, *arguments)
-        active -= 1
-
-    monkeypatch.setattr(ShareCoordinator, "initialize", counted)
-
-    async def scenario(world: ShareWorld) -> None:
-        topic = world.topics.put("t", 1_000)
-        answer = await world.beat("a", 0, "t")
-        assert answer.assignment == {topic.topic_id: tuple(range(1_000))}
-
-    run(scenario)
-    assert 1 < most <= 50

@@ -311,11 +311,13 @@ class ShareGroup:
 
     def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> dict[str, Assignment]:
         topics = self._surroundings.topics
-        wanted = {
-            member_id: frozenset(each.topic_id for each in subscribed_topics(topics, names))
-            for member_id, names in subscriptions.items()
+        # Most members of a group subscribe to the same: that is looked up once.
+        ids_of = {
+            names: frozenset(each.topic_id for each in subscribed_topics(topics, names))
+            for names in dict.fromkeys(subscriptions.values())
         }
-        every_name = {name for names in subscriptions.values() for name in names}
+        wanted = {member_id: ids_of[names] for member_id, names in subscriptions.items()}
+        every_name = {name for names in ids_of for name in names}
         return assign(wanted, self._assignable(every_name), self._targets)
 
     def _target_records(
