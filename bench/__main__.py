@@ -28,6 +28,7 @@ BENCHES = {
     "compaction_growth": "cleaning time against log size and distinct keys",
     "offset_map": "memory of the cleaner's map for each key",
     "partitions": "5,000 partitions: start, and what an idle one costs",
+    "stalls": "what a steady client sees beside a hostile or heavy one",
 }
 
 
@@ -44,6 +45,7 @@ def main() -> int:
             directory,
             arguments.scale,
             arguments.output,
+            tuple(arguments.rows.split(",")) if arguments.rows else (),
         )
         try:
             results += importlib.import_module(f"bench.{name}").run(options)
@@ -81,7 +83,13 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round (default: 2)")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="of the topics of `compaction*` (default: 1)"
+        "--scale",
+        type=float,
+        default=1.0,
+        help="of the topics of `compaction*`, and the sizes of `stalls` (default: 1)",
+    )
+    parser.add_argument(
+        "--rows", metavar="ROW,…", help="of `stalls` and `real_clients` (default: all of them)"
     )
     parser.add_argument(
         "--directory",

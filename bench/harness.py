@@ -30,8 +30,9 @@ class Options:
     warmup: int
     seconds: float
     directory: Path
-    scale: float = 1.0  # of sizes that are given: those of `compaction`
+    scale: float = 1.0  # of sizes that are given: those of `compaction` and `stalls`
     output: Path = Path("build/bench")
+    rows: tuple[str, ...] = ()  # which of those that a benchmark has; none: all
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,127 @@
+"""One row of the table: rounds of both brokers in turns, each beside its neighbour."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bench.harness import Comparison, Metric, Options
+from bench.stalls.neighbour import Neighbour, Place
+from bench.stalls.steady import SteadyClient
+
+CALM_GOAL = 2.0
+_SETTLING_S = 0.3
+METRICS = (
+    Metric("p50", "ms p50", higher_is_better=False),
+    Metric("p99", "ms p99", higher_is_better=False),
+    Metric("max", "ms max", higher_is_better=False, target=1.0),
+    Metric("act", "ms of the neighbour's act", higher_is_better=False),
+    Metric("late", "ms p99 sent late", higher_is_better=False),
+)
+
+
+class Measured(NamedTuple):
+    """A round of one side, in ms."""
+
+    p50: float
+    p99: float
+    max: float
+    act: float  # how long the neighbour's act took, the median
+    late: float  # p99 of how late the steady client itself was
+
+
+class Row(NamedTuple):
+    """What the rounds of one neighbour gave, Drumlin's and Kafka's."""
+
+    name: str
+    about: str
+    ours: list[Measured]
+    theirs: list[Measured]
+
+    def median(self, side: str, metric: str) -> float:
+        return statistics.median(getattr(each, metric) for each in getattr(self, side))
+
+    def comparisons(self) -> list[Comparison]:
+        return [
+            Comparison(
+                "stalls",
+                self.name,
+                metric,
+                "Drumlin",
+                "Kafka",
+                [getattr(each, metric.name) for each in self.ours],
+                [getattr(each, metric.name) for each in self.theirs],
+            )
+            for metric in METRICS
+        ]
+
+
+def about(kind: type[Neighbour]) -> str:
+    """The first line of its docstring."""
+    return (kind.__doc__ or "").splitlines()[0]
+
+
+def measure(
+    kind: type[Neighbour], places: Sequence[Place], steady: SteadyClient, options: Options
+) -> Row:
+    """All rounds of one row."""
+    neighbours = [kind(place) for place in places]
+    sides: tuple[list[Measured], list[Measured]] = ([], [])
+    try:
+        for each in neighbours:
+            started = time.monotonic()
+            each.prepare()
+            _say(f"{kind.name}: {each.broker.name} prepared in {time.monotonic() - started:.1f} s")
+        first = -1 if kind.is_warmed and options.warmup else 0
+        for number in range(first, options.rounds):
+            order = (0, 1) if number % 2 == 0 else (1, 0)
+            for side in order:
+                measured = _round(neighbours[side], steady, options)
+                label = "warm-up" if number < 0 else f"round {number + 1}"
+                numbers = ", ".join(
+                    f"{value:,.4g} {metric.unit}"
+                    for metric, value in zip(METRICS, measured, strict=True)
+                )
+                _say(f"{kind.name}, {label}: {neighbours[side].broker.name}: {numbers}")
+                if number >= 0:
+                    sides[side].append(measured)
+    finally:
+        for each in neighbours:
+            each.close()
+    return Row(kind.name, about(kind), *sides)
+
+
+def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Measured:
+    neighbour.before_round()
+    steady.begin(neighbour.broker, neighbour.place.steady_topic)
+    acts_ms = []
+    deadline = time.monotonic() + options.seconds
+    try:
+        while True:
+            started = time.monotonic()
+            neighbour.act()
+            acts_ms.append(1000 * (time.monotonic() - started))
+            if neighbour.acts_once or time.monotonic() > deadline:
+                break
+        time.sleep(max(_SETTLING_S, deadline - time.monotonic()))
+    finally:
+        times = steady.end()
+    neighbour.after_round()
+    return Measured(
+        statistics.median(times.answered_ms),
+        _p99(times.answered_ms),
+        max(times.answered_ms),
+        statistics.median(acts_ms),
+        _p99(times.sent_ms),
+    )
+
+
+def _p99(values: list[float]) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[98]
+
+
+def _say(line: str) -> None:
+    print(f"stalls, {line}", file=sys.stderr, flush=True)

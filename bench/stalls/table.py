@@ -1,0 +1,57 @@
+"""The table of `stalls`: what the steady client saw beside each neighbour, and the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.stalls.rounds import CALM_GOAL, Row
+
+_TITLE = "The steady client's ms as p50 / p99 / max, medians of rounds; and the neighbour's act"
+_WIDTH = 160
+
+
+def print_rows(rows: Sequence[Row | str]) -> None:
+    """Goals: our max at most Kafka's, and our p99 at most twice that of calm."""
+    measured = [each for each in rows if isinstance(each, Row)]
+    calm = next((each for each in measured if each.name == "calm"), None)
+    table = Table(title=_TITLE, box=None)
+    table.add_column("row")
+    table.add_column("what the neighbour does", max_width=56)
+    for name in ("Drumlin", "act", "Kafka", "act"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("max ≤ Kafka's")
+    table.add_column(f"p99 ≤ {CALM_GOAL:g}x calm")
+    for row in measured:
+        table.add_row(
+            row.name,
+            row.about,
+            _times(row, "ours"),
+            f"{row.median('ours', 'act'):,.3g}",
+            _times(row, "theirs"),
+            f"{row.median('theirs', 'act'):,.3g}",
+            _verdict(row.median("ours", "max") <= row.median("theirs", "max")),
+            _against_calm(row, calm),
+        )
+    console = Console() if Console().is_terminal else Console(width=_WIDTH)
+    console.print(table)
+    for each in rows:
+        if isinstance(each, str):
+            console.print(each)
+
+
+def _times(row: Row, side: str) -> str:
+    return " / ".join(f"{row.median(side, each):,.3g}" for each in ("p50", "p99", "max"))
+
+
+def _against_calm(row: Row, calm: Row | None) -> str:
+    if calm is None or row is calm:
+        return ""
+    ratio = row.median("ours", "p99") / calm.median("ours", "p99")
+    return f"{_verdict(ratio <= CALM_GOAL)} ({ratio:.1f}x)"
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "MISSED"
