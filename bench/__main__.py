@@ -29,6 +29,7 @@ BENCHES = {
     "offset_map": "memory of the cleaner's map for each key",
     "partitions": "5,000 partitions: start, and what an idle one costs",
     "stalls": "what a steady client sees beside a hostile or heavy one",
+    "real_clients": "the shapes that real clients have: rate and processor time",
 }
 
 

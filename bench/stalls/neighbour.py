@@ -19,7 +19,8 @@ from rig.waiting import wait_until
 
 _WIDE = 5000
 _TIMEOUT_S = 300
-_METADATA, _INCREMENTAL_ALTER_CONFIGS = 12, 1
+_LIST_OFFSETS, _INCREMENTAL_ALTER_CONFIGS = 8, 1
+_LATEST = -1
 _SET = 0
 _REFUSAL_PAUSE_S = 0.01
 TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
@@ -51,13 +52,18 @@ class Place:
         return self.scaled(_WIDE)
 
     def led_topic(self, partitions: int, **configs: str) -> str:
-        """A new topic, all of whose partitions are known and led."""
+        """A new topic, all of whose partitions are led and can be asked."""
         name = self.broker.create_topic(partitions, **configs)
 
+        asked = [
+            {"partition_index": each, "current_leader_epoch": -1, "timestamp": _LATEST}
+            for each in range(partitions)
+        ]
+        topics = [{"name": name, "partitions": asked}]
+
         def is_led() -> bool:
-            topic = self.broker.ask("metadata", _METADATA, topics=[{"name": name}]).topics[0]
-            led = sum(1 for each in topic.partitions if each.error_code == 0)
-            return led == partitions
+            answer = self.broker.ask("list_offsets", _LIST_OFFSETS, replica_id=-1, topics=topics)
+            return all(each.error_code == 0 for each in answer.topics[0].partitions)
 
         wait_until(is_led, f"{self.broker.name} to lead {partitions} partitions", _TIMEOUT_S)
         return name

@@ -6,7 +6,9 @@ import itertools
 import uuid
 from typing import Any
 
+from bench.brokers import require_no_error
 from bench.load import Load, batch_of, first_answer
+from bench.offset_commits import find_coordinator
 from bench.produce import produce_frame
 from bench.stalls.neighbour import GROUP_RESOURCE, Neighbour
 from rig.raw import RawClient
@@ -19,13 +21,14 @@ _LOCKS = 1000
 _IDLE_MS = 1500  # longer than locks last: see `PAIRS`
 _HEARTBEAT, _FETCH, _ACKNOWLEDGE = 1, 1, 1
 _LEAVE = -1
+_LIMIT_S = 60
 _ACCEPT = 1
 _AGAIN = ("coordinator_load_in_progress", "not_coordinator", "coordinator_not_available")
 _numbers = itertools.count()
 
 
-def _heartbeat(client: RawClient, group: str, member: str, epoch: int, topic: str) -> Any:
-    while True:
+def _heartbeat(client: RawClient, group: str, member: str, epoch: int, topic: str) -> None:
+    def is_answered() -> bool:
         answer = client.ask(
             "share_group_heartbeat",
             _HEARTBEAT,
@@ -34,8 +37,12 @@ def _heartbeat(client: RawClient, group: str, member: str, epoch: int, topic: st
             member_epoch=epoch,
             subscribed_topic_names=[topic] if epoch == 0 else None,
         )
-        if answer.error_code.name not in _AGAIN:
-            return answer
+        if answer.error_code.name in _AGAIN:
+            return False
+        require_no_error(answer)
+        return True
+
+    wait_until(is_answered, f"a place in {group}", _LIMIT_S)
 
 
 class MembersJoin(Neighbour):
@@ -51,13 +58,12 @@ class MembersJoin(Neighbour):
 
     def before_round(self) -> None:
         self._group = f"joined-{next(_numbers)}"
+        find_coordinator(self.broker, self._group)
         self._members = [str(uuid.uuid4()) for _ in range(self.place.scaled(_MEMBERS))]
 
     def act(self) -> None:
         for member in self._members:
-            answer = _heartbeat(self._client, self._group, member, 0, self._topic)
-            if answer.error_code != 0:
-                raise RuntimeError(f"{self.broker.name} refused a member: {answer}")
+            _heartbeat(self._client, self._group, member, 0, self._topic)
 
     def after_round(self) -> None:
         for member in self._members:
@@ -131,6 +137,7 @@ class RecordsLocked(Neighbour):
     def prepare(self) -> None:
         self._topic = self.place.led_topic(1)
         group = f"locked-{next(_numbers)}"
+        find_coordinator(self.broker, group)
         self.place.alter(GROUP_RESOURCE, group, share_auto_offset_reset="earliest")
         topic_id = self.broker.topic_id(self._topic)
         self._members = [
