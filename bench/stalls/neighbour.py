@@ -99,6 +99,8 @@ class Neighbour:
     pair: ClassVar[str] = "main"
     #: Whether it acts once in a round; else until the time is over.
     acts_once: ClassVar[bool] = False
+    #: Whether it does nothing before it acts, so that its own rounds tell what calm is.
+    is_quiet: ClassVar[bool] = True
     #: Whether a first round is thrown away.
     is_warmed: ClassVar[bool] = True
 
@@ -127,6 +129,7 @@ class Calm(Neighbour):
     """Nothing: what the steady client sees of an idle broker."""
 
     name = "calm"
+    is_quiet = False
 
     def act(self) -> None:
         time.sleep(0.1)

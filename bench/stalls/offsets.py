@@ -130,6 +130,7 @@ class OffsetsExamined(_ManyOffsets):
 
     name = "offset_retention"
     pair = "offset_retention"
+    is_quiet = False
 
     def act(self) -> None:
         time.sleep(0.1)
@@ -169,6 +170,7 @@ class Restart(Neighbour):
 
     name = "restart"
     pair = "restart"
+    is_quiet = False
     acts_once = True
     is_warmed = False
 

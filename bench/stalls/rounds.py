@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -10,14 +11,17 @@ from typing import NamedTuple
 
 from bench.harness import Comparison, Metric, Options
 from bench.stalls.neighbour import Neighbour, Place
-from bench.stalls.steady import SteadyClient
+from bench.stalls.steady import PER_SECOND, SteadyClient
 
 CALM_GOAL = 2.0
 _SETTLING_S = 0.3
+_CALM_S = 1.0  # before the neighbour begins: machines drift, so each round has its own
+_AT_THE_EDGE = 3  # requests that the neighbour may have met already
 METRICS = (
     Metric("p50", "ms p50", higher_is_better=False),
     Metric("p99", "ms p99", higher_is_better=False),
     Metric("max", "ms max", higher_is_better=False, target=1.0),
+    Metric("calm_p99", "ms p99 just before", higher_is_better=False),
     Metric("act", "ms of the neighbour's act", higher_is_better=False),
     Metric("late", "ms p99 sent late", higher_is_better=False),
 )
@@ -29,6 +33,7 @@ class Measured(NamedTuple):
     p50: float
     p99: float
     max: float
+    calm_p99: float  # before the neighbour began; nan where it is never calm
     act: float  # how long the neighbour's act took, the median
     late: float  # p99 of how late the steady client itself was
 
@@ -43,6 +48,18 @@ class Row(NamedTuple):
 
     def median(self, side: str, metric: str) -> float:
         return statistics.median(getattr(each, metric) for each in getattr(self, side))
+
+    def against_calm(self, calm: Row | None) -> float | None:
+        """Our p99 beside the neighbour to that before it, median of rounds.
+
+        Where the neighbour is never quiet, the row `calm` says what was before.
+        """
+        if self is calm:
+            return None
+        ratios = [each.p99 / each.calm_p99 for each in self.ours]
+        if any(math.isnan(each) for each in ratios):
+            return self.median("ours", "p99") / calm.median("ours", "p99") if calm else None
+        return statistics.median(ratios)
 
     def comparisons(self) -> list[Comparison]:
         return [
@@ -97,6 +114,8 @@ def measure(
 def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Measured:
     neighbour.before_round()
     steady.begin(neighbour.broker, neighbour.place.steady_topic)
+    calm_s = _CALM_S if neighbour.is_quiet else 0.0
+    time.sleep(calm_s)
     acts_ms = []
     deadline = time.monotonic() + options.seconds
     try:
@@ -110,12 +129,15 @@ def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Meas
     finally:
         times = steady.end()
     neighbour.after_round()
+    calm = int(PER_SECOND * calm_s)
+    answered_ms = times.answered_ms[calm:]
     return Measured(
-        statistics.median(times.answered_ms),
-        _p99(times.answered_ms),
-        max(times.answered_ms),
+        statistics.median(answered_ms),
+        _p99(answered_ms),
+        max(answered_ms),
+        _p99(times.answered_ms[: calm - _AT_THE_EDGE]) if calm else math.nan,
         statistics.median(acts_ms),
-        _p99(times.sent_ms),
+        _p99(times.sent_ms[calm:]),
     )
 
 
