@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import sys
 import time
@@ -14,6 +15,8 @@ from bench.stalls.neighbour import Neighbour, Place
 from bench.stalls.steady import PER_SECOND, SteadyClient
 
 CALM_GOAL = 2.0
+_HELD_UP = re.compile(r"the event loop was held up for (\d+) ms by (.*)")
+_PLACES = 3  # of the stack, the innermost first
 _SETTLING_S = 0.3
 _CALM_S = 1.0  # before the neighbour begins: machines drift, so each round has its own
 _AT_THE_EDGE = 3  # requests that the neighbour may have met already
@@ -45,6 +48,7 @@ class Row(NamedTuple):
     about: str
     ours: list[Measured]
     theirs: list[Measured]
+    held_up: str  # by what our event loop was held up longest, as the broker says it
 
     def median(self, side: str, metric: str) -> float:
         return statistics.median(getattr(each, metric) for each in getattr(self, side))
@@ -86,6 +90,8 @@ def measure(
 ) -> Row:
     """All rounds of one row."""
     neighbours = [kind(place) for place in places]
+    ours = places[0].broker.process
+    said_before = ours.said()
     sides: tuple[list[Measured], list[Measured]] = ([], [])
     try:
         for each in neighbours:
@@ -108,7 +114,7 @@ def measure(
     finally:
         for each in neighbours:
             each.close()
-    return Row(kind.name, about(kind), *sides)
+    return Row(kind.name, about(kind), *sides, _longest_turn(ours.said()[len(said_before) :]))
 
 
 def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Measured:
@@ -139,6 +145,15 @@ def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Meas
         statistics.median(acts_ms),
         _p99(times.sent_ms[calm:]),
     )
+
+
+def _longest_turn(said: str) -> str:
+    turns = [(int(milliseconds), by) for milliseconds, by in _HELD_UP.findall(said)]
+    if not turns:
+        return ""
+    milliseconds, by = max(turns)
+    places = " < ".join(by.split(" < ")[:_PLACES])
+    return f"{milliseconds} ms by {places}"
 
 
 def _p99(values: list[float]) -> float:
