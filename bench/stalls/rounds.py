@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.harness import Comparison, Metric, Options
+from bench.harness import Comparison, Metric, Options, cpu_seconds
 from bench.stalls.neighbour import Neighbour, Place
 from bench.stalls.steady import PER_SECOND, SteadyClient
 
@@ -26,6 +26,7 @@ METRICS = (
     Metric("max", "ms max", higher_is_better=False, target=1.0),
     Metric("calm_p99", "ms p99 just before", higher_is_better=False),
     Metric("act", "ms of the neighbour's act", higher_is_better=False),
+    Metric("cpu", "broker CPU ms an act", higher_is_better=False),
     Metric("late", "ms p99 sent late", higher_is_better=False),
 )
 
@@ -38,6 +39,7 @@ class Measured(NamedTuple):
     max: float
     calm_p99: float  # before the neighbour began; nan where it is never calm
     act: float  # how long the neighbour's act took, the median
+    cpu: float  # what an act cost the broker, and with it the steady client
     late: float  # p99 of how late the steady client itself was
 
 
@@ -123,6 +125,7 @@ def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Meas
     calm_s = _CALM_S if neighbour.is_quiet else 0.0
     time.sleep(calm_s)
     acts_ms = []
+    cpu_before_s = cpu_seconds(neighbour.broker.pid)
     deadline = time.monotonic() + options.seconds
     try:
         while True:
@@ -134,6 +137,7 @@ def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Meas
         time.sleep(max(_SETTLING_S, deadline - time.monotonic()))
     finally:
         times = steady.end()
+    cpu_ms = 1000 * (cpu_seconds(neighbour.broker.pid) - cpu_before_s)
     neighbour.after_round()
     calm = int(PER_SECOND * calm_s)
     answered_ms = times.answered_ms[calm:]
@@ -143,6 +147,7 @@ def _round(neighbour: Neighbour, steady: SteadyClient, options: Options) -> Meas
         max(answered_ms),
         _p99(times.answered_ms[: calm - _AT_THE_EDGE]) if calm else math.nan,
         statistics.median(acts_ms),
+        cpu_ms / len(acts_ms),
         _p99(times.sent_ms[calm:]),
     )
 

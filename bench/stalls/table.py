@@ -9,8 +9,10 @@ from rich.table import Table
 
 from bench.stalls.rounds import CALM_GOAL, Row
 
-_TITLE = "The steady client's ms as p50 / p99 / max, medians of rounds; and the neighbour's act"
-_WIDTH = 160
+_TITLE = (
+    "ms of the steady client (p50 / p99 / max), of an act, and of the broker's CPU an act; medians"
+)
+_WIDTH = 170
 
 
 def print_rows(rows: Sequence[Row | str]) -> None:
@@ -19,8 +21,8 @@ def print_rows(rows: Sequence[Row | str]) -> None:
     calm = next((each for each in measured if each.name == "calm"), None)
     table = Table(title=_TITLE, box=None)
     table.add_column("row")
-    table.add_column("what the neighbour does", max_width=56)
-    for name in ("Drumlin", "act", "Kafka", "act"):
+    table.add_column("what the neighbour does", max_width=44)
+    for name in ("Drumlin", "act / CPU", "Kafka", "act / CPU"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("max ≤ Kafka's")
     table.add_column(f"p99 ≤ {CALM_GOAL:g}x calm")
@@ -29,9 +31,9 @@ def print_rows(rows: Sequence[Row | str]) -> None:
             row.name,
             row.about,
             _times(row, "ours"),
-            f"{row.median('ours', 'act'):,.3g}",
+            _act(row, "ours"),
             _times(row, "theirs"),
-            f"{row.median('theirs', 'act'):,.3g}",
+            _act(row, "theirs"),
             _verdict(row.median("ours", "max") <= row.median("theirs", "max")),
             _against_calm(row, calm),
         )
@@ -48,7 +50,15 @@ def print_rows(rows: Sequence[Row | str]) -> None:
 
 
 def _times(row: Row, side: str) -> str:
-    return " / ".join(f"{row.median(side, each):,.3g}" for each in ("p50", "p99", "max"))
+    return " / ".join(_short(row.median(side, each)) for each in ("p50", "p99", "max"))
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _act(row: Row, side: str) -> str:
+    return " / ".join(_short(row.median(side, each)) for each in ("act", "cpu"))
 
 
 def _against_calm(row: Row, calm: Row | None) -> str:
