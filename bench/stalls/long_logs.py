@@ -34,7 +34,7 @@ def long_log(place: Place, options: Options) -> list[Comparison]:
     results = []
     for what, measure in (("append", _append), ("tail fetch", _fetch_tail)):
         metrics = (
-            Metric("rate", f"{what}s/s", target=_GOAL),
+            Metric("rate", "requests/s", target=_GOAL),
             Metric("cpu", "broker CPU µs each", higher_is_better=False, target=1 / _GOAL),
         )
         sides = {
