@@ -101,7 +101,7 @@ def _crowd(clients: int, brokers: Sequence[Broker], options: Options) -> list[Co
         return measure
 
     sides = {each.name: round_of(each) for each in brokers}
-    scenario = f"{clients:,} connections, 300 B"
+    scenario = f"{clients:,} connection{'s' * (clients > 1)}, 300 B"
     return compare("real_clients", scenario, _metrics(None, _CROWD_CPU_GOAL), sides, options)
 
 
