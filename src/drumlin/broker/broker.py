@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from drumlin.broker.adoption import adopt_logs
@@ -134,10 +133,6 @@ class Broker:
     @property
     def node_id(self) -> int:
         return self.config.node_id
-
-    async def blocking(self, function: Callable[..., T], *args: Any) -> T:
-        """Call something that may wait for a disk; see `Threads.reading`."""
-        return await self.threads.reading(function, *args)
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
         """The name of the topic that has this id now.
