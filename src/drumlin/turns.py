@@ -68,12 +68,16 @@ class Turns:
 
     async def run(self, work: Work[T]) -> T:
         """Do `work` to its end, others in between. Cancelled, it is closed at its next turn."""
+        return await self.start(work)
+
+    def start(self, work: Work[T]) -> asyncio.Future[T]:
+        """As `run`; nobody has to wait for it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.append((work, done))
         if len(self._waiting) == 1:
             loop.call_soon(self._take_turn)
-        return await done
+        return done
 
     def _take_turn(self) -> None:
         work, done = self._waiting.popleft()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker.fetches import Fetches
 from broker.in_process import running
-from broker.test_fetch_lane import Fixture
 from drumlin.records.batch import iterate_headers
 from drumlin.storage.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.partition_log import PartitionLog
@@ -50,10 +50,10 @@ def test_what_was_aborted_is_told_of_what_was_read(
                     emptied(log, broker.logs.replace_segments)
                 return aborted_in(*where, may_block=may_block)
 
-            fixture = Fixture(broker)
-            frame = fixture.frame(12, 0, isolation_level=_READ_COMMITTED)
+            fetches = Fetches(broker)
+            frame = fetches.frame(12, 0, isolation_level=_READ_COMMITTED)
             monkeypatch.setattr(log, "aborted_in", clean_first)
-            _, response = parse_response("fetch", 12, fixture.ordinary(frame)[4:])
+            _, response = parse_response("fetch", 12, fetches.now(frame)[4:])
             (answer,) = response.responses[0].partitions
             assert len(calls) == 2
             headers = [header for _, header in iterate_headers(memoryview(answer.records))]

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from broker.fetches import Fetches
 from broker.in_process import running
-from broker.test_fetch_lane import Fixture, Peer
 from drumlin.broker import outbox
 from drumlin.storage.file_slice import FileSlice
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.messages import encode_request, parse_response
+from drumlin.wire.messages import encode_request
 from rig.messages import build
 from storage.samples import prepared
 
 
-def test_a_cold_read_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_cold_read_that_fails(
+    tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: FileSlice) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -28,14 +31,10 @@ def test_a_cold_read_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             await broker.metadata.create_topic("fetched", [[broker.node_id]], {})
             partition = broker.partitions.get("fetched", 0)
             partition.append_as_leader(prepared(), 1, broker.clock.wall_ms())
-            fixture = Fixture(broker)
+            fetches = Fetches(broker)
             monkeypatch.setattr(FileSlice, "is_resident", lambda _: False)
             monkeypatch.setattr(FileSlice, "prefetch", fail)
-            dispatched = fixture.router.dispatch(Peer(), fixture.frame(12, 0))
-            assert dispatched.waiting is not None
-            parts = await dispatched.waiting
-            assert parts is not None
-            _, response = parse_response("fetch", 12, b"".join(parts)[4:])
+            response = await fetches.response(12, fetches.frame(12, 0, session_epoch=epoch))
             (answer,) = response.responses[0].partitions
             assert answer.error_code is ErrorCode.kafka_storage_error
             assert not broker.logs.directories[0].is_online

@@ -18,7 +18,7 @@ from drumlin.broker.cleaning import Cleaning
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
 from drumlin.broker.failed_verifications import FailedVerifications
-from drumlin.broker.fetch_sessions import FetchSessions
+from drumlin.broker.fetching.sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
 from drumlin.broker.group_surroundings import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosting import Hosting
@@ -61,6 +61,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_LARGE_FETCHES_AT_A_TIME: Final = 2
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
@@ -84,9 +85,7 @@ class Broker:
         self.logs = logs
         self.partitions = PartitionRegistry()
         self.wakeups, self.turns = Wakeups(), Turns()
-        self.threads = Threads()
-        self.flushes = Flushes(self.threads.syncing)
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock)
+_LARGE_FETCHES_AT_A_TIME: Final = 2
         self.failed_verifications = FailedVerifications()
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         self.groups = GroupCoordinator(

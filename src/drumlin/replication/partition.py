@@ -90,6 +90,14 @@ class Partition:
         # Of the transaction's beginning retention may have left nothing.
         return max(min(first_undecided, high_watermark), self.log.log_start_offset)
 
+    def offsets(self) -> tuple[int, int, int]:
+        """High watermark, last stable offset and log start offset."""
+        log = self.log
+        high_watermark = log.log_end_offset
+        if log.producer_state.first_undecided_offset is None:
+            return high_watermark, high_watermark, log.log_start_offset
+        return high_watermark, self.last_stable_offset, log.log_start_offset
+
     def readable_end_offset(self, isolation_level: int) -> int:
         """Where a consumer's reading ends: READ_COMMITTED stops at the last stable offset."""
         if isolation_level == _READ_COMMITTED:
@@ -115,6 +123,16 @@ class Partition:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.log.log_directory.check_readable()
+
+    def check_offset(self, offset: int) -> None:
+        """Refuse a reader as `read` does, without reading.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        self.check_readable()
 
     # -- changes -----------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Plain bookkeeping: whoever advances a partition calls `advanced` or `disturb`, and the waiters
 that have waited long enough are told, once. A waiter registers with several partitions at once
-and leaves all of them when it stops waiting, however it stops.
+and leaves all of them when it stops waiting, however it stops. A watcher stays, and is told of
+everything: fetch sessions remember by it which partitions to look at.
 """
 
 from __future__ import annotations
@@ -11,6 +12,25 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+
+class Watcher(Protocol):
+    """Who is told what becomes of a partition.
+
+    Called in the midst of an append: it must not append, enter or leave.
+    """
+
+    def advanced(self, readable_bytes: int) -> None:
+        """The high watermark advanced."""
+
+    def stable_advanced(self, readable_bytes: int) -> None:
+        """The last stable offset advanced: only those that entered for it are told."""
+
+    def disturb(self) -> None:
+        """Something else changed that a reader has to be told now."""
+
+    def note(self) -> None:
+        """Something else changed that can wait for the reader's next request."""
 
 
 class Waiter:
@@ -31,10 +51,16 @@ class Waiter:
         if self._needed <= 0:
             self.disturb()
 
+    def stable_advanced(self, readable_bytes: int) -> None:
+        self.advanced(readable_bytes)
+
     def disturb(self) -> None:
         if not self._is_done:
             self._is_done = True
             self._on_done()
+
+    def note(self) -> None:
+        """It does not wait for that."""
 
 
 class Room(Protocol):
@@ -53,16 +79,22 @@ class WaitingRoom:
     __slots__ = ("_for_stable", "_waiters")
 
     def __init__(self) -> None:
-        self._waiters: set[Waiter] = set()
-        self._for_stable: set[Waiter] = set()
+        self._waiters: set[Watcher] = set()
+        self._for_stable: set[Watcher] = set()
 
     def __len__(self) -> int:
         return len(self._waiters) + len(self._for_stable)
 
-    def enter(self, waiter: Waiter, *, for_stable: bool = False) -> None:
+    def enter(self, waiter: Watcher, *, for_stable: bool = False) -> None:
         (self._for_stable if for_stable else self._waiters).add(waiter)
 
-    def leave(self, waiter: Waiter) -> None:
+    def watch(self, watcher: Watcher, *, also_for_stable: bool) -> None:
+        """Enter for all that happens; with `also_for_stable` twice, in a way."""
+        self._waiters.add(watcher)
+        if also_for_stable:
+            self._for_stable.add(watcher)
+
+    def leave(self, waiter: Watcher) -> None:
         self._waiters.discard(waiter)
         self._for_stable.discard(waiter)
 
@@ -74,7 +106,7 @@ class WaitingRoom:
     def stable_advanced(self, readable_bytes: int) -> None:
         """The last stable offset advanced, by itself or with the high watermark."""
         for waiter in self._for_stable:
-            waiter.advanced(readable_bytes)
+            waiter.stable_advanced(readable_bytes)
 
     def disturb(self) -> None:
         """Leadership, log start or the topic itself changed: everyone looks again."""
@@ -82,6 +114,11 @@ class WaitingRoom:
             waiter.disturb()
         for waiter in self._for_stable:
             waiter.disturb()
+
+    def note(self) -> None:
+        """Old records went: nobody waits for that, but who watches looks at it next time."""
+        for waiter in self._waiters:
+            waiter.note()
 
 
 async def wait_in(

@@ -1,0 +1,39 @@
+"""What a fetch request asks for, each partition once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drumlin.wire.fetch_request import FetchRequest, Wanted
+
+
+def distinct(request: FetchRequest) -> FetchRequest:
+    """The request without repetitions: of a partition that comes twice the last one counts.
+
+    Partitions keep the place of their first mention; topics without any are left out.
+    """
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        return request
+    names = {topic for topic, _ in topics}
+    if len(names) == len(topics) and all(map(_is_distinct, topics)):
+        if all(parts for _, parts in topics):
+            return request
+        return request._replace(topics=[(topic, parts) for topic, parts in topics if parts])
+    by_key: dict[tuple[bytes, int], Wanted] = {}
+    for topic, parts in topics:
+        for wanted in parts:
+            by_key[topic, wanted[0]] = wanted
+    found: list[tuple[bytes, list[Wanted]]] = []
+    for (topic, _), wanted in by_key.items():
+        if found and found[-1][0] == topic:
+            found[-1][1].append(wanted)
+        else:
+            found.append((topic, [wanted]))
+    return request._replace(topics=found)
+
+
+def _is_distinct(topic: tuple[bytes, list[Wanted]]) -> bool:
+    _, parts = topic
+    return len({wanted[0] for wanted in parts}) == len(parts)

@@ -1,0 +1,394 @@
+"""One fetch request on its way: it reads, perhaps waits, reads what is new, and answers.
+
+All of the ordinary happens at once, in the turn in which the request came, or in which somebody
+appended what it waited for: without a task. What takes longer goes on in a task:
+
+- partitions in great number are read, and their answers written, turn by turn;
+- finding a batch needs the disk: a thread looks, one partition at a time;
+- pages that are not in memory are read in a thread first, so a cold read stalls nobody.
+
+A thread changes nothing here: it hands over what it has found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.fetching.reading import Reading, missing_partition, unreadable
+from drumlin.broker.later import Later, Parts
+from drumlin.turns import Work, one_turn
+from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.fetch_answer import failed, fetch_answers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumlin.broker.context import RequestContext
+    from drumlin.replication.partition import Partition
+    from drumlin.wire.fetch_answer import Answer
+    from drumlin.wire.fetch_request import FetchRequest, Wanted
+
+_log = logging.getLogger(__name__)
+_READ_COMMITTED: Final = 1
+_SESSIONS_FROM: Final = 7
+_TOPIC_IDS_FROM: Final = 13
+#: Partitions in a step of the work, between two of which others may have their turn.
+STEP: Final = 32
+
+
+class Fetch:
+    """What fetches with and without a session have in common. Used for one request, once."""
+
+    __slots__ = (
+        "_is_last",
+        "_is_over",
+        "_is_waiting",
+        "_later",
+        "_max_bytes",
+        "_min_bytes",
+        "_task",
+        "_timer",
+        "_was_woken",
+        "answers",
+        "broker",
+        "by_id",
+        "context",
+        "for_stable",
+        "reading",
+        "request",
+        "writer",
+    )
+
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+        broker = self.broker = context.broker
+        self.context = context
+        self.request = request
+        version = context.header.api_version
+        self.by_id = version >= _TOPIC_IDS_FROM
+        self.writer = fetch_answers(version)
+        self.for_stable = request.isolation_level == _READ_COMMITTED
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self.answers: list[Answer] = []
+        self._is_last = False  # it has waited, and answers with what there is
+        self._is_over = False
+        self._is_waiting = False
+        self._later: Later | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # -- where the partitions are ------------------------------------------------------
+
+    def partitions_of(self, topic: bytes) -> Mapping[int, Partition]:
+        """What is led now of a topic, by index."""
+        partitions = self.broker.partitions
+        return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
+
+    def missing(self, topic: bytes, index: int) -> Partition:
+        """What is not among them.
+
+        Raises:
+            KafkaError: why it is not.
+        """
+        return missing_partition(self.broker, topic, index, by_id=self.by_id)
+
+    def find(self, topic: bytes, index: int) -> Partition:
+        """Both of it.
+
+        Raises:
+            KafkaError: it is not there.
+        """
+        partition = self.partitions_of(topic).get(index)
+        return self.missing(topic, index) if partition is None else partition
+
+    # -- what the two kinds do their own way --------------------------------------------
+
+    def is_large(self) -> bool:
+        """Whether the next pass may take longer than a turn."""
+        raise NotImplementedError
+
+    def prepare(self) -> Work[None]:
+        """Whatever comes before a pass over the partitions."""
+        raise NotImplementedError
+
+    def amount(self) -> int:
+        """How many partitions this pass has."""
+        raise NotImplementedError
+
+    def read_some(self, count: int) -> None:
+        """Add answers for the next partitions.
+
+        Raises:
+            BlockingIOError: the partition that comes next needs the disk.
+        """
+        raise NotImplementedError
+
+    def wanted_next(self) -> tuple[Partition, Wanted]:
+        """What `read_some` has left, as it needs the disk.
+
+        Raises:
+            KafkaError: it has gone meanwhile.
+        """
+        raise NotImplementedError
+
+    def put_cold(self, answer: Answer) -> None:
+        """Add the answer for that."""
+        raise NotImplementedError
+
+    def replace(self, number: int, answer: Answer) -> None:
+        """Another answer than the one read before."""
+        raise NotImplementedError
+
+    def partition_of(self, number: int) -> Partition:
+        """Where an answer comes from.
+
+        Raises:
+            KafkaError: it has gone meanwhile.
+        """
+        raise NotImplementedError
+
+    def enter(self, needed: int) -> Work[None]:
+        """Have `wake` called when `needed` more bytes can be read, or there is something else."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """End that."""
+        raise NotImplementedError
+
+    def write(self) -> Work[Parts]:
+        """The response."""
+        raise NotImplementedError
+
+    def over(self) -> None:
+        """This fetch has come to its end, whatever that is."""
+
+    # -- the way ------------------------------------------------------------------------
+
+    def start(self, later: Later | None = None) -> Parts | Later:
+        """The answer, or what will be settled with it: `later`, if that is out already."""
+        try:
+            parts = self._go()
+        except BaseException:
+            self._end()
+            raise
+        if parts is not None:
+            self._end()
+            return parts
+        return self.later(later)
+
+    def later(self, later: Later | None) -> Later:
+        """What the answer is going to settle."""
+        self._later = later or Later(lets_pass=True, give_up=self.give_up)
+        return self._later
+
+    def _go(self) -> Parts | None:
+        """Read and answer; None if a task goes on, or it waits."""
+        self._was_woken = False
+        request = self.request
+        self.reading = Reading(
+            self._max_bytes, request.isolation_level, is_follower=request.replica_id >= 0
+        )
+        self.answers = []
+        if self.is_large():
+            work = self._read_all()
+            finished = one_turn(work)
+            if finished is None or not finished.result:
+                self._go_on_in_task(None if finished else work)
+                return None
+        else:
+            for _ in self.prepare():
+                pass
+            try:
+                self.read_some(self.amount())
+            except BlockingIOError:
+                self._go_on_in_task(None)
+                return None
+        return self._after_reading()
+
+    def _read_all(self) -> Work[bool]:
+        """Read on; False where the next partition needs the disk."""
+        if not self.answers:
+            yield from self.prepare()
+        while len(self.answers) < self.amount():
+            try:
+                self.read_some(STEP)
+            except BlockingIOError:
+                return False
+            yield
+        return True
+
+    def _after_reading(self) -> Parts | None:
+        if not self._is_enough():
+            if self.is_large():
+                self._go_on_in_task(None)
+                return None
+            for _ in self._begin_to_wait():
+                pass
+            return None
+        for answer in self.answers:
+            if answer[5] and not answer[5].is_resident():
+                self._go_on_in_task(None)
+                return None
+        writing = self.write()
+        if self.is_large():
+            finished = one_turn(writing)
+            if finished is None:
+                self._go_on_in_task(None, writing)
+                return None
+            parts: Parts = finished.result
+            return parts
+        try:
+            while True:
+                next(writing)
+        except StopIteration as done:
+            written: Parts = done.value
+            return written
+
+    def _is_enough(self) -> bool:
+        """Whether to answer now: enough is there, something is wrong, or waiting is futile."""
+        reading = self.reading
+        return (
+            reading.read_bytes >= self._min_bytes
+            or reading.must_answer
+            or self._is_last
+            or self.request.max_wait_ms <= 0
+            or self.is_empty
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it asks for nothing at all."""
+        raise NotImplementedError
+
+    # -- waiting ------------------------------------------------------------------------
+
+    def _begin_to_wait(self) -> Work[None]:
+        self.release()  # what is read when it is woken begins with this
+        yield from self.enter(self._min_bytes - self.reading.read_bytes)
+        self._is_waiting = True
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self.request.max_wait_ms / 1000, self.wake)
+        if self._was_woken:
+            self.wake()
+
+    def wake(self) -> None:
+        """Go on soon: there is more to read, or the time is over, or it is in the way."""
+        if not self._is_waiting:
+            self._was_woken = True
+            return
+        self._is_waiting = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self.broker.wakeups.add(self._resume)
+
+    def _resume(self) -> None:
+        if self._is_over:
+            return
+        self.leave()
+        self._is_last = True
+        self.go_on()
+
+    def go_on(self) -> None:
+        """As `start`, for an answer that is awaited already."""
+        try:
+            parts = self._go()
+        except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
+            self.fail(error)
+            return
+        if parts is not None:
+            self._settle(parts)
+
+    # -- what takes longer --------------------------------------------------------------
+
+    def _go_on_in_task(self, work: Work[bool] | None, writing: Work[Parts] | None = None) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._finish(work, writing))
+
+    async def _finish(self, work: Work[bool] | None, writing: Work[Parts] | None) -> None:
+        try:
+            if writing is None:
+                await self._finish_reading(work)
+                if not self._is_enough():
+                    await self.broker.turns.run(self._begin_to_wait())
+                    return
+                await self._warm()
+                writing = self.write()
+            parts = await self.broker.turns.run(writing)
+        except Exception as error:  # noqa: BLE001  as above
+            self.fail(error)
+        else:
+            self._settle(parts)
+
+    async def _finish_reading(self, work: Work[bool] | None) -> None:
+        while not await self.broker.turns.run(work or self._read_all()):
+            work = None
+            try:
+                partition, wanted = self.wanted_next()
+            except KafkaError:
+                continue  # as the next look will find
+            answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
+            self.reading.take(answer)
+            self.put_cold(answer)
+
+    async def _warm(self) -> None:
+        """Have all that is to be sent be in memory."""
+        for number, answer in enumerate(self.answers):
+            records = answer[5]
+            if not records or records.is_resident():
+                continue
+            try:
+                await self.broker.threads.reading(records.prefetch)
+            except OSError as error:
+                records.release()
+                try:
+                    self.replace(number, unreadable(self.partition_of(number), error))
+                except KafkaError as gone:
+                    self.replace(number, failed(gone.code))
+
+    # -- the end ------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Let go of what was read and will not be sent."""
+        for answer in self.answers:
+            if answer[5]:
+                answer[5].release()
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more."""
+        if self._is_over:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._is_waiting = False
+        self.leave()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self.over()
+
+    def _settle(self, parts: Parts | None, error: Exception | None = None) -> None:
+        self._end()
+        assert self._later is not None
+        self._later.settle(parts, error)
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error where there is room for one."""
+        if self._is_over:
+            return
+        header = self.context.header
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
+        if code is ErrorCode.unknown_server_error:
+            _log.error("fetch v%d failed", header.api_version, exc_info=error)
+        if header.api_version < _SESSIONS_FROM:
+            self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
+        else:
+            self._settle(self.writer.frame(header.correlation_id, 0, [], error=code.value))
+
+
+def _look(reading: Reading, partition: Partition, wanted: Wanted) -> Answer:
+    return reading.look(partition, wanted, may_block=True)

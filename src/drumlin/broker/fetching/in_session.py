@@ -1,0 +1,257 @@
+"""Fetches in an incremental session (KIP-227): of all its partitions only those with news.
+
+The first fetch of a session answers everything; the next ones name what changed in the request,
+and what is new in the response. Requests of one session come one after the other: one that
+arrives while another is under way has that one answered, and then its turn.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.fetching.fetch import STEP, Fetch
+from drumlin.broker.fetching.reading import NO_ROOM
+from drumlin.broker.fetching.sessions import NO_SESSION
+from drumlin.turns import Work
+from drumlin.wire.errors import KafkaError
+from drumlin.wire.fetch_answer import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumlin.broker.context import RequestContext
+    from drumlin.broker.fetching.session import Session, Watched
+    from drumlin.broker.later import Later, Parts
+    from drumlin.replication.partition import Partition
+    from drumlin.wire.fetch_answer import Answer
+    from drumlin.wire.fetch_request import FetchRequest, Wanted
+
+#: So many partitions are looked at, or taken over from a request, at once.
+_AT_ONCE: Final = 128
+
+
+class SessionFetch(Fetch):
+    """One request of a session: the first one, which has no id yet, or one that goes on."""
+
+    __slots__ = (
+        "_gained",
+        "_is_incremental",
+        "_items",
+        "_needed",
+        "_news",
+        "_request_size",
+        "_session",
+    )
+
+    def __init__(
+        self, context: RequestContext, request: FetchRequest, created: Session | None
+    ) -> None:
+        """`created` is for this request; without it goes on in the session that it names."""
+        super().__init__(context, request)
+        self._session: Session | None = created
+        self._is_incremental = created is None
+        self._request_size = sum([len(parts) for _, parts in request.topics]) + sum(
+            [len(indexes) for _, indexes in request.forgotten]
+        )
+        self._items: list[Watched] = []
+        self._news: dict[Watched, Answer] = {}
+        self._gained = 0
+        self._needed = 0
+
+    # -- one after the other ------------------------------------------------------------
+
+    def start(self, later: Later | None = None) -> Parts | Later:
+        session = self._session
+        if session is None:
+            session = self._find()
+            if session.fetch is not None:
+                self._queue(session)
+                return self.later(later)
+        self._begin(session)
+        return super().start(later)
+
+    def _find(self) -> Session:
+        request = self.request
+        sessions = self.broker.fetch_sessions
+        return sessions.find(request.session_id, request.session_epoch, by_id=self.by_id)
+
+    def _begin(self, session: Session) -> None:
+        self._session = session
+        session.fetch = self
+        if self._is_incremental:
+            self.broker.fetch_sessions.use(session)
+
+    def _queue(self, session: Session) -> None:
+        assert session.fetch is not None
+        session.queue.append(self._take_turn)
+        session.fetch.disturb()
+
+    def _take_turn(self) -> None:
+        """The fetch before has been answered."""
+        if self._is_over:
+            return
+        try:
+            session = self._find()
+        except KafkaError as error:
+            self.fail(error)
+            return
+        if session.fetch is not None:
+            self._queue(session)
+        else:
+            self._begin(session)
+            self.go_on()
+
+    def over(self) -> None:
+        session = self._session
+        if session is None or session.fetch is not self:
+            return
+        self.broker.fetch_sessions.finished(session)
+        while session.queue:
+            self.broker.wakeups.add(session.queue.popleft())
+
+    # -- reading ------------------------------------------------------------------------
+
+    def is_large(self) -> bool:
+        session = self._the_session
+        return max(self._request_size, len(self._items), len(session.dirty)) > _AT_ONCE or (
+            len(session) > _AT_ONCE
+            and session.is_to_be_looked_through(self._log_dirs(), for_stable=self.for_stable)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self._the_session)
+
+    @property
+    def _the_session(self) -> Session:
+        assert self._session is not None
+        return self._session
+
+    def _log_dirs(self) -> list[OSError | None]:
+        return [directory.failure for directory in self.broker.logs.directories]
+
+    def prepare(self) -> Work[None]:
+        session, log_dirs = self._the_session, self._log_dirs()
+        if session.is_to_be_looked_through(log_dirs, for_stable=self.for_stable):
+            yield from session.look_through(log_dirs, for_stable=self.for_stable)
+        if self._request_size:
+            yield from session.follow(self.request.topics, self.request.forgotten)
+            self._request_size = 0
+            self.broker.fetch_sessions.recount(session)
+            if self._is_incremental and not len(session):
+                self.broker.fetch_sessions.close(session.id)
+        self._items = list(session.dirty)
+        self._gained = 0
+
+    def amount(self) -> int:
+        return len(self._items)
+
+    def read_some(self, count: int) -> None:
+        answers, reading, session = self.answers, self.reading, self._the_session
+        topic: bytes | None = None
+        found: Mapping[int, Partition] = {}
+        at = len(answers)
+        for watched in islice(self._items, at, at + count) if at else self._items[:count]:
+            if reading.bytes_left <= 0 and reading.read_bytes and self._is_incremental:
+                del self._items[len(answers) :]  # they have their turn next time
+                break
+            if watched.topic is not topic:
+                topic = watched.topic
+                found = self.partitions_of(topic)
+            partition = found.get(watched.wanted[0])
+            if partition is None:
+                try:
+                    partition = self.missing(watched.topic, watched.wanted[0])
+                except KafkaError as error:
+                    watched.watch(None)
+                    reading.must_answer = True
+                    self._put(watched, failed(error.code, ()))
+                    continue
+            if partition is not watched.partition:
+                watched.watch(partition)
+            answer = reading.look(partition, watched.wanted, may_block=False)
+            records = answer[5]
+            if records or answer[0] or answer[6]:
+                reading.take(answer)
+            elif records is not NO_ROOM:
+                session.clean(watched)
+            self._put(watched, answer)
+
+    def _put(self, watched: Watched, answer: Answer) -> None:
+        self.answers.append(answer)
+        self._keep(watched, answer)
+
+    def _keep(self, watched: Watched, answer: Answer) -> None:
+        if not self._is_incremental or watched.is_news(answer):
+            self._news[watched] = answer
+        else:
+            self._news.pop(watched, None)
+
+    def wanted_next(self) -> tuple[Partition, Wanted]:
+        number = len(self.answers)
+        return self.partition_of(number), self._items[number].wanted
+
+    def partition_of(self, number: int) -> Partition:
+        watched = self._items[number]
+        return self.find(watched.topic, watched.wanted[0])
+
+    def put_cold(self, answer: Answer) -> None:
+        # It stays among those with news: it may have got some while the thread was looking.
+        self._put(self._items[len(self.answers)], answer)
+
+    def replace(self, number: int, answer: Answer) -> None:
+        self.answers[number] = answer
+        self._keep(self._items[number], answer)
+
+    def release(self) -> None:
+        super().release()
+        for watched, answer in zip(self._items, self.answers, strict=False):
+            if answer[5]:
+                self._news.pop(watched, None)
+
+    # -- waiting ------------------------------------------------------------------------
+
+    def enter(self, needed: int) -> Work[None]:
+        self._needed = needed
+        if self._gained >= needed:
+            self.wake()
+        yield from ()
+
+    def leave(self) -> None:
+        self._needed = 0
+        self._items = []
+
+    def gained(self, readable_bytes: int) -> None:
+        self._gained += readable_bytes
+        if 0 < self._needed <= self._gained:
+            self.wake()
+
+    def disturb(self) -> None:
+        self.wake()
+
+    # -- answering ----------------------------------------------------------------------
+
+    def write(self) -> Work[Parts]:
+        writer, pieces, session = self.writer, list[Any](), self._the_session
+        news = list(self._news.items())
+        topics = at = 0
+        while at < len(news):
+            topic, end = news[at][0].topic, at
+            while end < len(news) and news[end][0].topic == topic:
+                end += 1
+            topics += 1
+            pieces.append(writer.topic(topic, end - at))
+            for first in range(at, end, STEP):
+                told = news[first : min(end, first + STEP)]
+                for watched, answer in told:
+                    watched.told(answer)
+                    if answer[5] and self._is_incremental:
+                        session.to_the_back(watched)
+                writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])
+                yield
+            pieces.append(writer.topic_end)
+            at = end
+        session_id = NO_SESSION if session.is_ended else session.id
+        correlation_id = self.context.header.correlation_id
+        return writer.frame(correlation_id, topics, pieces, session_id=session_id)

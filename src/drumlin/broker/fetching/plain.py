@@ -1,0 +1,135 @@
+"""Fetches without a session: all that they ask for is looked at, and answered."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.fetching.fetch import STEP, Fetch
+from drumlin.replication.waiting import Waiter
+from drumlin.turns import Work
+from drumlin.wire.errors import KafkaError
+from drumlin.wire.fetch_answer import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumlin.broker.context import RequestContext
+    from drumlin.broker.later import Parts
+    from drumlin.replication.partition import Partition
+    from drumlin.replication.waiting import WaitingRoom
+    from drumlin.wire.fetch_answer import Answer
+    from drumlin.wire.fetch_request import FetchRequest, Wanted
+
+#: So many partitions are read at once.
+_AT_ONCE: Final = 128
+
+
+class PlainFetch(Fetch):
+    """A fetch that leaves nothing behind."""
+
+    __slots__ = ("_items", "_rooms", "_waiter")
+
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+        super().__init__(context, request)
+        self._items = [(topic, wanted) for topic, parts in request.topics for wanted in parts]
+        self._rooms: list[WaitingRoom] = []
+        self._waiter: Waiter | None = None
+
+    def is_large(self) -> bool:
+        return len(self._items) > _AT_ONCE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._items
+
+    def prepare(self) -> Work[None]:
+        yield from ()
+
+    def amount(self) -> int:
+        return len(self._items)
+
+    def read_some(self, count: int) -> None:
+        answers, reading = self.answers, self.reading
+        look, put = reading.look, answers.append
+        at, topic = len(answers), None
+        found: Mapping[int, Partition] = {}
+        for name, wanted in islice(self._items, at, at + count) if at else self._items[:count]:
+            if name is not topic:
+                topic, found = name, self.partitions_of(name)
+            partition = found.get(wanted[0])
+            if partition is None:
+                try:
+                    partition = self.missing(name, wanted[0])
+                except KafkaError as error:
+                    reading.must_answer = True
+                    put(failed(error.code, ()))
+                    continue
+            answer = look(partition, wanted, may_block=False)
+            if answer[5] or answer[0] or answer[6]:
+                reading.take(answer)
+            put(answer)
+
+    def partition_of(self, number: int) -> Partition:
+        topic, wanted = self._items[number]
+        return self.find(topic, wanted[0])
+
+    def wanted_next(self) -> tuple[Partition, Wanted]:
+        number = len(self.answers)
+        return self.partition_of(number), self._items[number][1]
+
+    def put_cold(self, answer: Answer) -> None:
+        self.answers.append(answer)
+
+    def replace(self, number: int, answer: Answer) -> None:
+        self.answers[number] = answer
+
+    # -- waiting ------------------------------------------------------------------------
+
+    def enter(self, needed: int) -> Work[None]:
+        waiter = self._waiter = Waiter(needed, self.wake)
+        for number, ((topic, wanted), answer) in enumerate(
+            zip(self._items, self.answers, strict=True)
+        ):
+            partition = self.partitions_of(topic).get(wanted[0])
+            if partition is not None:
+                partition.waiting.enter(waiter, for_stable=self.for_stable)
+                self._rooms.append(partition.waiting)
+            if partition is None or partition.high_watermark != answer[1]:
+                waiter.disturb()  # as it would have been, had it been there already
+            if number % STEP == STEP - 1:
+                yield
+
+    def leave(self) -> None:
+        rooms, self._rooms = self._rooms, []
+        waiter, self._waiter = self._waiter, None
+        if waiter is None:
+            return
+        if len(rooms) > _AT_ONCE:
+            self.broker.turns.start(_leave(waiter, rooms))
+        else:
+            for room in rooms:
+                room.leave(waiter)
+
+    # -- answering ----------------------------------------------------------------------
+
+    def write(self) -> Work[Parts]:
+        writer, pieces = self.writer, list[Any]()
+        answers = iter(self.answers)
+        topics = self.request.topics
+        for topic, parts in topics:
+            pieces.append(writer.topic(topic, len(parts)))
+            for first in range(0, len(parts), STEP):
+                if first:
+                    yield
+                step = parts[first : first + STEP]
+                writer.partitions(pieces, [(each[0], next(answers)) for each in step])
+            pieces.append(writer.topic_end)
+        return writer.frame(self.context.header.correlation_id, len(topics), pieces)
+
+
+def _leave(waiter: Waiter, rooms: list[WaitingRoom]) -> Work[None]:
+    for number, room in enumerate(rooms):
+        room.leave(waiter)
+        if number % STEP == STEP - 1:
+            yield

@@ -1,0 +1,158 @@
+"""What one fetch reads of a partition: slices of its log, or what is wrong.
+
+- `max_bytes` bounds the response and each partition's own limit the partition, but the first
+  partition that has anything gives a whole batch at least (KIP-74).
+- A reader whose log has parted from ours is told where (KIP-595), one that believes in another
+  leader epoch that it does (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.fetch_answer import Answer, failed
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+    from drumlin.replication.partition import Partition
+    from drumlin.wire.fetch_request import Wanted
+
+_READ_COMMITTED: Final = 1
+_NOTHING: Final = b""
+#: Stands for records that there are, and that no room was left for.
+NO_ROOM: Final = None
+_NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
+_NULL_ID: Final = bytes(16)
+
+
+def missing_partition(broker: Broker, topic: bytes, index: int, *, by_id: bool) -> Partition:
+    """A partition that the registry does not find by the bytes of its topic's name or id.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR while it is
+            offline.
+    """
+    if by_id:
+        name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
+    else:
+        try:
+            name = topic.decode()
+        except UnicodeDecodeError:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+    return broker.partitions.get(name, index)
+
+
+class Reading:
+    """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
+
+    __slots__ = ("_is_follower", "_isolation_level", "bytes_left", "must_answer", "read_bytes")
+
+    def __init__(self, max_bytes: int, isolation_level: int, *, is_follower: bool) -> None:
+        self.bytes_left = max_bytes
+        self.read_bytes = 0
+        self.must_answer = False  # something is wrong, of which the reader has to hear now
+        self._isolation_level = isolation_level
+        self._is_follower = is_follower
+
+    def take(self, answer: Answer) -> None:
+        """Count what was read."""
+        records = answer[5]
+        if records:
+            size = len(records)
+            self.read_bytes += size
+            self.bytes_left = max(0, self.bytes_left - size)
+        elif answer[0] or answer[6] is not None:
+            self.must_answer = True
+
+    def look(self, partition: Partition, wanted: Wanted, *, may_block: bool) -> Answer:
+        """What is to be answered of a partition. Changes nothing: a thread may ask.
+
+        Raises:
+            BlockingIOError: unless it may block, and finding a batch needs the disk.
+        """
+        _, leader_epoch, fetch_offset, last_fetched_epoch, max_bytes = wanted
+        aborted: Sequence[tuple[int, int]] | None = None
+        records: Any = _NOTHING
+        try:
+            if self._is_follower:
+                # Followers come with replication; no other broker is assigned a replica here.
+                raise KafkaError(ErrorCode.not_leader_or_follower)
+            if leader_epoch >= 0:
+                partition.check_leader_epoch(leader_epoch)
+            if last_fetched_epoch >= 0:
+                parts_at = _diverging(partition, last_fetched_epoch, fetch_offset)
+                if parts_at is not None:
+                    return (0, *partition.offsets(), None, _NOTHING, parts_at)
+            is_committed = self._isolation_level == _READ_COMMITTED
+            if is_committed:
+                aborted = _NO_ABORTED
+            bytes_left = self.bytes_left
+            if fetch_offset == partition.high_watermark:
+                partition.check_readable()
+            elif bytes_left <= 0 and self.read_bytes:
+                partition.check_offset(fetch_offset)
+                records = NO_ROOM
+            else:
+                most = min(bytes_left, max_bytes)
+                if is_committed:
+                    records, aborted = self._read_committed(
+                        partition, fetch_offset, most, may_block
+                    )
+                else:
+                    records = self._read(partition, fetch_offset, most, may_block)
+        except KafkaError as error:
+            return failed(error.code)
+        return (0, *partition.offsets(), aborted, records, None)
+
+    def _read(
+        self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
+    ) -> Any:
+        slices = partition.read(
+            fetch_offset,
+            max_bytes,
+            self._isolation_level,
+            minimum_one_batch=self.read_bytes == 0,
+            may_block=may_block,
+        ).slices
+        if not slices:
+            return _NOTHING
+        records = slices[0]
+        return records if records.size else NO_ROOM
+
+    def _read_committed(
+        self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
+    ) -> tuple[Any, Sequence[tuple[int, int]]]:
+        """Records, and the aborted transactions among them."""
+        log = partition.log
+        while True:
+            segments = log.segments.snapshot()
+            records = self._read(partition, fetch_offset, max_bytes, may_block)
+            if not records:
+                return records, _NO_ABORTED
+            end_offset = partition.last_stable_offset
+            found = log.aborted_in(records, fetch_offset, end_offset, may_block=may_block)
+            if log.segments.snapshot() is segments:
+                return records, [(each.producer_id, each.first_offset) for each in found]
+            # Cleaned segments came between, which know less of what was aborted.
+            records.release()
+
+
+def unreadable(partition: Partition, error: OSError) -> Answer:
+    """The answer for a partition whose device failed; its log dir learns of it."""
+    log = partition.log
+    return failed(log.log_directory.fail_log(error, f"read {log.name}").code)
+
+
+def _diverging(
+    partition: Partition, last_fetched_epoch: int, fetch_offset: int
+) -> tuple[int, int] | None:
+    """Where our log parts from that of a reader who has `last_fetched_epoch`."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(last_fetched_epoch)
+    if epoch < 0:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if epoch == last_fetched_epoch and end_offset >= fetch_offset:
+        return None
+    return epoch, end_offset

@@ -1,0 +1,178 @@
+"""Fetch responses, written a partition at a time: all versions from the same plain tuples.
+
+A slice of a log file is a part of its own and goes through untouched, so that it can be sent by
+`sendfile`. Tests hold every version against `encode_response`, byte for byte.
+
+    v4:     throttle_time [name [index error high_watermark last_stable_offset [aborted] records]]
+    v5-6:   also the log start offset
+    v7-10:  error and session id before the topics
+    v11:    the replica to read from, which is never another one here
+    v12:    compact lengths and tagged fields; where the reader's log parts from ours (KIP-595)
+    v13-18: topic ids instead of names
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from drumlin.wire.errors import ErrorCode
+
+_LOG_START_OFFSETS_FROM: Final = 5
+_SESSIONS_FROM: Final = 7
+_READ_REPLICAS_FROM: Final = 11
+_FLEXIBLE_FROM: Final = 12
+_TOPIC_IDS_FROM: Final = 13
+_UNKNOWN: Final = -1
+_NO_SESSION: Final = 0
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">ihqqq")
+_HEAD_4: Final = struct.Struct(">ihqq")
+_ABORTED: Final = struct.Struct(">qq")
+_ABORTED_TAGGED: Final = struct.Struct(">qqx")
+_NO_REPLICA: Final = _INT32.pack(_UNKNOWN)
+#: One tagged field, number 0, of 13 bytes, itself without tagged fields.
+_DIVERGING: Final = struct.Struct(">bbbiqx")
+_DIVERGING_SIZE: Final = 13
+
+#: Error number, high watermark, last stable offset, log start offset; producer ids and first
+#: offsets of aborted transactions (None is null on the wire, which nothing is not); records, bytes
+#: or a slice of a file; epoch and end offset where the reader's log parts from ours, or None.
+#: A plain tuple, as there may be very many of them.
+Answer = tuple[int, int, int, int, Sequence[tuple[int, int]] | None, Any, tuple[int, int] | None]
+
+
+def failed(code: ErrorCode, aborted: Sequence[tuple[int, int]] | None = None) -> Answer:
+    """The answer for a partition that cannot be read."""
+    return code.value, _UNKNOWN, _UNKNOWN, _UNKNOWN, aborted, b"", None
+
+
+@functools.cache
+def fetch_answers(version: int) -> FetchAnswers:
+    """What writes the responses of a version."""
+    return FetchAnswers(version)
+
+
+class FetchAnswers:
+    """Writes responses of one version as pieces: `topic`, its `partitions`, and so on; `frame`."""
+
+    __slots__ = (
+        "_aborted",
+        "_flexible",
+        "_has_session",
+        "_no_records",
+        "_nothing_aborted",
+        "_null_aborted",
+        "_pack_head",
+        "_replica",
+        "_sizes_names",
+        "topic_end",
+    )
+
+    def __init__(self, version: int) -> None:
+        flexible = self._flexible = version >= _FLEXIBLE_FROM
+        self._has_session = version >= _SESSIONS_FROM
+        self._sizes_names = version < _TOPIC_IDS_FROM
+        self._pack_head = _HEAD.pack if version >= _LOG_START_OFFSETS_FROM else _pack_head_4
+        self._aborted = _ABORTED_TAGGED if flexible else _ABORTED
+        self._replica = _NO_REPLICA if version >= _READ_REPLICAS_FROM else b""
+        self.topic_end = b"\x00" if flexible else b""
+        self._null_aborted = (b"\x00" if flexible else _INT32.pack(-1)) + self._replica
+        self._nothing_aborted = self._count(0) + self._replica
+        self._no_records = (b"\x01" if flexible else _INT32.pack(0)) + self.topic_end
+
+    def topic(self, topic: bytes, count: int) -> bytes:
+        """What goes before the `count` partitions of a topic; behind them goes `topic_end`."""
+        if not self._sizes_names:
+            return topic + self._count(count)
+        size = uvarint(len(topic) + 1) if self._flexible else _INT16.pack(len(topic))
+        return size + topic + self._count(count)
+
+    def partitions(self, pieces: list[Any], answers: Iterable[tuple[int, Answer]]) -> None:
+        """Add partitions, by their index, to the pieces of a response."""
+        pack_head, put = self._pack_head, pieces.append
+        null_aborted, nothing_aborted = self._null_aborted, self._nothing_aborted
+        no_records, flexible = self._no_records, self._flexible
+        for index, answer in answers:
+            error, high_watermark, last_stable_offset, start, aborted, records, diverging = answer
+            head = pack_head(index, error, high_watermark, last_stable_offset, start)
+            if aborted is None:
+                head += null_aborted
+            elif aborted:
+                head += self._all_aborted(aborted)
+            else:
+                head += nothing_aborted
+            if records:
+                size = len(records)
+                put(head + (uvarint(size + 1) if flexible else _INT32.pack(size)))
+                put(records)
+                if flexible:
+                    put(b"\x00")
+            elif diverging is None:
+                put(head + no_records)
+            else:
+                put(head + b"\x01" + _DIVERGING.pack(1, 0, _DIVERGING_SIZE, *diverging))
+
+    def frame(
+        self,
+        correlation_id: int,
+        topics: int,
+        pieces: list[Any],
+        *,
+        session_id: int = _NO_SESSION,
+        error: int = 0,
+    ) -> list[Any]:
+        """The frame with its length prefix, as parts to send one after the other."""
+        start = _INT32.pack(correlation_id) + self.topic_end + b"\x00\x00\x00\x00"
+        if self._has_session:
+            start += _INT16.pack(error) + _INT32.pack(session_id)
+        start += self._count(topics)
+        size = len(start) + sum(map(len, pieces)) + len(self.topic_end)
+        run = [_INT32.pack(size), start]
+        parts: list[Any] = []
+        for piece in pieces:
+            if type(piece) is bytes:
+                run.append(piece)
+            else:
+                parts.append(b"".join(run))
+                parts.append(piece)
+                run = []
+        run.append(self.topic_end)
+        parts.append(b"".join(run))
+        if not parts[-1]:
+            del parts[-1]
+        return parts
+
+    def _all_aborted(self, aborted: Sequence[tuple[int, int]]) -> bytes:
+        pack = self._aborted.pack
+        entries = b"".join([pack(producer_id, offset) for producer_id, offset in aborted])
+        return self._count(len(aborted)) + entries + self._replica
+
+    def _count(self, count: int) -> bytes:
+        return uvarint(count + 1) if self._flexible else _INT32.pack(count)
+
+
+def _pack_head_4(
+    index: int, error: int, high_watermark: int, last_stable_offset: int, _: int
+) -> bytes:
+    return _HEAD_4.pack(index, error, high_watermark, last_stable_offset)
+
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint, as the protocol has it for lengths."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,277 @@
+"""Fetch requests, read in place: all versions give the same plain tuples.
+
+A request may name thousands of partitions, which lie in the frame as a table of fixed width: a
+topic's are taken in one go. Names stay bytes as they are on the wire: nobody here needs to know
+whether they are text. What arrives is believed only as far as its bytes are there, as in
+`decoder.py`, against whose reading tests hold this one.
+
+    v4:     replica_id max_wait min_bytes max_bytes isolation [name [index offset max_bytes]]
+    v5-6:   the partitions also with the reader's log start offset, which only followers mean
+    v7-8:   session id and epoch before the topics, forgotten partitions behind them
+    v9-10:  the partitions also with the leader's epoch (KIP-320)
+    v11:    the reader's rack at the end
+    v12:    compact lengths and tagged fields; the epoch last fetched (KIP-595)
+    v13-14: topic ids instead of names
+    v15-18: the replica's id in a tagged field; more tagged fields, which only followers send
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.field_types import STRING_BYTES_MAX
+from drumlin.wire.messages import ELEMENTS_MAX
+
+_SESSIONS_FROM: Final = 7
+_LEADER_EPOCHS_FROM: Final = 9
+_RACKS_FROM: Final = 11
+_FLEXIBLE_FROM: Final = 12
+_TOPIC_IDS_FROM: Final = 13
+_REPLICA_STATE_FROM: Final = 15
+_ID_SIZE: Final = 16
+_CONSUMER: Final = -1
+_NO_SESSION: Final = 0
+_FINAL_EPOCH: Final = -1
+_NO_EPOCH: Final = -1
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_REPLICA_STATE: Final = struct.Struct(">iq")
+_WITH_REPLICA: Final = struct.Struct(">iiiib")
+_WITH_REPLICA_AND_SESSION: Final = struct.Struct(">iiiibii")
+_WITH_SESSION: Final = struct.Struct(">iiibii")
+#: Of one partition, without what only followers mean.
+_PARTITION_4: Final = struct.Struct(">iqi")
+_PARTITION_5: Final = struct.Struct(">iq8xi")
+_PARTITION_9: Final = struct.Struct(">iiq8xi")
+_PARTITION_12: Final = struct.Struct(">iiqi8xi")
+_PARTITION_12_UNTAGGED: Final = struct.Struct(">iiqi8xix")
+
+#: Index, current leader epoch, fetch offset, epoch last fetched, most bytes; epochs may be -1.
+#: A plain tuple, as there may be very many of them.
+Wanted = tuple[int, int, int, int, int]
+
+
+class FetchRequest(NamedTuple):
+    """Topics are the bytes of their name, from version 13 on those of their id."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[bytes, list[Wanted]]]
+    forgotten: list[tuple[bytes, tuple[int, ...]]]
+
+
+def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchRequest:
+    """The request whose body starts at `position`.
+
+    Raises:
+        MalformedMessage: whatever is wrong with it.
+    """
+    try:
+        return _Reader(version, frame, position).request()
+    except (struct.error, IndexError) as error:
+        raise MalformedMessage(
+            f"fetch request v{version}: ends early, after {len(frame)} bytes"
+        ) from error
+    except MalformedMessage as error:
+        raise MalformedMessage(f"fetch request v{version}: {error}") from error
+
+
+class _Replica:
+    """Takes the replica's id out of a tagged field."""
+
+    replica_id = _CONSUMER
+
+
+class _Reader:
+    __slots__ = ("_elements_left", "_flexible", "_frame", "_partitions", "_position", "_version")
+
+    def __init__(self, version: int, frame: memoryview, position: int) -> None:
+        self._version = version
+        self._frame = frame
+        self._position = position
+        self._flexible = version >= _FLEXIBLE_FROM
+        self._elements_left = ELEMENTS_MAX
+        self._partitions = _partitions_reader(version)
+
+    def request(self) -> FetchRequest:
+        version, frame = self._version, self._frame
+        session: tuple[int, ...] = (_NO_SESSION, _FINAL_EPOCH)
+        if version >= _REPLICA_STATE_FROM:
+            limits: tuple[int, ...] = (_CONSUMER, *_WITH_SESSION.unpack_from(frame, self._position))
+            self._position += _WITH_SESSION.size
+        elif version >= _SESSIONS_FROM:
+            limits = _WITH_REPLICA_AND_SESSION.unpack_from(frame, self._position)
+            self._position += _WITH_REPLICA_AND_SESSION.size
+        else:
+            limits = _WITH_REPLICA.unpack_from(frame, self._position) + session
+            self._position += _WITH_REPLICA.size
+        smallest = 3 if self._flexible else 6
+        if version >= _TOPIC_IDS_FROM:
+            smallest = _ID_SIZE + 2
+        topics = [self._topic() for _ in range(self._count(smallest))]
+        forgotten: list[tuple[bytes, tuple[int, ...]]] = []
+        if version >= _SESSIONS_FROM:
+            forgotten = [self._forgotten() for _ in range(self._count(smallest))]
+        if version >= _RACKS_FROM:
+            self._string()
+        if self._flexible:
+            replica_id = self._last_tags(limits[0])
+            limits = (replica_id, *limits[1:])
+        return FetchRequest._make((*limits, topics, forgotten))
+
+    def _last_tags(self, replica_id: int) -> int:
+        position = self._position
+        if self._frame[position] == 0:
+            return replica_id
+        known = {1: ("replica_id", _replica_state)} if self._version >= _REPLICA_STATE_FROM else {}
+        replica = _Replica()
+        replica.replica_id = replica_id
+        read_tags(self._frame, position, known, replica)
+        return replica.replica_id
+
+    def _topic(self) -> tuple[bytes, list[Wanted]]:
+        name = self._topic_name()
+        size, read = self._partitions
+        count = self._count(size)
+        wanted, self._position = read(self._frame, self._position, count)
+        self._skip_tags()
+        return name, wanted
+
+    def _forgotten(self) -> tuple[bytes, tuple[int, ...]]:
+        name = self._topic_name()
+        count = self._count(_INT32.size)
+        indexes = struct.unpack_from(f">{count}i", self._frame, self._position)
+        self._position += count * _INT32.size
+        self._skip_tags()
+        return name, indexes
+
+    def _topic_name(self) -> bytes:
+        if self._version < _TOPIC_IDS_FROM:
+            return self._string()
+        position = self._position
+        self._position = end = position + _ID_SIZE
+        if end > len(self._frame):
+            raise MalformedMessage("ends within a topic's id")
+        return bytes(self._frame[position:end])
+
+    def _string(self) -> bytes:
+        frame = self._frame
+        if self._flexible:
+            size = frame[self._position] - 1
+            position = self._position + 1
+            if size > 126:
+                size, position = read_uvarint(frame, self._position)
+                size -= 1
+        else:
+            size = _INT16.unpack_from(frame, self._position)[0]
+            position = self._position + _INT16.size
+        end = position + size
+        if size < 0:
+            raise MalformedMessage("a string is null, which the protocol does not allow")
+        if end > len(frame) or size > STRING_BYTES_MAX:
+            raise MalformedMessage(f"a string of {size} bytes, and {len(frame) - position} left")
+        self._position = end
+        return bytes(frame[position:end])
+
+    def _count(self, size: int) -> int:
+        """How many elements follow, of `size` bytes at least."""
+        frame = self._frame
+        if self._flexible:
+            count = frame[self._position] - 1
+            position = self._position + 1
+            if count > 126:
+                count, position = read_uvarint(frame, self._position)
+                count -= 1
+        else:
+            count = _INT32.unpack_from(frame, self._position)[0]
+            position = self._position + _INT32.size
+        if count < 0:
+            raise MalformedMessage("an array is null, which the protocol does not allow")
+        if count * size > len(frame) - position:
+            raise MalformedMessage(f"{count} elements, and {len(frame) - position} bytes are left")
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
+        self._position = position
+        return count
+
+    def _skip_tags(self) -> None:
+        if self._flexible:
+            if self._frame[self._position]:
+                self._position = read_tags(self._frame, self._position, {}, None)
+            else:
+                self._position += 1
+
+
+def _replica_state(frame: Any, position: int) -> tuple[int, int]:
+    replica_id, _ = _REPLICA_STATE.unpack_from(frame, position)
+    return replica_id, read_tags(frame, position + _REPLICA_STATE.size, {}, None)
+
+
+# -- the partitions of a topic -------------------------------------------------------------
+
+#: Frame, position and count -> what is wanted of the partitions, and where they end.
+_ReadPartitions = Callable[[memoryview, int, int], tuple[list[Wanted], int]]
+
+
+def _partitions_reader(version: int) -> tuple[int, _ReadPartitions]:
+    """The fewest bytes that a partition takes, and what reads some of them."""
+    if version >= _FLEXIBLE_FROM:
+        return _PARTITION_12_UNTAGGED.size, _read_12
+    if version >= _LEADER_EPOCHS_FROM:
+        return _PARTITION_9.size, _read_9
+    if version > 4:
+        return _PARTITION_5.size, _read_5
+    return _PARTITION_4.size, _read_4
+
+
+def _read_4(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
+    return _without_epochs(_PARTITION_4, frame, position, count)
+
+
+def _read_5(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
+    return _without_epochs(_PARTITION_5, frame, position, count)
+
+
+def _without_epochs(
+    layout: struct.Struct, frame: memoryview, position: int, count: int
+) -> tuple[list[Wanted], int]:
+    end = position + count * layout.size
+    return [
+        (index, _NO_EPOCH, offset, _NO_EPOCH, max_bytes)
+        for index, offset, max_bytes in layout.iter_unpack(frame[position:end])
+    ], end
+
+
+def _read_9(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
+    end = position + count * _PARTITION_9.size
+    return [
+        (index, epoch, offset, _NO_EPOCH, max_bytes)
+        for index, epoch, offset, max_bytes in _PARTITION_9.iter_unpack(frame[position:end])
+    ], end
+
+
+def _read_12(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
+    size = _PARTITION_12_UNTAGGED.size
+    end = position + count * size
+    tags = frame[position + size - 1 : end : size]
+    if count == 1:
+        if tags[0] == 0:
+            return [_PARTITION_12.unpack_from(frame, position)], end
+    elif not any(tags.tobytes()):
+        return list(_PARTITION_12_UNTAGGED.iter_unpack(frame[position:end])), end
+    wanted: list[Wanted] = []
+    for _ in range(count):
+        wanted.append(_PARTITION_12.unpack_from(frame, position))
+        position = read_tags(frame, position + _PARTITION_12.size, {}, None)
+    return wanted, position

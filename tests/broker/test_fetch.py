@@ -1,0 +1,294 @@
+"""Fetches that wait, and what becomes of them; what they answer at once: `test_fetch_twin.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.answers import content_of
+from broker.fetches import TOPIC, VERSIONS, Fetches, peer, with_broker
+from drumlin.broker.later import Later
+from drumlin.storage.file_slice import FileSlice
+from drumlin.turns import Turns
+from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.messages import parse_response
+from storage.samples import NOW_MS, from_producer, marker, prepared
+
+_BATCHES = 30
+_RECORDS = 4  # in a batch
+_END = _BATCHES * _RECORDS
+_FOR_LONG = {"max_wait": 60_000}
+
+
+def fill(fetches: Fetches) -> None:
+    for _ in range(_BATCHES):
+        fetches.partition.append_as_leader(prepared(_RECORDS), 1, NOW_MS)
+
+
+class Waiting:
+    """A request that was not answered at once."""
+
+    def __init__(self, started: Any) -> None:
+        assert isinstance(started, Later)
+        assert started.lets_pass
+        self.later = started
+        self.answers: list[Any] = []
+        self._is_there = asyncio.Event()
+        started.when_settled(self._take)
+
+    def _take(self, later: Later) -> None:
+        self.answers.append(later.result())
+        self._is_there.set()
+
+    async def content(self) -> bytes:
+        await asyncio.wait_for(self._is_there.wait(), 20)
+        (answer,) = self.answers
+        return content_of(answer)
+
+
+def test_a_fetch_waits_for_what_comes_next(tmp_path: Path) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        fill(fetches)
+        partition = fetches.partition
+        frame = fetches.frame(17, _END, min_bytes=100, **_FOR_LONG)
+        waiting = Waiting(fetches.start(frame))
+        appended = 0
+        while appended < 100:
+            batch = prepared(1)
+            partition.append_as_leader(batch, 1, NOW_MS)
+            appended += len(batch.buffer)
+        assert waiting.answers == []  # not in the midst of an append
+        fetches.router.finish_woken()
+        assert len(waiting.answers) == 1  # without a turn of the loop in between
+        assert await waiting.content() == fetches.now(frame)
+        assert len(partition.waiting) == 0
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_a_fetch_is_answered_when_its_time_is_over(tmp_path: Path, in_session: bool) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        fill(fetches)
+        for version in VERSIONS:
+            epoch = 0 if in_session else -1
+            frame = fetches.frame(version, _END, max_wait=30, session_epoch=epoch)
+            content = await Waiting(fetches.start(frame)).content()
+            _, response = parse_response("fetch", version, content[4:])
+            ((answer,),) = [each.partitions for each in response.responses]
+            assert (answer.high_watermark, answer.records) == (_END, b"")
+
+    with_broker(scenario, tmp_path)
+
+
+def test_readers_of_committed_records_wait_for_such(tmp_path: Path) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        partition = fetches.partition
+        for epoch in (-1, 0):
+            end = partition.high_watermark
+            frame = fetches.frame(12, end, isolation_level=1, session_epoch=epoch, **_FOR_LONG)
+            waiting = Waiting(fetches.start(frame))
+            batch = from_producer(1 + epoch, is_transactional=True)
+            partition.append_as_leader(batch, 1, NOW_MS)
+            fetches.router.finish_woken()
+            assert waiting.answers == []
+            partition.append_internal(marker(commit=False), NOW_MS)
+            fetches.router.finish_woken()
+            _, response = parse_response("fetch", 12, (await waiting.content())[4:])
+            (answer,) = response.responses[0].partitions
+            assert [each.producer_id for each in answer.aborted_transactions] == [7]
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_waiting_fetch_sees_that_its_partition_is_gone(tmp_path: Path, epoch: int) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        partition = fetches.partition
+        frame = fetches.frame(12, 0, session_epoch=epoch, **_FOR_LONG)
+        waiting = Waiting(fetches.start(frame))
+        fetches.broker.partitions.remove(TOPIC, 0)
+        _, response = parse_response("fetch", 12, (await waiting.content())[4:])
+        (answer,) = response.responses[0].partitions
+        assert answer.error_code is ErrorCode.unknown_topic_or_partition
+        fetches.broker.partitions.add(partition)
+
+    with_broker(scenario, tmp_path)
+
+
+def test_nobody_is_left_waiting_for_a_peer_that_is_gone(tmp_path: Path) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        given_up = [Waiting(fetches.start(fetches.frame(17, 0, **_FOR_LONG))) for _ in range(2)]
+        given_up[0].later.cancel()
+        assert len(fetches.partition.waiting) == 1
+        fetches.partition.append_as_leader(prepared(1), 1, NOW_MS)
+        given_up[1].later.cancel()  # between being woken and being answered
+        fetches.router.finish_woken()
+        assert [each.answers for each in given_up] == [[], []]
+        assert len(fetches.partition.waiting) == 0
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("version", [6, 12])
+def test_what_was_not_foreseen_is_answered(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        waiting = fetches.start(fetches.frame(version, 0, **_FOR_LONG))
+        monkeypatch.setattr(fetches.partition, "check_readable", lambda: 1 / 0)
+        fetches.partition.begin_leader_epoch(5)
+        fetches.router.finish_woken()
+        if version < 7:  # there is no room for an error
+            with pytest.raises(MalformedMessage):
+                waiting.result()
+        else:
+            _, response = parse_response("fetch", version, content_of(waiting.result())[4:])
+            assert response.error_code is ErrorCode.unknown_server_error
+        assert "ZeroDivisionError" in caplog.text
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_log_that_has_to_be_looked_up_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        for index in range(3):
+            partition = fetches.broker.partitions.get(TOPIC, index)
+            for _ in range(40):
+                partition.append_as_leader(prepared(1), 1, NOW_MS)
+        parts = [fetches.part(index, 3, partition_max_bytes=300) for index in range(3)]
+        for version, epoch in ((4, -1), (12, -1), (12, 0)):
+            topics = [fetches.topic(TOPIC, *parts)]
+            frame = fetches.frame_of(version, topics, session_epoch=epoch)
+            at_once = fetches.now(frame)
+            with monkeypatch.context() as patched:
+                in_memory = fetches.broker.logs._files
+                patched.setattr(in_memory, "read_resident_at", _not_in_memory)
+                patched.setattr(FileSlice, "is_resident", lambda _: False)
+                cold = await Waiting(fetches.start(frame)).content()
+            assert _without_session(cold, version) == _without_session(at_once, version)
+
+    with_broker(scenario, tmp_path, partitions=3)
+
+
+def _not_in_memory(*_: object) -> bytes:
+    raise BlockingIOError
+
+
+def _without_session(frame: bytes, version: int) -> list[Any]:
+    _, response = parse_response("fetch", version, frame[4:])
+    return list(response.responses)
+
+
+def test_very_many_partitions_are_read_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is kept waiting while they are read, entered, left and written."""
+
+    async def scenario(fetches: Fetches) -> None:
+        started = []
+        start = Turns.start
+        monkeypatch.setattr(
+            Turns, "start", lambda turns, work: (started.append(work), start(turns, work))[1]
+        )
+        monkeypatch.setattr("drumlin.turns.TURN_S", 0)  # each step is a turn
+        for epoch in (-1, 0):
+            for index in (0, 299, 1500):
+                partition = fetches.broker.partitions.find(TOPIC, index)
+                if partition is not None:
+                    partition.append_as_leader(prepared(), 1, NOW_MS)
+            started.clear()
+            topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(300)])
+            frame = fetches.frame_of(12, [topic], session_epoch=epoch)
+            content = await Waiting(fetches.start(frame)).content()
+            assert len(started) >= 2  # the reading, the writing
+            _, response = parse_response("fetch", 12, content[4:])
+            answers = response.responses[0].partitions
+            assert [each.partition_index for each in answers] == list(range(300))
+            assert [each.partition_index for each in answers if each.records] == [0, 299]
+
+    with_broker(scenario, tmp_path, partitions=300)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_very_many_partitions_are_waited_for(tmp_path: Path, epoch: int) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(300)])
+        frame = fetches.frame_of(12, [topic], session_epoch=epoch, **_FOR_LONG)
+        waiting = Waiting(fetches.start(frame))
+        partition = fetches.broker.partitions.get(TOPIC, 250)
+        for _ in range(1000):
+            if len(partition.waiting):
+                break
+            await asyncio.sleep(0)
+        partition.append_as_leader(prepared(), 1, NOW_MS)
+        _, response = parse_response("fetch", 12, (await waiting.content())[4:])
+        answers = response.responses[0].partitions
+        assert sorted(each.partition_index for each in answers) == list(range(300))
+        assert [each.partition_index for each in answers if each.records] == [250]
+
+    with_broker(scenario, tmp_path, partitions=300)
+
+
+def test_a_large_request_is_read_apart(tmp_path: Path) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        fetches.partition.append_as_leader(prepared(), 1, NOW_MS)
+        topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(10_000)])
+        for version, epoch in ((4, -1), (12, -1), (12, 0)):
+            frame = fetches.frame_of(version, [topic], session_epoch=epoch, **_FOR_LONG)
+            later = fetches.start(frame)
+            assert isinstance(later, Later)
+            assert not later.lets_pass
+            response = await fetches.response(version, frame)
+            answers = response.responses[0].partitions
+            assert len(answers) == 10_000
+            assert answers[0].records
+            later.cancel()
+        session = fetches.frame_of(12, [topic], session_id=5, session_epoch=7)
+        response = await fetches.response(12, session)
+        assert response.error_code is ErrorCode.fetch_session_id_not_found
+        frame = fetches.frame_of(12, [topic])
+        cut = fetches.router.dispatch(peer(), frame[:-2000])
+        with pytest.raises(MalformedMessage):
+            assert isinstance(cut, Later)
+            await _settled(cut)
+
+    with_broker(scenario, tmp_path)
+
+
+async def _settled(later: Later) -> Any:
+    event = asyncio.Event()
+    later.when_settled(lambda _: event.set())
+    await asyncio.wait_for(event.wait(), 20)
+    return later.result()
+
+
+def test_the_last_mention_of_a_partition_counts(tmp_path: Path) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        fill(fetches)
+        parts = [fetches.part(0, 99_999), fetches.part(1, 0), fetches.part(0, 0)]
+        topics = [fetches.topic(TOPIC, *parts), fetches.topic("nowhere"), fetches.topic(TOPIC)]
+        response = await fetches.response(12, fetches.frame_of(12, topics))
+        assert [each.topic for each in response.responses] == [TOPIC]
+        answers = response.responses[0].partitions
+        assert [each.partition_index for each in answers] == [0, 1]
+        assert [bool(each.records) for each in answers] == [True, False]
+
+    with_broker(scenario, tmp_path, partitions=2)
+
+
+def test_a_session_that_is_not_there(tmp_path: Path) -> None:
+    async def scenario(fetches: Fetches) -> None:
+        frame = fetches.frame(12, 0, session_id=5, session_epoch=1)
+        response = await fetches.response(12, frame)
+        assert response.error_code is ErrorCode.fetch_session_id_not_found
+        assert response.session_id == 0
+        with pytest.raises(KafkaError):
+            fetches.broker.fetch_sessions.find(5, 1, by_id=False)
+
+    with_broker(scenario, tmp_path)
