@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.fetches import TOPIC, Fetches
 from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
@@ -181,5 +182,30 @@ def test_a_cycle_without_an_interval_runs_once() -> None:
             await asyncio.sleep(0)
         await cycles.stop()
         assert calls == [1]
+
+    asyncio.run(run())
+
+
+def test_retention_is_told_to_those_who_watch(tmp_path: Path) -> None:
+    """A session's consumer hears of a new log start offset with its next fetch."""
+
+    async def run() -> None:
+        often = {"log_retention_check_interval_ms": "20", "log_initial_task_delay_ms": "20"}
+        async with running(tmp_path, **often) as broker:
+            fetches = Fetches(broker)
+            partition = await create(broker, TOPIC, retention_bytes="1", segment_bytes="1048576")
+            append(partition)
+            named = [fetches.topic(TOPIC, fetches.part(0, 1))]
+            frame = fetches.frame_of(12, named, session_epoch=0)
+            session_id = (await fetches.response(12, frame)).session_id
+            partition.log.roll(broker.clock.wall_ms())
+            append(partition)
+            await eventually(lambda: partition.log_start_offset == 2)
+            for epoch, told in ((1, [2]), (2, [])):
+                named = [fetches.topic(TOPIC, fetches.part(0, 2))] if epoch == 1 else []
+                frame = fetches.frame_of(12, named, session_id=session_id, session_epoch=epoch)
+                response = await fetches.response(12, frame)
+                answers = [part for topic in response.responses for part in topic.partitions]
+                assert [answer.log_start_offset for answer in answers] == told
 
     asyncio.run(run())

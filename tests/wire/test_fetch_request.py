@@ -133,7 +133,7 @@ def requests(draw: st.DrawFn, version: int) -> Any:
 
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_all_versions(version: int, data: st.DataObject) -> None:
     frame = frame_of(version, data.draw(requests(version)))
     assert read(version, frame) == expected(version, frame)
@@ -142,7 +142,7 @@ def test_all_versions(version: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_what_is_cut_off_or_changed_is_refused_or_read_alike(
     version: int, data: st.DataObject
 ) -> None:

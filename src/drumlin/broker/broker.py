@@ -61,7 +61,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_LARGE_FETCHES_AT_A_TIME: Final = 2
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
@@ -85,7 +84,9 @@ class Broker:
         self.logs = logs
         self.partitions = PartitionRegistry()
         self.wakeups, self.turns = Wakeups(), Turns()
-_LARGE_FETCHES_AT_A_TIME: Final = 2
+        self.threads = Threads()
+        self.flushes = Flushes(self.threads.syncing)
+        self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
         self.failed_verifications = FailedVerifications()
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         self.groups = GroupCoordinator(
@@ -247,6 +248,10 @@ _LARGE_FETCHES_AT_A_TIME: Final = 2
         await self.threads.administering(self.logs.close, high_watermarks)
         await self.metadata.close()
         self.threads.close()
+
+
+def _fetch_sessions(config: BrokerConfig, clock: Clock, turns: Turns) -> FetchSessions:
+    return FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, turns.start)
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

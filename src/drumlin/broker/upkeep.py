@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from drumlin.wire.errors import KafkaError
@@ -14,6 +15,7 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.broker.cycles import Cycles
+    from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
@@ -58,11 +60,18 @@ def _loop_time() -> float:
 
 async def _retain(broker: Broker) -> None:
     await broker.threads.administering(broker.logs.prepare_retention)
-    await broker.turns.run(broker.logs.delete_old_segments())
+    await broker.turns.run(broker.logs.delete_old_segments(partial(_note_start, broker)))
 
 
 async def _retain_held(broker: Broker) -> None:
-    await broker.turns.run(broker.logs.delete_held_segments())
+    await broker.turns.run(broker.logs.delete_held_segments(partial(_note_start, broker)))
+
+
+def _note_start(broker: Broker, log: PartitionLog) -> None:
+    """Have those who watch a partition know of its new log start offset; nobody waits for it."""
+    partition = broker.partitions.find(log.topic, log.partition)
+    if partition is not None and partition.log is log:
+        partition.waiting.note()
 
 
 async def _roll_overdue(broker: Broker) -> None:

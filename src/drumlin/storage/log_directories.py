@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,14 @@ from drumlin.wire.errors import KafkaError
 __all__ = ["LogDirectories", "UnusableLogDirectory"]
 
 _logger = logging.getLogger(__name__)
+
+
+#: Is told of a log.
+Tell = Callable[["PartitionLog"], object]
+
+
+def _tell_nobody(_: PartitionLog) -> None:
+    return
 
 
 class LogDirectories:
@@ -317,20 +325,28 @@ class LogDirectories:
 
     # -- now and then: on the loop -----------------------------------------------------
 
-    def delete_old_segments(self) -> Work[None]:
-        """Retention, for all logs, as far as `prepare_retention` has looked."""
-        return self._delete_old_segments(self)
+    def delete_old_segments(self, tell: Tell = _tell_nobody) -> Work[None]:
+        """Retention, for all logs, as far as `prepare_retention` has looked.
 
-    def delete_held_segments(self) -> Work[None]:
+        `tell` is told of logs that begin later now.
+        """
+        return self._delete_old_segments(self, tell)
+
+    def delete_held_segments(self, tell: Tell = _tell_nobody) -> Work[None]:
         """Retention for logs in which an exchange of segments has kept it waiting."""
-        return self._delete_old_segments(log for log in self if log.swaps.retention_waits)
+        waiting = (log for log in self if log.swaps.retention_waits)
+        return self._delete_old_segments(waiting, tell)
 
-    def _delete_old_segments(self, logs: Iterable[PartitionLog]) -> Work[None]:
+    def _delete_old_segments(self, logs: Iterable[PartitionLog], tell: Tell) -> Work[None]:
         now_ms = self._clock.wall_ms()
         for log in logs:
             with contextlib.suppress(KafkaError):  # said where the dir failed
+                start_offset = log.log_start_offset
                 while not log.is_deleted and (paths := log.delete_old_segments(now_ms)):
                     self._doomed.add(paths, log.config.file_delete_delay_ms)
+                    if log.log_start_offset != start_offset:
+                        start_offset = log.log_start_offset
+                        tell(log)
                     yield
             yield
 

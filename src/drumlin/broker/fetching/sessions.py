@@ -6,6 +6,7 @@ session have news: `session.py`.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Final
@@ -24,6 +25,7 @@ _INT32_MAX: Final = 2**31 - 1
 _PARTITIONS_MAX: Final = 200_000
 #: A session of this many is let go at once.
 _SMALL: Final = 256
+_LARGE_AT_A_TIME: Final = 2
 
 
 class FetchSessions:
@@ -42,6 +44,8 @@ class FetchSessions:
         self._in_turns = in_turns
         self._sessions: dict[int, Session] = {}  # least recently used first
         self._partition_count = 0
+        #: Held by requests that are being read in a thread.
+        self.reading_large = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     def __len__(self) -> int:
         return len(self._sessions)

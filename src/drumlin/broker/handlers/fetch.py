@@ -79,8 +79,8 @@ class _LargeFetch:
         context, broker = self._context, self._context.broker
         parts: Parts | Later
         try:
-            async with broker.large_fetches:
-                request = await broker.threads.reading(_read, context, frame)
+            async with broker.fetch_sessions.reading_large:
+                request = await broker.threads.computing(_read, context, frame)
                 self._fetch = _fetch(context, request)
                 parts = self._fetch.start(self.later)
         except MalformedMessage as error:
