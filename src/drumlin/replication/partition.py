@@ -281,10 +281,10 @@ class Partition:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
             BlockingIOError: unless it may block, and the disk is needed.
         """
-        end_offset = self.readable_end_offset(isolation_level)
-        return self.log.read(
-            start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block
-        )
+        log = self.log
+        committed = isolation_level == _READ_COMMITTED
+        end_offset = self.last_stable_offset if committed else log.log_end_offset
+        return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
 
     def close(self) -> None:
         """The partition goes away: whoever waits looks again and finds it gone."""

@@ -183,7 +183,7 @@ class LogDirectory:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        if not self.is_readable:
+        if self.failure is not None and not self.is_readable:
             raise storage_error(f"log dir {self.path} is offline: {self.failure}")
 
     def works(self) -> bool:

@@ -9,7 +9,6 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -333,12 +332,13 @@ class Segment:
         position = self._known_positions.get(offset)
         if position is None:
             position = self.offset_index.lookup(offset, read)
-        with contextlib.suppress(CorruptRecord):
+        try:
             return self._find(offset, position, read)
-        try:  # it may have been the index that is wrong
-            return self._find(offset, 0, read)
-        except CorruptRecord as error:
-            raise self._damaged(f"offset {offset} is not found: {error}") from error
+        except CorruptRecord:
+            try:  # it may have been the index that is wrong
+                return self._find(offset, 0, read)
+            except CorruptRecord as error:
+                raise self._damaged(f"offset {offset} is not found: {error}") from error
 
     def _find(self, offset: int, position: int, read: ReadAt | None) -> BatchPlace | None:
         with self.log_file as descriptor:

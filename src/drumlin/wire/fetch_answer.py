@@ -27,6 +27,7 @@ _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _UNKNOWN: Final = -1
 _NO_SESSION: Final = 0
+_LENGTH_SIZE: Final = 4
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ihqqq")
@@ -69,12 +70,16 @@ class FetchAnswers:
         "_pack_head",
         "_replica",
         "_sizes_names",
+        "_start",
         "topic_end",
     )
 
     def __init__(self, version: int) -> None:
         flexible = self._flexible = version >= _FLEXIBLE_FROM
         self._has_session = version >= _SESSIONS_FROM
+        # Length, correlation id, tags of the header, throttle time; error and session id.
+        session = "hi" if self._has_session else ""
+        self._start = struct.Struct(">ii" + ("x" if flexible else "") + "4x" + session)
         self._sizes_names = version < _TOPIC_IDS_FROM
         self._pack_head = _HEAD.pack if version >= _LOG_START_OFFSETS_FROM else _pack_head_4
         self._aborted = _ABORTED_TAGGED if flexible else _ABORTED
@@ -86,10 +91,12 @@ class FetchAnswers:
 
     def topic(self, topic: bytes, count: int) -> bytes:
         """What goes before the `count` partitions of a topic; behind them goes `topic_end`."""
-        if not self._sizes_names:
-            return topic + self._count(count)
-        size = uvarint(len(topic) + 1) if self._flexible else _INT16.pack(len(topic))
-        return size + topic + self._count(count)
+        if self._flexible:
+            counted = _ONE_BYTE[count + 1] if count < 127 else uvarint(count + 1)
+            return (
+                uvarint(len(topic) + 1) + topic + counted if self._sizes_names else topic + counted
+            )
+        return _INT16.pack(len(topic)) + topic + _INT32.pack(count)
 
     def partitions(self, pieces: list[Any], answers: Iterable[tuple[int, Answer]]) -> None:
         """Add partitions, by their index, to the pieces of a response."""
@@ -125,13 +132,17 @@ class FetchAnswers:
         session_id: int = _NO_SESSION,
         error: int = 0,
     ) -> list[Any]:
-        """The frame with its length prefix, as parts to send one after the other."""
-        start = _INT32.pack(correlation_id) + self.topic_end + b"\x00\x00\x00\x00"
+        """The frame with its length prefix, as parts to send one after the other.
+
+        Takes the pieces over.
+        """
         if self._has_session:
-            start += _INT16.pack(error) + _INT32.pack(session_id)
-        start += self._count(topics)
-        size = len(start) + sum(map(len, pieces)) + len(self.topic_end)
-        run = [_INT32.pack(size), start]
+            start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
+        else:
+            start = self._start.pack(0, correlation_id) + self._count(topics)
+        pieces.append(self.topic_end)
+        size = len(start) - _LENGTH_SIZE + sum(map(len, pieces))
+        run = [_INT32.pack(size) + start[_LENGTH_SIZE:]]
         parts: list[Any] = []
         for piece in pieces:
             if type(piece) is bytes:
@@ -140,10 +151,9 @@ class FetchAnswers:
                 parts.append(b"".join(run))
                 parts.append(piece)
                 run = []
-        run.append(self.topic_end)
-        parts.append(b"".join(run))
-        if not parts[-1]:
-            del parts[-1]
+        last = b"".join(run)
+        if last:
+            parts.append(last)
         return parts
 
     def _all_aborted(self, aborted: Sequence[tuple[int, int]]) -> bytes:

@@ -77,7 +77,7 @@ def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchR
         MalformedMessage: whatever is wrong with it.
     """
     try:
-        return _Reader(version, frame, position).request()
+        return _Reader(version, frame).request(position)
     except (struct.error, IndexError) as error:
         raise MalformedMessage(
             f"fetch request v{version}: ends early, after {len(frame)} bytes"
@@ -93,108 +93,106 @@ class _Replica:
 
 
 class _Reader:
-    __slots__ = ("_elements_left", "_flexible", "_frame", "_partitions", "_position", "_version")
+    """Reads on from a position, which each of its methods is given and gives back."""
 
-    def __init__(self, version: int, frame: memoryview, position: int) -> None:
+    __slots__ = ("_elements_left", "_flexible", "_frame", "_version")
+
+    def __init__(self, version: int, frame: memoryview) -> None:
         self._version = version
         self._frame = frame
-        self._position = position
         self._flexible = version >= _FLEXIBLE_FROM
         self._elements_left = ELEMENTS_MAX
-        self._partitions = _partitions_reader(version)
 
-    def request(self) -> FetchRequest:
-        version, frame = self._version, self._frame
-        session: tuple[int, ...] = (_NO_SESSION, _FINAL_EPOCH)
-        if version >= _REPLICA_STATE_FROM:
-            limits: tuple[int, ...] = (_CONSUMER, *_WITH_SESSION.unpack_from(frame, self._position))
-            self._position += _WITH_SESSION.size
-        elif version >= _SESSIONS_FROM:
-            limits = _WITH_REPLICA_AND_SESSION.unpack_from(frame, self._position)
-            self._position += _WITH_REPLICA_AND_SESSION.size
-        else:
-            limits = _WITH_REPLICA.unpack_from(frame, self._position) + session
-            self._position += _WITH_REPLICA.size
-        smallest = 3 if self._flexible else 6
-        if version >= _TOPIC_IDS_FROM:
-            smallest = _ID_SIZE + 2
-        topics = [self._topic() for _ in range(self._count(smallest))]
+    def request(self, position: int) -> FetchRequest:
+        version, frame, flexible = self._version, self._frame, self._flexible
+        limits, position = self._limits(position)
+        by_id = version >= _TOPIC_IDS_FROM
+        smallest = _ID_SIZE + 2 if by_id else 3 if flexible else 6
+        size, read_partitions = _partitions_reader(version)
+        count, position = self._count(position, smallest)
+        topics = []
+        for _ in range(count):
+            name, position = self._id(position) if by_id else self._string(position)
+            count, position = self._count(position, size)
+            wanted, position = read_partitions(frame, position, count)
+            if flexible:
+                position = self._skip_tags(position)
+            topics.append((name, wanted))
         forgotten: list[tuple[bytes, tuple[int, ...]]] = []
         if version >= _SESSIONS_FROM:
-            forgotten = [self._forgotten() for _ in range(self._count(smallest))]
+            count, position = self._count(position, smallest)
+            for _ in range(count):
+                name, position = self._id(position) if by_id else self._string(position)
+                count, position = self._count(position, _INT32.size)
+                forgotten.append((name, struct.unpack_from(f">{count}i", frame, position)))
+                position += count * _INT32.size
+                if flexible:
+                    position = self._skip_tags(position)
         if version >= _RACKS_FROM:
-            self._string()
-        if self._flexible:
-            replica_id = self._last_tags(limits[0])
-            limits = (replica_id, *limits[1:])
-        return FetchRequest._make((*limits, topics, forgotten))
+            _, position = self._string(position)
+        if flexible and frame[position]:
+            limits = (self._replica_id(position, limits[0]), *limits[1:])
+        return FetchRequest(*limits, topics, forgotten)
 
-    def _last_tags(self, replica_id: int) -> int:
-        position = self._position
-        if self._frame[position] == 0:
-            return replica_id
+    def _limits(self, position: int) -> tuple[tuple[int, int, int, int, int, int, int], int]:
+        """What comes before the topics; without a replica or a session as consumers say it."""
+        limits: Any
+        if self._version >= _REPLICA_STATE_FROM:
+            limits = (_CONSUMER, *_WITH_SESSION.unpack_from(self._frame, position))
+            return limits, position + _WITH_SESSION.size
+        if self._version >= _SESSIONS_FROM:
+            limits = _WITH_REPLICA_AND_SESSION.unpack_from(self._frame, position)
+            return limits, position + _WITH_REPLICA_AND_SESSION.size
+        limits = (*_WITH_REPLICA.unpack_from(self._frame, position), _NO_SESSION, _FINAL_EPOCH)
+        return limits, position + _WITH_REPLICA.size
+
+    def _replica_id(self, position: int, replica_id: int) -> int:
         known = {1: ("replica_id", _replica_state)} if self._version >= _REPLICA_STATE_FROM else {}
         replica = _Replica()
         replica.replica_id = replica_id
         read_tags(self._frame, position, known, replica)
         return replica.replica_id
 
-    def _topic(self) -> tuple[bytes, list[Wanted]]:
-        name = self._topic_name()
-        size, read = self._partitions
-        count = self._count(size)
-        wanted, self._position = read(self._frame, self._position, count)
-        self._skip_tags()
-        return name, wanted
-
-    def _forgotten(self) -> tuple[bytes, tuple[int, ...]]:
-        name = self._topic_name()
-        count = self._count(_INT32.size)
-        indexes = struct.unpack_from(f">{count}i", self._frame, self._position)
-        self._position += count * _INT32.size
-        self._skip_tags()
-        return name, indexes
-
-    def _topic_name(self) -> bytes:
-        if self._version < _TOPIC_IDS_FROM:
-            return self._string()
-        position = self._position
-        self._position = end = position + _ID_SIZE
+    def _id(self, position: int) -> tuple[bytes, int]:
+        end = position + _ID_SIZE
         if end > len(self._frame):
             raise MalformedMessage("ends within a topic's id")
-        return bytes(self._frame[position:end])
+        return bytes(self._frame[position:end]), end
 
-    def _string(self) -> bytes:
+    def _string(self, position: int) -> tuple[bytes, int]:
         frame = self._frame
         if self._flexible:
-            size = frame[self._position] - 1
-            position = self._position + 1
+            size = frame[position] - 1
             if size > 126:
-                size, position = read_uvarint(frame, self._position)
+                size, position = read_uvarint(frame, position)
                 size -= 1
+            else:
+                position += 1
         else:
-            size = _INT16.unpack_from(frame, self._position)[0]
-            position = self._position + _INT16.size
+            size = _INT16.unpack_from(frame, position)[0]
+            position += _INT16.size
+        if size <= 0:
+            if size < 0:
+                raise MalformedMessage("a string is null, which the protocol does not allow")
+            return b"", position
         end = position + size
-        if size < 0:
-            raise MalformedMessage("a string is null, which the protocol does not allow")
         if end > len(frame) or size > STRING_BYTES_MAX:
             raise MalformedMessage(f"a string of {size} bytes, and {len(frame) - position} left")
-        self._position = end
-        return bytes(frame[position:end])
+        return bytes(frame[position:end]), end
 
-    def _count(self, size: int) -> int:
+    def _count(self, position: int, size: int) -> tuple[int, int]:
         """How many elements follow, of `size` bytes at least."""
         frame = self._frame
         if self._flexible:
-            count = frame[self._position] - 1
-            position = self._position + 1
+            count = frame[position] - 1
             if count > 126:
-                count, position = read_uvarint(frame, self._position)
+                count, position = read_uvarint(frame, position)
                 count -= 1
+            else:
+                position += 1
         else:
-            count = _INT32.unpack_from(frame, self._position)[0]
-            position = self._position + _INT32.size
+            count = _INT32.unpack_from(frame, position)[0]
+            position += _INT32.size
         if count < 0:
             raise MalformedMessage("an array is null, which the protocol does not allow")
         if count * size > len(frame) - position:
@@ -202,15 +200,12 @@ class _Reader:
         self._elements_left -= count
         if self._elements_left < 0:
             raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
-        self._position = position
-        return count
+        return count, position
 
-    def _skip_tags(self) -> None:
-        if self._flexible:
-            if self._frame[self._position]:
-                self._position = read_tags(self._frame, self._position, {}, None)
-            else:
-                self._position += 1
+    def _skip_tags(self, position: int) -> int:
+        if self._frame[position]:
+            return read_tags(self._frame, position, {}, None)
+        return position + 1
 
 
 def _replica_state(frame: Any, position: int) -> tuple[int, int]:

@@ -113,6 +113,10 @@ class Fetch:
         """Whatever comes before a pass over the partitions."""
         raise NotImplementedError
 
+    def prepare_now(self) -> None:
+        """That, where it is little."""
+        raise NotImplementedError
+
     def amount(self) -> int:
         """How many partitions this pass has."""
         raise NotImplementedError
@@ -161,6 +165,10 @@ class Fetch:
         """The response."""
         raise NotImplementedError
 
+    def write_now(self) -> Parts:
+        """The same at once."""
+        raise NotImplementedError
+
     def over(self) -> None:
         """This fetch has come to its end, whatever that is."""
 
@@ -187,9 +195,7 @@ class Fetch:
         """Read and answer; None if a task goes on, or it waits."""
         self._was_woken = False
         request = self.request
-        self.reading = Reading(
-            self._max_bytes, request.isolation_level, is_follower=request.replica_id >= 0
-        )
+        self.reading = Reading(self._max_bytes, request.isolation_level, request.replica_id)
         self.answers = []
         if self.is_large():
             work = self._read_all()
@@ -198,8 +204,7 @@ class Fetch:
                 self._go_on_in_task(None if finished else work)
                 return None
         else:
-            for _ in self.prepare():
-                pass
+            self.prepare_now()
             try:
                 self.read_some(self.amount())
             except BlockingIOError:
@@ -231,20 +236,15 @@ class Fetch:
             if answer[5] and not answer[5].is_resident():
                 self._go_on_in_task(None)
                 return None
+        if not self.is_large():
+            return self.write_now()
         writing = self.write()
-        if self.is_large():
-            finished = one_turn(writing)
-            if finished is None:
-                self._go_on_in_task(None, writing)
-                return None
-            parts: Parts = finished.result
-            return parts
-        try:
-            while True:
-                next(writing)
-        except StopIteration as done:
-            written: Parts = done.value
-            return written
+        finished = one_turn(writing)
+        if finished is None:
+            self._go_on_in_task(None, writing)
+            return None
+        parts: Parts = finished.result
+        return parts
 
     def _is_enough(self) -> bool:
         """Whether to answer now: enough is there, something is wrong, or waiting is futile."""

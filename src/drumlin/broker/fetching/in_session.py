@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.fetching.reading import NO_ROOM
 from drumlin.broker.fetching.sessions import NO_SESSION
-from drumlin.turns import Work
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_answer import failed
 
@@ -144,6 +144,9 @@ class SessionFetch(Fetch):
         self._items = list(session.dirty)
         self._gained = 0
 
+    def prepare_now(self) -> None:
+        to_end(self.prepare())
+
     def amount(self) -> int:
         return len(self._items)
 
@@ -231,6 +234,9 @@ class SessionFetch(Fetch):
         self.wake()
 
     # -- answering ----------------------------------------------------------------------
+
+    def write_now(self) -> Parts:
+        return to_end(self.write())
 
     def write(self) -> Work[Parts]:
         writer, pieces, session = self.writer, list[Any](), self._the_session

@@ -46,6 +46,9 @@ class PlainFetch(Fetch):
     def prepare(self) -> Work[None]:
         yield from ()
 
+    def prepare_now(self) -> None:
+        pass
+
     def amount(self) -> int:
         return len(self._items)
 
@@ -113,17 +116,26 @@ class PlainFetch(Fetch):
 
     # -- answering ----------------------------------------------------------------------
 
+    def write_now(self) -> Parts:
+        writer, answers = self.writer, iter(self.answers)
+        pieces: list[Any] = []
+        topics = self.request.topics
+        for topic, parts in topics:
+            pieces.append(writer.topic(topic, len(parts)))
+            writer.partitions(pieces, zip([each[0] for each in parts], answers, strict=False))
+            pieces.append(writer.topic_end)
+        return writer.frame(self.context.header.correlation_id, len(topics), pieces)
+
     def write(self) -> Work[Parts]:
-        writer, pieces = self.writer, list[Any]()
-        answers = iter(self.answers)
+        writer, answers = self.writer, iter(self.answers)
+        pieces: list[Any] = []
         topics = self.request.topics
         for topic, parts in topics:
             pieces.append(writer.topic(topic, len(parts)))
             for first in range(0, len(parts), STEP):
-                if first:
-                    yield
-                step = parts[first : first + STEP]
-                writer.partitions(pieces, [(each[0], next(answers)) for each in step])
+                step = [each[0] for each in parts[first : first + STEP]]
+                writer.partitions(pieces, zip(step, answers, strict=False))
+                yield
             pieces.append(writer.topic_end)
         return writer.frame(self.context.header.correlation_id, len(topics), pieces)
 

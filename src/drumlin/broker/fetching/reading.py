@@ -50,12 +50,13 @@ class Reading:
 
     __slots__ = ("_is_follower", "_isolation_level", "bytes_left", "must_answer", "read_bytes")
 
-    def __init__(self, max_bytes: int, isolation_level: int, *, is_follower: bool) -> None:
+    def __init__(self, max_bytes: int, isolation_level: int, replica_id: int) -> None:
+        """`replica_id` is below zero for a consumer."""
         self.bytes_left = max_bytes
         self.read_bytes = 0
         self.must_answer = False  # something is wrong, of which the reader has to hear now
         self._isolation_level = isolation_level
-        self._is_follower = is_follower
+        self._is_follower = replica_id >= 0
 
     def take(self, answer: Answer) -> None:
         """Count what was read."""
