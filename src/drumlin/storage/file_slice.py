@@ -68,6 +68,8 @@ class FileSlice:
         """Whether `size` bytes (default: all) from `start` on can be had without a device."""
         is_resident, descriptor = self._files.is_resident_at, self._descriptor
         position, end = self._range(start, size)
+        if end - position <= _PROBE_STEP_BYTES:
+            return is_resident(descriptor, end - 1) and is_resident(descriptor, position)
         return is_resident(descriptor, end - 1) and all(
             is_resident(descriptor, each) for each in range(position, end, _PROBE_STEP_BYTES)
         )

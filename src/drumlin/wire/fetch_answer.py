@@ -39,6 +39,8 @@ _NO_REPLICA: Final = _INT32.pack(_UNKNOWN)
 _DIVERGING: Final = struct.Struct(">bbbiqx")
 _DIVERGING_SIZE: Final = 13
 
+#: No records.
+NOTHING: Final = b""
 #: Error number, high watermark, last stable offset, log start offset; producer ids and first
 #: offsets of aborted transactions (None is null on the wire, which nothing is not); records, bytes
 #: or a slice of a file; epoch and end offset where the reader's log parts from ours, or None.
@@ -48,7 +50,7 @@ Answer = tuple[int, int, int, int, Sequence[tuple[int, int]] | None, Any, tuple[
 
 def failed(code: ErrorCode, aborted: Sequence[tuple[int, int]] | None = None) -> Answer:
     """The answer for a partition that cannot be read."""
-    return code.value, _UNKNOWN, _UNKNOWN, _UNKNOWN, aborted, b"", None
+    return code.value, _UNKNOWN, _UNKNOWN, _UNKNOWN, aborted, NOTHING, None
 
 
 @functools.cache
@@ -112,8 +114,8 @@ class FetchAnswers:
                 head += self._all_aborted(aborted)
             else:
                 head += nothing_aborted
-            if records:
-                size = len(records)
+            size = len(records) if records is not None else 0
+            if size:
                 put(head + (uvarint(size + 1) if flexible else _INT32.pack(size)))
                 put(records)
                 if flexible:

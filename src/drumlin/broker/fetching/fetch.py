@@ -16,7 +16,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.fetching.reading import Reading, missing_partition, unreadable
+from drumlin.broker.fetching.reading import Reading, has_records, missing_partition, unreadable
 from drumlin.broker.later import Later, Parts
 from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -233,7 +233,7 @@ class Fetch:
                 pass
             return None
         for answer in self.answers:
-            if answer[5] and not answer[5].is_resident():
+            if has_records(answer) and not answer[5].is_resident():
                 self._go_on_in_task(None)
                 return None
         if not self.is_large():
@@ -335,7 +335,7 @@ class Fetch:
         """Have all that is to be sent be in memory."""
         for number, answer in enumerate(self.answers):
             records = answer[5]
-            if not records or records.is_resident():
+            if not has_records(answer) or records.is_resident():
                 continue
             try:
                 await self.broker.threads.reading(records.prefetch)
@@ -351,7 +351,7 @@ class Fetch:
     def release(self) -> None:
         """Let go of what was read and will not be sent."""
         for answer in self.answers:
-            if answer[5]:
+            if has_records(answer):
                 answer[5].release()
 
     def give_up(self) -> None:

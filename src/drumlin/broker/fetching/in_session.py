@@ -11,11 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.broker.fetching.reading import NO_ROOM
+from drumlin.broker.fetching.reading import has_records
 from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import failed
+from drumlin.wire.fetch_answer import NOTHING, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,10 +174,9 @@ class SessionFetch(Fetch):
             if partition is not watched.partition:
                 watched.watch(partition)
             answer = reading.look(partition, watched.wanted, may_block=False)
-            records = answer[5]
-            if records or answer[0] or answer[6]:
+            if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
-            elif records is not NO_ROOM:
+            else:
                 session.clean(watched)
             self._put(watched, answer)
 
@@ -210,7 +209,7 @@ class SessionFetch(Fetch):
     def release(self) -> None:
         super().release()
         for watched, answer in zip(self._items, self.answers, strict=False):
-            if answer[5]:
+            if has_records(answer):
                 self._news.pop(watched, None)
 
     # -- waiting ------------------------------------------------------------------------
@@ -252,7 +251,7 @@ class SessionFetch(Fetch):
                 told = news[first : min(end, first + STEP)]
                 for watched, answer in told:
                     watched.told(answer)
-                    if answer[5] and self._is_incremental:
+                    if self._is_incremental and has_records(answer):
                         session.to_the_back(watched)
                 writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])
                 yield

@@ -9,7 +9,7 @@ from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.replication.waiting import Waiter
 from drumlin.turns import Work
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import failed
+from drumlin.wire.fetch_answer import NOTHING, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,16 +28,17 @@ _AT_ONCE: Final = 128
 class PlainFetch(Fetch):
     """A fetch that leaves nothing behind."""
 
-    __slots__ = ("_items", "_rooms", "_waiter")
+    __slots__ = ("_is_large", "_items", "_rooms", "_waiter")
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         super().__init__(context, request)
         self._items = [(topic, wanted) for topic, parts in request.topics for wanted in parts]
+        self._is_large = len(self._items) > _AT_ONCE
         self._rooms: list[WaitingRoom] = []
         self._waiter: Waiter | None = None
 
     def is_large(self) -> bool:
-        return len(self._items) > _AT_ONCE
+        return self._is_large
 
     @property
     def is_empty(self) -> bool:
@@ -69,7 +70,7 @@ class PlainFetch(Fetch):
                     put(failed(error.code, ()))
                     continue
             answer = look(partition, wanted, may_block=False)
-            if answer[5] or answer[0] or answer[6]:
+            if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             put(answer)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_answer import Answer, failed
+from drumlin.wire.fetch_answer import NOTHING, Answer, failed
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from drumlin.wire.fetch_request import Wanted
 
 _READ_COMMITTED: Final = 1
-_NOTHING: Final = b""
 #: Stands for records that there are, and that no room was left for.
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
@@ -45,6 +44,12 @@ def missing_partition(broker: Broker, topic: bytes, index: int, *, by_id: bool) 
     return broker.partitions.get(name, index)
 
 
+def has_records(answer: Answer) -> bool:
+    """Whether there is a slice of a log in it."""
+    records = answer[5]
+    return records is not NOTHING and records is not NO_ROOM
+
+
 class Reading:
     """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
 
@@ -60,9 +65,8 @@ class Reading:
 
     def take(self, answer: Answer) -> None:
         """Count what was read."""
-        records = answer[5]
-        if records:
-            size = len(records)
+        if has_records(answer):
+            size = answer[5].size
             self.read_bytes += size
             self.bytes_left = max(0, self.bytes_left - size)
         elif answer[0] or answer[6] is not None:
@@ -76,7 +80,7 @@ class Reading:
         """
         _, leader_epoch, fetch_offset, last_fetched_epoch, max_bytes = wanted
         aborted: Sequence[tuple[int, int]] | None = None
-        records: Any = _NOTHING
+        records: Any = NOTHING
         try:
             if self._is_follower:
                 # Followers come with replication; no other broker is assigned a replica here.
@@ -86,12 +90,13 @@ class Reading:
             if last_fetched_epoch >= 0:
                 parts_at = _diverging(partition, last_fetched_epoch, fetch_offset)
                 if parts_at is not None:
-                    return (0, *partition.offsets(), None, _NOTHING, parts_at)
+                    return (0, *partition.offsets(), None, NOTHING, parts_at)
             is_committed = self._isolation_level == _READ_COMMITTED
             if is_committed:
                 aborted = _NO_ABORTED
             bytes_left = self.bytes_left
-            if fetch_offset == partition.high_watermark:
+            offsets = partition.offsets()
+            if fetch_offset == offsets[0]:
                 partition.check_readable()
             elif bytes_left <= 0 and self.read_bytes:
                 partition.check_offset(fetch_offset)
@@ -104,9 +109,11 @@ class Reading:
                     )
                 else:
                     records = self._read(partition, fetch_offset, most, may_block)
+                if may_block:
+                    offsets = partition.offsets()  # they may have moved while a thread read
         except KafkaError as error:
             return failed(error.code)
-        return (0, *partition.offsets(), aborted, records, None)
+        return (0, *offsets, aborted, records, None)
 
     def _read(
         self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
@@ -119,7 +126,7 @@ class Reading:
             may_block=may_block,
         ).slices
         if not slices:
-            return _NOTHING
+            return NOTHING
         records = slices[0]
         return records if records.size else NO_ROOM
 

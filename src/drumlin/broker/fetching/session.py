@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
+from drumlin.broker.fetching.reading import has_records
 from drumlin.turns import Work
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class Watched:
 
     def is_news(self, answer: Answer) -> bool:
         """Whether an incremental response has to name this partition."""
-        error, high_watermark, _, log_start_offset, _, records, diverging = answer
+        error, high_watermark, _, log_start_offset, _, _, diverging = answer
         return (
-            bool(records)
+            has_records(answer)
             or high_watermark != self.high_watermark
             or log_start_offset != self.log_start_offset
             or error != 0
