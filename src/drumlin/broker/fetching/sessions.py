@@ -21,7 +21,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EVICTION_S: Final = 120.0
 _INT32_MAX: Final = 2**31 - 1
-#: Of all sessions together; one takes some 400 bytes. Apache Kafka counts them, without a limit.
+#: Of all sessions together; one takes some 300 bytes. Apache Kafka counts them, without a limit.
 _PARTITIONS_MAX: Final = 200_000
 #: A session of this many is let go at once.
 _SMALL: Final = 256
