@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.retention import deletable_segments
+from drumlin.turns import Work
+from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from drumlin.storage.doomed_files import DoomedFiles
     from drumlin.storage.partition_log import PartitionLog
 
 
 _AT_ONCE: Final = 8
+
+#: Is told of a log.
+Tell = Callable[["PartitionLog"], object]
+
+
+def tell_nobody(_: PartitionLog) -> None:
+    """For who does not want to know."""
+
+
+def delete_from_all(
+    logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, tell: Tell
+) -> Work[None]:
+    """Let go of old segments in all `logs`; `tell` is told of those that begin later now."""
+    for log in logs:
+        with contextlib.suppress(KafkaError):  # said where the dir failed
+            start_offset = log.log_start_offset
+            while not log.is_deleted and (paths := log.delete_old_segments(now_ms)):
+                doomed.add(paths, log.config.file_delete_delay_ms)
+                if log.log_start_offset != start_offset:
+                    start_offset = log.log_start_offset
+                    tell(log)
+                yield
+        yield
 
 
 def delete_old_segments(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,11 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
-from drumlin.storage import swap_plan
+from drumlin.storage import expiry, swap_plan
 from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.checkpoints import PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
+from drumlin.storage.expiry import Tell, tell_nobody
 from drumlin.storage.files import Files
 from drumlin.storage.loading import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
@@ -44,14 +45,6 @@ from drumlin.wire.errors import KafkaError
 __all__ = ["LogDirectories", "UnusableLogDirectory"]
 
 _logger = logging.getLogger(__name__)
-
-
-#: Is told of a log.
-Tell = Callable[["PartitionLog"], object]
-
-
-def _tell_nobody(_: PartitionLog) -> None:
-    return
 
 
 class LogDirectories:
@@ -325,30 +318,17 @@ class LogDirectories:
 
     # -- now and then: on the loop -----------------------------------------------------
 
-    def delete_old_segments(self, tell: Tell = _tell_nobody) -> Work[None]:
+    def delete_old_segments(self, tell: Tell = tell_nobody) -> Work[None]:
         """Retention, for all logs, as far as `prepare_retention` has looked.
 
         `tell` is told of logs that begin later now.
         """
-        return self._delete_old_segments(self, tell)
+        return expiry.delete_from_all(self, self._clock.wall_ms(), self._doomed, tell)
 
-    def delete_held_segments(self, tell: Tell = _tell_nobody) -> Work[None]:
+    def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
         """Retention for logs in which an exchange of segments has kept it waiting."""
         waiting = (log for log in self if log.swaps.retention_waits)
-        return self._delete_old_segments(waiting, tell)
-
-    def _delete_old_segments(self, logs: Iterable[PartitionLog], tell: Tell) -> Work[None]:
-        now_ms = self._clock.wall_ms()
-        for log in logs:
-            with contextlib.suppress(KafkaError):  # said where the dir failed
-                start_offset = log.log_start_offset
-                while not log.is_deleted and (paths := log.delete_old_segments(now_ms)):
-                    self._doomed.add(paths, log.config.file_delete_delay_ms)
-                    if log.log_start_offset != start_offset:
-                        start_offset = log.log_start_offset
-                        tell(log)
-                    yield
-            yield
+        return expiry.delete_from_all(waiting, self._clock.wall_ms(), self._doomed, tell)
 
     def replace_segments(self, swap: SegmentSwap) -> None:
         """Have a log put cleaned segments where old ones were.
