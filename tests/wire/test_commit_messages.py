@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -151,6 +152,18 @@ def test_what_is_refused_is_what_the_decoder_refuses(api: str, version: int) -> 
             frame[chance.randrange(11, len(frame))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
         cut = bytes(frame[: chance.choice([len(frame)] * 3 + [chance.randrange(11, len(frame))])])
         assert same(read(api, version, cut), decoded(api, version, cut)), cut
+
+
+def test_answers_of_any_length_leave_no_memory_behind() -> None:
+    """Clients choose how many partitions there are: nothing may be kept for each number."""
+    tracemalloc.start()
+    try:
+        for count in range(20_000, 20_020):
+            to_end(commit_response(9, [TopicResult("t", range(count), None)]))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
 
 
 def test_more_partitions_than_a_request_may_name() -> None:

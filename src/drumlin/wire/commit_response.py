@@ -20,6 +20,8 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_TAGS: Final = b"\0"
+#: Rows that are packed together. Of each length there is a format, which `struct` may keep.
+_AT_ONCE: Final = 256
 _NULL_UUID: Final = bytes(16)
 _SMALL: Final = tuple(bytes((count,)) for count in range(0x80))
 
@@ -42,10 +44,10 @@ def txn_commit_response(version: int, results: Sequence[TopicResult]) -> Work[En
 
 
 def _encoded(
-    start: bytes, results: Sequence[TopicResult], *, is_flexible: bool
+    beginning: bytes, results: Sequence[TopicResult], *, is_flexible: bool
 ) -> Work[EncodedBody]:
     end = _NO_TAGS if is_flexible else b""
-    parts = [start, _count(len(results), is_flexible)]
+    parts = [beginning, _count(len(results), is_flexible)]
     for topic, partitions, codes in results:
         if isinstance(topic, str):
             name = topic.encode()
@@ -53,18 +55,25 @@ def _encoded(
             named = length + name
         else:
             named = _NULL_UUID if topic is None else topic.bytes
-        count = len(partitions)
-        if codes is None:
-            row, values = "i3x" if is_flexible else "i2x", partitions
-        else:
-            row = "ihx" if is_flexible else "ih"
-            numbers = (code.value for code in codes)
-            values = tuple(chain.from_iterable(zip(partitions, numbers, strict=True)))
-        rows = struct.pack(">" + row * count, *values)
-        parts += (named, _count(count, is_flexible), rows, end)
+        parts += (named, _count(len(partitions), is_flexible))
+        for start in range(0, len(partitions), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            parts.append(_rows(partitions[some], codes and codes[some], is_flexible))
+            yield
+        parts.append(end)
         yield
     parts.append(end)
     return EncodedBody(b"".join(parts))
+
+
+def _rows(partitions: Sequence[int], codes: Sequence[ErrorCode] | None, is_flexible: bool) -> bytes:
+    if codes is None:
+        row, values = "i3x" if is_flexible else "i2x", partitions
+    else:
+        row = "ihx" if is_flexible else "ih"
+        numbers = (code.value for code in codes)
+        values = tuple(chain.from_iterable(zip(partitions, numbers, strict=True)))
+    return struct.pack(">" + row * len(partitions), *values)
 
 
 def _count(count: int, is_flexible: bool) -> bytes:
