@@ -70,6 +70,21 @@ def test_an_expired_active_segment_rolls_and_goes(logs: LogDirectories) -> None:
     assert append(log).base_offset == 4
 
 
+def test_what_comes_meanwhile_waits_for_the_next_time(logs: LogDirectories) -> None:
+    """Somebody who sends nothing but old records does not keep retention busy for ever."""
+    log = create(logs, LogConfig(retention_ms=DAY_MS))
+    other = create(logs, LogConfig(retention_ms=DAY_MS), "other")
+    for each in (log, other):
+        append(each, timestamp=NOW_MS - 9 * DAY_MS)
+    for turn, _ in enumerate(logs.delete_old_segments()):
+        append(log, timestamp=NOW_MS - 9 * DAY_MS)
+        assert turn < 10
+    assert log.log_start_offset == 1
+    assert other.log_start_offset == 1
+    to_end(logs.delete_old_segments())
+    assert log.log_start_offset == log.log_end_offset
+
+
 def test_records_without_time_go_by_the_files_own(logs: LogDirectories) -> None:
     log = create(logs, LogConfig(retention_ms=DAY_MS))
     append(log, timestamp=-2)

@@ -29,11 +29,18 @@ def tell_nobody(_: PartitionLog) -> None:
 def delete_from_all(
     logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, tell: Tell
 ) -> Work[None]:
-    """Let go of old segments in all `logs`; `tell` is told of those that begin later now."""
+    """Let go of old segments in all `logs`; `tell` is told of those that begin later now.
+
+    What is appended meanwhile is left for the next time: it may be as old, and there may be more
+    and more of it.
+    """
     for log in logs:
         with contextlib.suppress(KafkaError):  # said where the dir failed
-            start_offset = log.log_start_offset
-            while not log.is_deleted and (paths := log.delete_old_segments(now_ms)):
+            start_offset, end_offset = log.log_start_offset, log.log_end_offset
+            while not log.is_deleted and log.segments.first.base_offset < end_offset:
+                paths = log.delete_old_segments(now_ms)
+                if not paths:
+                    break
                 doomed.add(paths, log.config.file_delete_delay_ms)
                 if log.log_start_offset != start_offset:
                     start_offset = log.log_start_offset
