@@ -73,6 +73,11 @@ ALLOWED = (
         about="an unknown topic id",
     ),
     Allowed(
+        r"topics\[.*\]\.partitions\[\d+ #\d+\].*",
+        "a partition is described once: it may have a million producers, and be named as often",
+        api="describe_producers",
+    ),
+    Allowed(
         rf"(supported_features|finalized_features)\[({_OWN_FEATURES})\].*",
         "KRaft and its metadata log are not here, nor are streams groups",
     ),
