@@ -136,6 +136,20 @@ def test_not_with_an_open_transaction(log: PartitionLog) -> None:
     assert to_end(log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS)) == 0
 
 
+def test_not_when_the_log_is_cut_meanwhile(log: PartitionLog) -> None:
+    """The marker is cut off that ended a transaction: it is open again."""
+    for producer_id in range(1_500):
+        send(log, 0, producer_id=producer_id)
+    first = send(log, 0, producer_id=1_500, is_transactional=True).base_offset
+    log.append_internal(marker(commit=True, producer_id=1_500), 0, NOW_MS)
+    expiring = log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS)
+    next(expiring)
+    log.truncate_to(first + 1)
+    to_end(expiring)
+    assert len(log.producer_state) == 1_501
+    assert log.producer_state.has_open_transaction(1_500, 0)
+
+
 # -- transactions ------------------------------------------------------------------------------
 
 

@@ -359,19 +359,23 @@ class ProducerState:
     def expire(self, now_ms: int, expiration_ms: int) -> Work[int]:
         """Forget producers that have long been silent; not those with an open transaction.
 
+        Of producers that come from another snapshot meanwhile it says nothing.
+
         Returns:
             How many were forgotten.
         """
-        count = 0
-        for shard in self._producers.walk():
+        count, producers = 0, self._producers
+        for shard in producers.walk():
             expired = []
             for producer_id, packed in shard.items():
                 last_timestamp, first_offset = times_of(packed)
                 if first_offset == NO_OFFSET and now_ms - last_timestamp >= expiration_ms:
                     expired.append(producer_id)
-            self._producers.remove(expired)
+            producers.remove(expired)
             count += len(expired)
             yield
+            if self._producers is not producers:
+                return count
         if self._verifications:
             self._verifications = {
                 producer_id: verification
