@@ -167,6 +167,55 @@ def test_an_index_is_first_looked_at_by_who_may_wait(tmp_path: Path) -> None:
     logs.abandon()
 
 
+class Renaming(Files):
+    """Somebody comes in between whenever a transaction index has got another name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.come: Callable[[], None] = lambda: None
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if source.endswith(".txnindex"):
+            self.come()
+
+
+def test_a_reader_in_the_midst_of_retention_is_told_what_was_aborted(tmp_path: Path) -> None:
+    config = LogConfig(retention_ms=DAY_MS)
+    logs = open_logs(tmp_path, config=config)
+    log = create(logs, config)
+    log.append_as_leader(from_producer(0, is_transactional=True), 0, NOW_MS)
+    log.append_internal(marker(commit=False), 0, NOW_MS)
+    log.roll(NOW_MS)
+    append(log, timestamp=NOW_MS + 2 * DAY_MS)
+    logs.close()
+    files = Renaming()
+    logs = open_logs(tmp_path, config=config, files=files, clock=ManualClock(NOW_MS + 2 * DAY_MS))
+    found = logs.get("t", 0)
+    assert found is not None
+    logs.prepare_retention()
+    index = found.segments.first.transaction_index
+    told: list[object] = []
+
+    def ask() -> None:
+        try:
+            told.append(len(index.entries()))
+        except FileNotFoundError as error:
+            told.append(error)
+
+    reader = threading.Thread(target=ask)
+
+    def come() -> None:
+        reader.start()
+        reader.join(0.3)  # it may have to wait for the new name to be known
+
+    files.come = come
+    to_end(logs.delete_old_segments())
+    reader.join()
+    assert told[0] != 0
+    logs.abandon()
+
+
 def test_retention_leaves_what_nobody_has_looked_at(tmp_path: Path) -> None:
     """Thousands of segments may come of age at once: they go a few at a time."""
     config = LogConfig(retention_ms=DAY_MS, file_delete_delay_ms=0)

@@ -477,10 +477,9 @@ class Segment:
         return paths
 
     def remove_files(self) -> None:
-        self.is_deleted = True
+        self.discard()  # first: who finds no file is to know that there was one
         for file in self.all_files():
             self._files.remove(file.path)
-            file.discard()
 
     def discard(self) -> None:
         """The files are about to go: close them with their last reader."""

@@ -84,10 +84,14 @@ class TransactionIndex:
             return self._packed
 
     def _read(self) -> bytearray:
-        if not (self._files.exists(self.file.path) or self.file.is_discarded):
+        try:
+            with self.file as descriptor:
+                data = self._files.read_at(descriptor, self._files.size(descriptor), 0)
+        except FileNotFoundError:
+            # There is none by the name that it has, which nobody changes while it is opened.
+            if self.file.is_discarded:
+                raise  # nobody knows what was in it
             return bytearray()
-        with self.file as descriptor:  # one that is discarded says so: nobody knows what was in it
-            data = self._files.read_at(descriptor, self._files.size(descriptor), 0)
         return bytearray(data[: len(data) // _LAYOUT.size * _LAYOUT.size])
 
     def append(self, transaction: AbortedTransaction) -> None:
