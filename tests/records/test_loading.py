@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from drumlin.records.kernels import cache
+from drumlin.records.kernels import cache, loading
 
 _SURVEY = """
 import logging, sys
@@ -50,6 +54,48 @@ def test_the_brokers_modules_import_no_compiler() -> None:
         "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
     )
     assert finish(start(code)) == ("set()", "")
+
+
+@pytest.mark.parametrize(
+    ("begin", "what", "known"),
+    [
+        (loading.load_in_background, "require", "_background"),
+        (
+            loading.load_for_compaction_in_background,
+            "require_for_compaction",
+            "_compaction_background",
+        ),
+    ],
+)
+def test_several_threads_that_begin_to_load(
+    begin: Callable[[], None], what: str, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that load partitions come at once: one of them begins it, and none fails."""
+    made, errors = [], []
+    all_there = threading.Barrier(3)
+
+    class Counted(threading.Thread):
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            made.append(self)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                all_there.wait(0.3)  # for others to come this far, if they can
+
+    def come() -> None:
+        try:
+            begin()
+        except RuntimeError as error:
+            errors.append(error)
+
+    comers = [threading.Thread(target=come) for _ in range(3)]
+    monkeypatch.setattr(loading, what, lambda: None)
+    monkeypatch.setattr(loading, known, None)
+    monkeypatch.setattr(threading, "Thread", Counted)
+    for comer in comers:
+        comer.start()
+    for comer in comers:
+        comer.join()
+    assert (len(made), errors) == (1, [])
 
 
 def test_two_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _kernels: Kernels | None = None
 _failed = False
 _compaction_kernels: CompactionKernels | None = None
 _compaction_failed = False
+_background_lock = threading.Lock()  # not to wait for a load
 _background: threading.Thread | None = None
 _compaction_background: threading.Thread | None = None
 
@@ -95,19 +97,23 @@ def require_for_compaction() -> CompactionKernels | None:
 def load_for_compaction_in_background() -> None:
     """Start what `require_for_compaction` does in a thread, unless that has been done."""
     global _compaction_background
-    if _compaction_background is None:
-        _compaction_background = threading.Thread(
-            target=require_for_compaction, name="load-compaction-kernels", daemon=True
-        )
-        _compaction_background.start()
+    with _background_lock:
+        if _compaction_background is None:
+            _compaction_background = _started(require_for_compaction, "load-compaction-kernels")
 
 
 def load_in_background() -> None:
     """Start what `require` does in a thread, unless that has been done."""
     global _background
-    if _background is None:
-        _background = threading.Thread(target=require, name="load-kernels", daemon=True)
-        _background.start()
+    with _background_lock:
+        if _background is None:
+            _background = _started(require, "load-kernels")
+
+
+def _started(target: Callable[[], object], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def _code_of(set_name: str) -> bytes:
