@@ -62,7 +62,7 @@ def test_they_are_what_records_one_by_one_would_be(seed: int) -> None:
     assert packed.batch == expected
     said = [
         (OffsetKey("group", topic, partition), decode_offset(value))
-        for topic, partitions, values in packed.topics
+        for topic, _, partitions, values in packed.topics
         for partition, value in zip(partitions, values, strict=True)
     ]
     if expire_ms is None:

@@ -28,11 +28,15 @@ class Positions(NamedTuple):
 
     def pieces(self) -> Iterator[Positions]:
         """All of them, so many at a time that nobody has to wait for long."""
-        if len(self.partitions) <= _AT_ONCE:
+        if self.is_one_piece:
             yield self
             return
         for start in range(0, len(self.partitions), _AT_ONCE):
             yield self.some(range(start, min(start + _AT_ONCE, len(self.partitions))))
+
+    @property
+    def is_one_piece(self) -> bool:
+        return len(self.partitions) <= _AT_ONCE
 
     def some(self, indexes: Sequence[int]) -> Positions:
         """Those of these indexes."""
@@ -63,6 +67,11 @@ class Commit(NamedTuple):
     """In whose transaction; None: it counts at once."""
 
     @property
+    def is_one_piece(self) -> bool:
+        """Whether it is so little that nobody has a turn in between."""
+        return len(self.positions) == 1 and self.positions[0].is_one_piece
+
+    @property
     def committer(self) -> Committer:
         return Committer(
             self.member_id,
@@ -83,11 +92,16 @@ def is_longer(metadata: bytes, java_length_max: int) -> bool:
 def sorted_out(
     commit: Commit, check: PositionCheck | None, metadata_max_bytes: int
 ) -> Work[tuple[list[ErrorCode], list[Positions]]]:
-    """An error code for each position in turn, and those that may be committed."""
+    """An error code for each position in turn, and those that may be committed.
+
+    Others have their turn if it is more than a piece.
+    """
     codes: list[ErrorCode] = []
     accepted: list[Positions] = []
     for topic in commit.positions:
         for piece in topic.pieces():
+            if codes:
+                yield
             found = _codes(piece, check, metadata_max_bytes)
             if found is None:
                 codes += [ErrorCode.none] * len(piece.partitions)
@@ -97,7 +111,6 @@ def sorted_out(
                 fine = [index for index, code in enumerate(found) if code is ErrorCode.none]
                 if fine:
                     accepted.append(piece.some(fine))
-            yield
     return codes, accepted
 
 

@@ -17,7 +17,7 @@ from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Store
 from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
-from drumlin.coordination.groups.commit import Commit, Positions, sorted_out
+from drumlin.coordination.groups.commit import Commit, sorted_out
 from drumlin.coordination.groups.consumer.draft import resolved
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.outcome import Outcome
@@ -25,7 +25,7 @@ from drumlin.coordination.groups.consumer.regexes import matching_topics
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
-from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
@@ -311,6 +311,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         Raises:
             KafkaError: as `_write`; or they may not be committed.
         """
+        self._check_leads(shard)
         check = shard.check_commit(commit.group_id, commit.committer)
         metadata_max_bytes = self._config.offset_metadata_max_bytes
         codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
@@ -325,37 +326,41 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             commit.producer,
             _room(limit),
         )
-        for positions in accepted:
+        for number, positions in enumerate(accepted):
+            if number:
+                yield
             packer.add(positions)
-            yield
         batches = packer.batches()
         _check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
         for batch, topics in batches:
-            if len(accepted) > 1 or len(batches) > 1:
+            if len(batches) > 1 or not commit.is_one_piece:
                 yield
-                self._check_again(shard, commit, accepted)
+                self._check_again(shard, commit, topics)
             confirmation = self._append(shard, batch, verification)
             shard.apply_offsets(commit.group_id, topics, commit.producer)
         return self._written(codes, confirmation)
 
-    def _check_again(self, shard: GroupShard, commit: Commit, accepted: list[Positions]) -> None:
+    def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
         """Others had their turn since it was checked what may be committed.
 
         Raises:
-            KafkaError: it may not be committed any more.
+            KafkaError: what comes next may not be committed any more.
         """
-        self._check_active()
-        if self._partitions.shard(shard.partition) is not shard:
-            raise KafkaError(ErrorCode.not_coordinator)
+        self._check_leads(shard)
         check = shard.check_commit(commit.group_id, commit.committer)
         if check is None:
             return
-        for topic in accepted:
-            for partition in topic.partitions:
+        for topic in topics:
+            for partition in set(topic.partitions):
                 code = check(topic.topic_id, partition)
                 if code is not ErrorCode.none:
                     raise KafkaError(code)
+
+    def _check_leads(self, shard: GroupShard) -> None:
+        self._check_active()
+        if self._partitions.shard(shard.partition) is not shard:
+            raise KafkaError(ErrorCode.not_coordinator)
 
     def _batch_bytes_max(self, shard: GroupShard) -> int:
         try:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.log import BATCH_BYTES_MAX, Producer
@@ -45,6 +46,7 @@ class TopicValues(NamedTuple):
     """What a batch says of some partitions of a topic: values as in its records."""
 
     topic: str
+    topic_id: UUID | None
     partitions: Sequence[int]
     values: Sequence[bytes]
 
@@ -80,8 +82,8 @@ class OffsetPacker:
         Raises:
             KafkaError: INVALID_REQUEST, a name or metadata is longer than records can tell.
         """
-        topic, partitions = positions.topic, positions.partitions
-        key_start = offset_key_start(self._group_id, topic)
+        partitions = positions.partitions
+        key_start = offset_key_start(self._group_id, positions.topic)
         values = pack_offsets(
             positions.offsets,
             positions.leader_epochs,
@@ -92,10 +94,10 @@ class OffsetPacker:
         while True:
             fitting = self._fitting(values, overhead)
             if fitting == len(values):
-                self._put(topic, key_start, partitions, values)
+                self._put(positions, key_start, partitions, values)
                 return
             if fitting:
-                self._put(topic, key_start, partitions[:fitting], values[:fitting])
+                self._put(positions, key_start, partitions[:fitting], values[:fitting])
             self._end()
             partitions, values = partitions[fitting:], values[fitting:]
 
@@ -123,11 +125,15 @@ class OffsetPacker:
         return fitting
 
     def _put(
-        self, topic: str, key_start: bytes, partitions: Sequence[int], values: Sequence[bytes]
+        self,
+        positions: Positions,
+        key_start: bytes,
+        partitions: Sequence[int],
+        values: Sequence[bytes],
     ) -> None:
         first = len(self._records)
         self._records += _records(first, key_start, partitions, values)
-        self._topics.append(TopicValues(topic, partitions, values))
+        self._topics.append(TopicValues(positions.topic, positions.topic_id, partitions, values))
 
     def _end(self) -> None:
         records = self._records

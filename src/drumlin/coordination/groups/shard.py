@@ -268,7 +268,7 @@ class GroupShard:
         """As `apply`, for offsets of one group."""
         self._group_for_offsets(group_id)
         transactional = self.transactional
-        for topic, partitions, values in committed:
+        for topic, _, partitions, values in committed:
             if producer is not None:
                 for partition, value in zip(partitions, values, strict=True):
                     key = OffsetKey(group_id, topic, partition)

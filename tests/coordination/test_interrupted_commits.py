@@ -1,0 +1,114 @@
+"""Commits that others come between: what is true by then counts, not what was true before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import pytest
+
+from coordination.memory_log import TOPIC_ID, MemoryLog
+from coordination.test_group_coordinator import committed, join, loaded, with_coordinator
+from drumlin.clock import ManualClock
+from drumlin.coordination.groups.classic.messages import LeavingMember
+from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.kind import Committer
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.written import Written
+from drumlin.turns import Work, to_end
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_MANY = 17_000  # more than a batch
+
+
+def of_topic(topic: str, count: int) -> Positions:
+    topic_id = TOPIC_ID if topic == "t" else UUID(int=8)
+    return Positions(topic, topic_id, list(range(count)), [5] * count, [-1] * count)
+
+
+CASES = [
+    pytest.param((of_topic("t", 1),), id="one position"),
+    pytest.param((of_topic("t", 1), of_topic("u", 1)), id="two topics"),
+    pytest.param((of_topic("t", 2_500),), id="many partitions"),
+    pytest.param((of_topic("t", _MANY),), id="two batches"),
+]
+
+
+def advanced(work: Work[Written[list[ErrorCode]]], steps: int) -> bool:
+    """Whether there is more to do after so many steps."""
+    try:
+        for _ in range(steps):
+            next(work)
+    except StopIteration:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("positions", CASES)
+def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[Positions]) -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        for steps in range(1_000):
+            group_id = f"g{steps}"
+            member = await join(coordinator, clock, group_id)
+            commit = Commit(group_id, member.member_id, None, 1, None, positions)
+            work = coordinator.commit(commit)
+            if not advanced(work, steps):
+                assert len(await committed(coordinator, group_id)) == total
+                return
+            coordinator.leave(group_id, [LeavingMember(member.member_id, None)])
+            before = await committed(coordinator, group_id)
+            with pytest.raises(KafkaError):
+                to_end(work)
+            assert await committed(coordinator, group_id) == before
+
+    total = sum(len(each.partitions) for each in positions)
+    with_coordinator(run)
+
+
+@pytest.mark.parametrize("positions", CASES)
+def test_nothing_is_written_past_a_coordinator_that_comes_after(
+    positions: Sequence[Positions],
+) -> None:
+    """It has read the log by then, and would not know of it."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        for steps in range(1_000):
+            group_id = f"g{steps}"
+            partition = partition_for(group_id, 4)
+            work = coordinator.commit(Commit(group_id, "", None, -1, None, positions))
+            if not advanced(work, steps):
+                return
+            coordinator.resign(partition)
+            coordinator.become_leader(partition, steps + 1)
+            await loaded(coordinator)
+            before = len(log.batches.get(partition, ()))
+            with pytest.raises(KafkaError):
+                to_end(work)
+            assert len(log.batches.get(partition, ())) == before
+
+    with_coordinator(run)
+
+
+def test_each_position_is_checked_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many batches there are."""
+    checked = 0
+
+    def check(topic_id: UUID | None, partition: int) -> ErrorCode:
+        nonlocal checked
+        checked += 1
+        return ErrorCode.none
+
+    def check_commit(
+        shard: GroupShard, group_id: str, committer: Committer
+    ) -> Callable[[UUID | None, int], ErrorCode]:
+        return check
+
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, __: ManualClock) -> None:
+        commit = Commit("g", "", None, -1, None, (of_topic("t", _MANY),))
+        to_end(coordinator.commit(commit))
+        assert checked == 2 * _MANY
+
+    monkeypatch.setattr(GroupShard, "check_commit", check_commit)
+    with_coordinator(run)
