@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -64,6 +64,7 @@ class Memory:
         self.read = threading.Event()
         self.may_read = threading.Event()
         self.may_read.set()
+        self.held_from = 0  # position in the file
         self._loop_thread = threading.get_ident()
         self._brought: set[int] = set()
         self._read_at = Files.read_at
@@ -84,8 +85,9 @@ class Memory:
     def _bring(self, files: Files, descriptor: int, length: int, position: int) -> bytes:
         if self.is_cold and length > 10_000:
             assert threading.get_ident() != self._loop_thread
-            self.read.set()
-            assert self.may_read.wait(20)
+            if position >= self.held_from:
+                self.read.set()
+                assert self.may_read.wait(20)
             self._brought |= set(range(position >> 17, (position + length >> 17) + 1))
         return bytes(self._read_at(files, descriptor, length, position))
 
@@ -158,5 +160,41 @@ def test_a_file_is_kept_until_the_thread_that_reads_it_is_done(
             assert not released
             memory.may_read.set()
             await _until(lambda: released, "the file to be let go")
+
+    asyncio.run(run())
+
+
+def test_what_waited_behind_a_cold_file_goes_on_when_all_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else would start those requests: the peer has sent them all, and took every answer."""
+    requests = 1000
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await _fill(broker)
+            memory = Memory(monkeypatch)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
+            writer.write(_fetch())
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            memory.is_cold = True
+            memory.may_read.clear()
+            memory.held_from = size - (1 << 20)
+            answer = asyncio.create_task(reader.readexactly(size))
+            await _until(memory.read.is_set, "a thread that reads the end of it")
+            for number in range(requests):
+                message = build("api_versions", 0, {})
+                writer.writelines(encode_request("api_versions", 0, number, "slow", message))
+            (connection,) = broker.server._connections
+            outbox, taken = connection._outbox, cast(Any, reader)._buffer
+            await _until(lambda: outbox.is_full, "more answers than are kept")
+            await _until(lambda: outbox.sent_bytes == 4 + len(taken), "the peer to take it")
+            memory.may_read.set()
+            await asyncio.wait_for(answer, 60)
+            for number in range(requests):
+                size = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), 20), "big")
+                answered = await reader.readexactly(size)
+                assert int.from_bytes(answered[:4], "big") == number
+            writer.close()
 
     asyncio.run(run())

@@ -312,12 +312,16 @@ class Connection:
             pass  # whoever sends them will meet it, too
         finally:
             self._outbox.take_back()
-        if not self.closed:
-            self._flush()
+        self._go_on_sending()
 
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
-        self._flush()
+        self._go_on_sending()
+
+    def _go_on_sending(self) -> None:
+        """What is sent makes room for the answers to requests that had to wait."""
+        if not self.closed:
+            self._flush()
         if not self.closed and self._backlog:
             self._start_requests()
 
