@@ -44,6 +44,7 @@ def prefixed(frames: list[bytes]) -> bytes:
 def test_any_split_gives_the_same_frames(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [rng.choice([0, 1, 10, 300, 65_531, 65_532, 65_533, 70_000, 3 << 20]) for _ in range(9)]
+    sizes.append(rng.choice([4 << 20, 5 << 20]))
     frames = [rng.randbytes(size) for size in sizes]
     assert receive(FrameReader(100 << 20), prefixed(frames), rng) == frames
     assert receive_scattered(FrameReader(100 << 20), prefixed(frames), rng) == frames
@@ -70,6 +71,23 @@ def test_an_announced_frame_costs_nothing_until_it_arrives() -> None:
     receive(reader, (100 << 20).to_bytes(4, "big") + b"a" * 100)
     assert len(reader.writable()) <= 1 << 20
     assert reader.held_bytes <= 1 << 20
+
+
+def test_what_has_arrived_of_a_huge_frame_is_not_copied_again() -> None:
+    """Copying megabytes, or filling as many with zeros, would hold everybody up."""
+    reader = FrameReader(100 << 20)
+    receive(reader, (20 << 20).to_bytes(4, "big") + b"a")
+    memory = reader.writable().obj
+    rooms = []
+    while reader.missing_bytes:
+        writable = reader.writable()
+        assert writable.obj is memory
+        rooms.append(reader.held_bytes)
+        (*_, frame) = [None, *reader.received(len(writable))]
+    assert len(rooms) > 3, "it is not trusted with all of it at once"
+    assert frame is not None
+    assert (frame.obj, len(frame), frame.readonly) == (memory, 20 << 20, False)
+    assert not reader.held_bytes
 
 
 def test_what_came_before_a_bad_length_is_still_given_out() -> None:

@@ -7,10 +7,14 @@ copy. That memory grows with what has really arrived: a peer that announces 100 
 nothing costs next to nothing, and only one that has sent a large frame whole is trusted with
 the memory for the next one from its first byte on, as long as there is plenty. A connection
 that idles holds no memory.
+
+The largest frames get a mapping of their whole size, of which the system gives pages as bytes
+arrive: neither are megabytes filled with zeros at one go, nor copied when there is to be more.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
 from typing import Final
@@ -23,6 +27,9 @@ _SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
 _GROWTH_WHEN_SHORT: Final = 2
+#: Filling less with zeros, or copying it, is nothing; new pages cost more than memory used before.
+_MAPPED_FROM_BYTES: Final = 4 << 20
+_MAPPED: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = _LENGTH.size
 _API_KEY: Final = struct.Struct(">h")  # the first bytes of a request
@@ -44,6 +51,7 @@ class FrameReader:
         "_has_plenty",
         "_large",
         "_large_filled",
+        "_large_room",
         "_large_size",
         "_limit_of",
         "_max",
@@ -66,7 +74,8 @@ class FrameReader:
         self._limit_of = limit_of
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
-        self._large: bytearray | None = None
+        self._large: bytearray | mmap.mmap | None = None
+        self._large_room = 0  # how much of its memory may be filled: all that there is, or less
         self._large_size = 0
         self._large_filled = 0
         self._trusted = _TRUSTED_FIRST  # memory for a large frame of which little has arrived
@@ -74,7 +83,7 @@ class FrameReader:
     @property
     def held_bytes(self) -> int:
         """Memory of a large frame that is arriving."""
-        return 0 if self._large is None else len(self._large)
+        return 0 if self._large is None else self._large_room
 
     @property
     def announced_bytes(self) -> int:
@@ -96,12 +105,14 @@ class FrameReader:
             rest = self._rest
             self._scratch[: len(rest)] = rest
             return [self._scratch[len(rest) :]]
-        if self._large_filled == len(self._large):
+        if self._large_filled == self._large_room:
             growth = _GROWTH if self._has_plenty() else _GROWTH_WHEN_SHORT
-            larger = bytearray(min(self._large_size, len(self._large) * growth))
-            larger[: self._large_filled] = self._large
-            self._large = larger
-        first = memoryview(self._large)[self._large_filled : self._large_size]
+            self._large_room = min(self._large_size, self._large_room * growth)
+            if self._large_room > len(self._large):
+                larger = bytearray(self._large_room)
+                larger[: self._large_filled] = self._large
+                self._large = larger
+        first = memoryview(self._large)[self._large_filled : self._large_room]
         if self._large_filled + len(first) == self._large_size:
             return [first, self._scratch]
         return [first]
@@ -177,13 +188,18 @@ class FrameReader:
         return True
 
     def _begin_large(self, size: int, held: memoryview) -> None:
-        memory = None
+        memory: bytearray | mmap.mmap | None = None
         if self._allocate is not None and size <= self._trusted * _GROWTH:
             memory = self._allocate(size)
         if memory is None:
             trusted = self._trusted if self._has_plenty() else _TRUSTED_FIRST
-            memory = bytearray(min(size, max(trusted, len(held))))
+            room = min(size, max(trusted, len(held)))
+            is_mapped = size >= _MAPPED_FROM_BYTES
+            memory = mmap.mmap(-1, size, flags=_MAPPED) if is_mapped else bytearray(room)
+        else:
+            room = size
         memory[: len(held)] = held
         self._large = memory
+        self._large_room = room
         self._large_size = size
         self._large_filled = len(held)
