@@ -360,3 +360,21 @@ def test_much_that_is_compressed_is_not_for_the_loop(codec: str) -> None:
     batch = bytearray(encode_batch([Record(0, NOW, None, noise)], compression=codec))
     assert prepare_at_once(batch, AppendRules(), NOW) is None
     assert prepare_produce(batch, AppendRules(), NOW).header.record_count == 1
+
+
+def test_only_what_a_topic_takes_by_default_is_looked_at_by_the_loop(either_path: str) -> None:
+    """Whatever its `max.message.bytes` is: fifty megabytes take too long to look at."""
+    default = AppendRules().max_message_bytes
+    rules = AppendRules(max_message_bytes=50 << 20)
+    around = len(encode_batch([Record(0, NOW, None, bytes(10**6))])) - 10**6
+
+    def of_size(size: int) -> bytearray:
+        batch = bytearray(encode_batch([Record(0, NOW, None, bytes(size - around))]))
+        assert len(batch) == size
+        return batch
+
+    is_passed = prepare_at_once(of_size(default), rules, NOW) is not None
+    assert is_passed == (either_path == "kernels")
+    larger = of_size(default + 1)
+    assert prepare_at_once(larger, rules, NOW) is None
+    assert bytes(prepare_produce(larger, rules, NOW).buffer) == larger

@@ -62,7 +62,10 @@ __all__ = [
     "prepare_produce",
 ]
 
-#: What can be checked on an event loop, as it came and unfolded.
+#: What a kernel may look at on an event loop: a millisecond's worth, and the largest batch of a
+#: topic with the default of `max.message.bytes`.
+_LOOKED_AT_ONCE_BYTES_MAX: Final = 1_048_588
+#: What can be checked there otherwise, as it came and unfolded.
 _AT_ONCE_BYTES_MAX: Final = 16 * 1024
 _UNFOLDED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
@@ -110,11 +113,13 @@ def prepare_at_once(
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch | None:
-    """As `prepare_produce`, in well below a millisecond; None, and nothing changed, if it can't.
+    """As `prepare_produce`, in a millisecond at most; None, and nothing changed, if it can't.
 
     Raises:
         InvalidBatch: with the code and texts that Kafka answers.
     """
+    if len(buffer) > _LOOKED_AT_ONCE_BYTES_MAX:
+        return None
     ordinary = _let_pass(buffer, rules, now_ms)
     if ordinary is not None:
         return ordinary
