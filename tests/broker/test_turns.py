@@ -26,6 +26,9 @@ class CountingRouter:
     def __init__(self) -> None:
         self.taken = 0
 
+    def is_prepared(self, _frame: memoryview, _go_on: Any) -> bool:
+        return True
+
     def dispatch(self, _connection: Connection, _frame: memoryview) -> None:
         self.taken += 1
         ends_at = time.monotonic() + TURN_S / 20

@@ -103,6 +103,7 @@ class Connection:
         self._writing = False
         self._is_finishing = False
         self._will_go_on = False
+        self._awaits_preparation = False  # of what answers the next request
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()
@@ -171,6 +172,8 @@ class Connection:
         """Whether we can do nothing more for what we hold, until the peer sends or takes some."""
         if self._backlog:
             slots = self._slots
+            if self._awaits_preparation:
+                return False
             return not slots or slots[-1].lets_pass or slots[-1].done
         missing = self._reader.missing_bytes
         return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
@@ -194,6 +197,9 @@ class Connection:
     def _start_and_send(self) -> None:
         ends_at = time.monotonic() + TURN_S
         while self._backlog and self._may_start() and time.monotonic() < ends_at:
+            if not self._router.is_prepared(self._backlog[0], self._prepared):
+                self._awaits_preparation = True
+                break
             frame = self._backlog.popleft()
             answer = self._router.dispatch(self, frame)
             if isinstance(answer, Later):
@@ -222,7 +228,15 @@ class Connection:
         if not self.closed:
             self._start_requests()
 
+    def _prepared(self) -> None:
+        """The next request can be dispatched now."""
+        self._awaits_preparation = False
+        if not self.closed:
+            self._start_requests()
+
     def _may_start(self) -> bool:
+        if self._awaits_preparation:
+            return False
         if self._outbox.is_full or self._answered_bytes > _ANSWERED_BYTES_MAX:
             return False
         slots = self._slots
@@ -330,7 +344,7 @@ class Connection:
     @property
     def awaits_us(self) -> bool:
         """The peer waits for an answer that is not ready yet, so silence is no idling."""
-        return bool(self._slots)
+        return bool(self._slots) or self._awaits_preparation
 
     def finish(self) -> None:
         """Start nothing more; close when all that was started is answered."""

@@ -1,21 +1,21 @@
 """From a frame to the handler of its API, and from what it returns to a response frame.
 
 Handlers are found by their file, `handlers/<api>.py`, and imported when first called, so that
-start-up is quick. Most have a function `handle`, from a parsed request to a response; those that
-carry records have `answer`, from a frame to the parts of another one. Which versions are served
-says `served.py`.
+start-up is quick; see `first_use.py`. Most have a function `handle`, from a parsed request to a
+response; those that carry records have `answer`, from a frame to the parts of another one. Which
+versions are served says `served.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.first_use import FirstUse, handler_module
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.later import Later, Parts, when_done
 from drumlin.broker.served import SERVED
@@ -68,6 +68,7 @@ class Router:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._handlers: dict[str, Handler] = {}
+        self._first_use = FirstUse(broker)
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     def finish_woken(self) -> None:
@@ -77,6 +78,13 @@ class Router:
     async def reading(self, read: Callable[[], None]) -> None:
         """Have a disk asked for something, in a thread."""
         await self._broker.threads.reading(read)
+
+    def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
+        """Whether the request can be dispatched; if not, `go_on` is called when it can.
+
+        The first request of an API and version has much imported and compiled: in a thread.
+        """
+        return self._first_use.is_prepared(frame, go_on)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
         """Start one request; None if it is not answered (produce with acks=0).
@@ -200,7 +208,7 @@ class Router:
         return _encode(api, header, response) or []
 
     def _import(self, api: str) -> Handler:
-        module = importlib.import_module(f"drumlin.broker.handlers.{api}")
+        module = handler_module(api)
         handler = self._handlers[api] = Handler(
             getattr(module, "handle", None),
             getattr(module, "parse", None),

@@ -22,9 +22,9 @@ from kio.schema.index import api_key_map, schema_name_map
 from drumlin.wire.decoder import Decode, admit, decoder, read_tags
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
+from drumlin.wire.header_layouts import has_flexible_request_header, has_flexible_response_header
 
 ZERO: Final = timedelta(0)
-_API_VERSIONS_KEY: Final = 18
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
@@ -171,23 +171,19 @@ def response_shape(api_name: str, version: int) -> Shape:
 
 
 @functools.cache
-def _flexible_header(api_name: str, version: int) -> bool:
-    header = _payload_class(api_name, version, "request").__header_schema__
-    return bool(header.__flexible__)
-
-
-@functools.cache
 def _decoder(api_name: str, version: int, kind: str) -> Decode:
     return decoder(_payload_class(api_name, version, kind))
 
 
-@functools.cache
-def _response_header_is_flexible(api_name: str, version: int) -> bool:
-    # KIP-511: an ApiVersions response always has the old header, so that a client that
-    # guessed a version too high can still read it.
-    if API_KEYS[api_name] == _API_VERSIONS_KEY:
-        return False
-    return bool(_payload_class(api_name, version, "response").__header_schema__.__flexible__)
+def prepare(api_name: str, version: int, *, is_read: bool) -> None:
+    """Import and compile all that answering takes, which is long the first time: in a thread.
+
+    `is_read`: the request, too, is read as the schema says.
+    """
+    if is_read:
+        _decoder(api_name, version, "request")
+    response_shape(api_name, version)
+    encoder(_payload_class(api_name, version, "response"))
 
 
 def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
@@ -218,7 +214,7 @@ def _has_flexible_header(api_key: int, version: int) -> bool:
     api_name = api_key_map.get(api_key)
     if api_name is None:
         raise MalformedMessage(f"unknown API key {api_key}")
-    return version in schema_name_map[api_name] and _flexible_header(api_name, version)
+    return version in schema_name_map[api_name] and has_flexible_request_header(api_name, version)
 
 
 def parse_request(api_name: str, version: int, frame: memoryview | bytes, position: int) -> Any:
@@ -240,7 +236,7 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
     if len(frame) < 4:
         raise MalformedMessage(f"a response of {len(frame)} bytes has no header")
     position = 4
-    if _response_header_is_flexible(api_name, version):
+    if has_flexible_response_header(api_name, version):
         position = read_tags(frame, position, {}, None)
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     admit(math.inf)
@@ -269,7 +265,7 @@ def encode_response(api_name: str, version: int, correlation_id: int, message: A
     """
     parts = Parts()
     parts.buffer += _RESPONSE_HEADER.pack(0, correlation_id)
-    if _response_header_is_flexible(api_name, version):
+    if has_flexible_response_header(api_name, version):
         parts.buffer += b"\x00"
     if isinstance(message, EncodedBody):
         parts.put(message.body)
@@ -287,7 +283,7 @@ def encode_request(
     encoded = None if client_id is None else client_id.encode()
     parts.buffer += (-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True)
     parts.buffer += encoded or b""
-    if _flexible_header(api_name, version):
+    if has_flexible_request_header(api_name, version):
         parts.buffer += b"\x00"
     encoder(type(message))(message, parts)
     return parts.finish_frame()

@@ -1,0 +1,113 @@
+"""The first request of an API and version: nobody else waits for what it has imported."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from broker.in_process import running
+from drumlin.wire import decoder, encoder
+from drumlin.wire.messages import encode_request, parse_response
+from rig.messages import build
+
+_SCRIPT = """
+import asyncio, importlib, sys, threading
+from pathlib import Path
+sys.path[:0] = {paths!r}
+from broker.test_first_use import asked_on_loop
+asyncio.run(asked_on_loop(Path({data!r})))
+"""
+
+
+async def asked_on_loop(data: Path) -> None:
+    """Ask for several APIs; fails if the loop's thread imports or compiles any of it."""
+    async with running(data) as broker:
+        (listener,) = broker.listeners
+        frames = [
+            b"".join(encode_request(api, version, number, "tester", build(api, version, fields)))
+            for number, (api, version, fields) in enumerate(_REQUESTS)
+        ]
+        loop_thread = threading.get_ident()
+        guilty: list[str] = []
+        _watch(guilty, loop_thread)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(b"".join(frames))  # pipelined: each waits for the one before it
+        bodies = [
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            for _ in frames
+        ]
+        writer.close()
+    assert not guilty, guilty
+    for number, (body, (api, version, _)) in enumerate(zip(bodies, _REQUESTS, strict=True)):
+        assert parse_response(api, version, body)[0] == number
+
+
+_REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
+    ("metadata", 9, {"topics": []}),
+    ("list_groups", 2, {}),
+    ("list_groups", 2, {}),
+    ("describe_groups", 3, {"groups": ["nobody"]}),
+    ("delete_groups", 1, {"groups_names": ["nobody"]}),
+    ("describe_cluster", 0, {}),
+]
+
+
+def _watch(guilty: list[str], loop_thread: int) -> None:
+    """Note what the loop's thread imports or compiles, from now on."""
+    import_module = importlib.import_module
+
+    def importing(name: str, package: str | None = None) -> ModuleType:
+        if threading.get_ident() == loop_thread and name not in sys.modules:
+            guilty.append(f"imports {name}")
+        return import_module(name, package)
+
+    importlib.import_module = importing  # type: ignore[assignment]
+    for module in (decoder, encoder):
+        compile_class: Any = module._Compiler.compile
+
+        def compiling(self: Any, compile_class: Any = compile_class) -> Any:
+            if threading.get_ident() == loop_thread:
+                guilty.append(f"compiles {self._entity.__name__}")
+            return compile_class(self)
+
+        module._Compiler.compile = compiling  # type: ignore[method-assign]
+
+
+def test_the_first_request_of_a_version_is_prepared_in_a_thread(tmp_path: Path) -> None:
+    """In a process of its own, where nothing is imported yet."""
+    script = _SCRIPT.format(paths=sys.path, data=str(tmp_path / "data"))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_connection_that_ends_while_it_waits_for_it_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            (listener,) = broker.listeners
+            frame = b"".join(
+                encode_request("list_groups", 1, 7, "tester", build("list_groups", 1, {}))
+            )
+            _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(frame)
+            await writer.drain()
+            writer.transport.abort()
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(frame)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            assert parse_response("list_groups", 1, await reader.readexactly(size))[0] == 7
+            writer.close()
+
+    asyncio.run(run())
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
