@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.commit import Commit, Positions
-from drumlin.coordination.groups.coordinator import FetchedOffsets, GroupCoordinator
+from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import LoadedPartition
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.coordination.written import Written
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
+
+
+class Position(NamedTuple):
+    """What an OffsetFetch says of a partition that has a commit."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+#: A partition, and what is committed for it, or why that is not said.
+Found = tuple[int, Position | ErrorCode | None]
 
 
 def position(
@@ -46,9 +59,21 @@ def loaded_offsets(loaded: LoadedPartition) -> dict[OffsetKey, CommittedOffset]:
 async def fetch_offsets(
     coordinator: GroupCoordinator,
     group_id: str,
-    topics: Sequence[tuple[str, Sequence[int]]] | None,
+    topics_asked: Sequence[tuple[str, Sequence[int]]] | None,
     **options: Any,
-) -> FetchedOffsets:
+) -> list[tuple[str, list[Found]]]:
     """As an OffsetFetch; raises what the group refuses with."""
     await coordinator.all_confirmed()
-    return list(coordinator.committed_offsets(group_id, topics, **options))
+    topics: list[tuple[str, list[Found]]] = []
+    for piece in coordinator.committed_offsets(group_id, topics_asked, **options):
+        if piece.begins:
+            topics.append((piece.topic, []))
+        for number, (partition, packed) in enumerate(
+            zip(piece.partitions, piece.positions, strict=True)
+        ):
+            code = ErrorCode.none if piece.codes is None else piece.codes[number]
+            text = b"" if piece.metadata is None else piece.metadata[number]
+            offset, leader_epoch = struct.unpack(">qi", packed)
+            found = code or (None if offset < 0 else Position(offset, leader_epoch, text.decode()))
+            topics[-1][1].append((partition, found))
+    return topics

@@ -76,15 +76,19 @@ class Parts:
 
 
 class EncodedItems:
-    """Stands for an array of structs in a message: its elements, each encoded already."""
+    """Stands for an array of structs in a message: its elements, encoded already.
 
-    __slots__ = ("_items",)
+    `count`: how many there are, where an item holds several of them.
+    """
 
-    def __init__(self, items: Sequence[bytes]) -> None:
+    __slots__ = ("_count", "_items")
+
+    def __init__(self, items: Sequence[bytes], count: int | None = None) -> None:
         self._items = items
+        self._count = len(items) if count is None else count
 
     def __len__(self) -> int:
-        return len(self._items)
+        return self._count
 
     def put(self, out: Parts) -> None:
         """Append them all."""
@@ -291,7 +295,10 @@ def put_string(buffer: bytearray, value: str | None) -> None:
     if value is None:
         buffer += b"\xff\xff"
         return
-    encoded = value.encode()
+    put_string_bytes(buffer, value.encode())
+
+
+def put_string_bytes(buffer: bytearray, encoded: bytes) -> None:
     if len(encoded) > STRING_BYTES_MAX:
         raise ValueError(f"a string of {len(encoded)} bytes does not fit this version")
     buffer += len(encoded).to_bytes(2, "big")
@@ -302,7 +309,10 @@ def put_compact_string(buffer: bytearray, value: str | None) -> None:
     if value is None:
         buffer.append(0)
         return
-    encoded = value.encode()
+    put_compact_string_bytes(buffer, value.encode())
+
+
+def put_compact_string_bytes(buffer: bytearray, encoded: bytes) -> None:
     put_uvarint(buffer, len(encoded) + 1)
     buffer += encoded
 

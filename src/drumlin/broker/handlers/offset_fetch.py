@@ -12,23 +12,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.groups.coordinator import FetchedOffsets
-from drumlin.coordination.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from drumlin.turns import Work
+from drumlin.wire.encoder import EncodedItems
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.offset_fetch_response import NO_POSITION, pack_partitions
 
 _GROUP_ERROR: Final = 2
 _SEVERAL_GROUPS: Final = 8
 _TOPIC_IDS: Final = 10
-_NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
+_AT_ONCE: Final = 1000
 
 Asked = Sequence[tuple[str, Sequence[int]]] | None
+
+
+class _Topic:
+    """What is answered of one topic: its partitions, in packed pieces."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._pieces: list[bytes] = []
+        self._count = 0
+
+    def add(self, packed: bytes, count: int) -> None:
+        self._pieces.append(packed)
+        self._count += count
+
+    def partitions(self) -> EncodedItems:
+        return EncodedItems(self._pieces, self._count)
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -53,30 +70,52 @@ def _respond(
         return (yield from _one_group(context, request, shape, refusal))
     by_id = context.version >= _TOPIC_IDS
     groups = []
-    for group in dict.fromkeys(request.groups):
+    for group in (yield from _unlike(request.groups)):
         answer = _group_by_ids if by_id else _group_by_names
         groups.append((yield from answer(context, request, group, shape, refusal)))
     return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
+def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
+    """Without those that say the same as one before."""
+    times = Counter(group.group_id for group in groups)
+    found: dict[Any, Any] = {}
+    for group in groups:
+        said: Any = group.group_id
+        if times[said] > 1:  # what else it says is compared as plain tuples, which is quick
+            topics = []
+            for topic in group.topics or ():
+                name = topic.topic_id if hasattr(topic, "topic_id") else topic.name
+                topics.append((name, topic.partition_indexes))
+                yield
+            member = getattr(group, "member_id", None), getattr(group, "member_epoch", None)
+            said = (said, group.topics is None, tuple(topics), member)
+        found.setdefault(said, group)
+        yield
+    return list(found.values())
+
+
 def _committed(
     context: RequestContext, group: Any, asked: Asked, stable: bool, refusal: KafkaError | None
-) -> Work[FetchedOffsets]:
+) -> Work[list[_Topic]]:
     """
     Raises:
         KafkaError: the group cannot be asked, or refuses.
     """
     if refusal is not None:
         raise refusal
-    found = []
-    for topic in context.broker.groups.committed_offsets(
+    found: list[_Topic] = []
+    for piece in context.broker.groups.committed_offsets(
         group.group_id,
         asked,
         requires_stable=stable,
         member_id=getattr(group, "member_id", None),
         member_epoch=getattr(group, "member_epoch", _NO_EPOCH),
     ):
-        found.append(topic)
+        if piece.begins:
+            found.append(_Topic(piece.topic))
+        packed = pack_partitions(context.version, *piece[2:])
+        found[-1].add(packed, len(piece.partitions))
         yield
     return found
 
@@ -92,7 +131,7 @@ def _one_group(
     except KafkaError as error:
         code = error.code
         if context.version < _GROUP_ERROR:
-            topics = _failed_topics(shape, request, code)
+            topics = yield from _failed_topics(shape, request, code)
     return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
 
 
@@ -129,18 +168,23 @@ def _group_by_ids(
         for topic in group.topics:
             name = image.topic_name(topic.topic_id)
             if name is None:
-                unknown.append(_unknown_topic(shape, topic))
+                unknown.append((yield from _unknown_topic(shape, topic)))
             else:
                 asked.append((name, topic.partition_indexes))
+            yield
     code, topics = ErrorCode.none, []
     try:
         fetched = yield from _committed(context, group, asked, request.require_stable, refusal)
-        for name, partitions in fetched:
-            state = image.topics.get(name)
+        for each in fetched:
+            state = image.topics.get(each.name)
             if state is not None:
-                found = yield from _partitions(shape, "OffsetFetchResponsePartitions", partitions)
+                partitions = each.partitions()
                 topics.append(
-                    shape("OffsetFetchResponseTopics", topic_id=state.topic_id, partitions=found)
+                    shape(
+                        "OffsetFetchResponseTopics",
+                        topic_id=state.topic_id,
+                        partitions=partitions,
+                    )
                 )
             yield
         topics += unknown
@@ -154,68 +198,35 @@ def _group_by_ids(
     )
 
 
-def _topics_by_name(shape: Shape, class_name: str, fetched: FetchedOffsets) -> Work[Any]:
-    partition_class = class_name.replace("Topic", "Partition")
+def _topics_by_name(shape: Shape, class_name: str, fetched: list[_Topic]) -> Work[Any]:
     topics = []
-    for name, partitions in fetched:
-        found = yield from _partitions(shape, partition_class, partitions)
-        topics.append(shape(class_name, name=name, partitions=found))
+    for each in fetched:
+        topics.append(shape(class_name, name=each.name, partitions=each.partitions()))
+        yield
     return tuple(topics)
 
 
-def _partitions(
-    shape: Shape, class_name: str, partitions: list[tuple[int, CommittedOffset | ErrorCode | None]]
-) -> Work[Any]:
-    answers = []
-    for partition, found in partitions:
-        if isinstance(found, CommittedOffset):
-            answer = shape(
-                class_name,
-                partition_index=partition,
-                committed_offset=found.offset,
-                committed_leader_epoch=found.leader_epoch,
-                metadata=found.metadata,
-                error_code=ErrorCode.none,
-            )
-        else:
-            answer = _failed(shape, class_name, partition, found or ErrorCode.none)
-        answers.append(answer)
+def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> Work[EncodedItems]:
+    packed = []
+    for first in range(0, len(partitions), _AT_ONCE):
+        some = partitions[first : first + _AT_ONCE]
+        count = len(some)
+        packed.append(pack_partitions(version, some, [NO_POSITION] * count, None, [code] * count))
         yield
-    return tuple(answers)
+    return EncodedItems(packed, len(partitions))
 
 
-def _failed(shape: Shape, class_name: str, partition: int, code: ErrorCode) -> Any:
-    return shape(
-        class_name,
-        partition_index=partition,
-        committed_offset=_NO_OFFSET,
-        committed_leader_epoch=NO_LEADER_EPOCH,
-        metadata="",
-        error_code=code,
+def _unknown_topic(shape: Shape, topic: Any) -> Work[Any]:
+    partitions = yield from _failed(
+        shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id
     )
+    return shape("OffsetFetchResponseTopics", topic_id=topic.topic_id, partitions=partitions)
 
 
-def _unknown_topic(shape: Shape, topic: Any) -> Any:
-    code = ErrorCode.unknown_topic_id
-    return shape(
-        "OffsetFetchResponseTopics",
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            _failed(shape, "OffsetFetchResponsePartitions", partition, code)
-            for partition in topic.partition_indexes
-        ),
-    )
-
-
-def _failed_topics(shape: Shape, request: Any, code: ErrorCode) -> Any:
-    return tuple(
-        shape(
-            "OffsetFetchResponseTopic",
-            name=topic.name,
-            partitions=tuple(
-                _failed(shape, "OffsetFetchResponsePartition", partition, code)
-                for partition in topic.partition_indexes
-            ),
-        )
-        for topic in request.topics
-    )
+def _failed_topics(shape: Shape, request: Any, code: ErrorCode) -> Work[Any]:
+    topics = []
+    for topic in request.topics:
+        partitions = yield from _failed(shape.version, topic.partition_indexes, code)
+        topics.append(shape("OffsetFetchResponseTopic", name=topic.name, partitions=partitions))
+        yield
+    return tuple(topics)

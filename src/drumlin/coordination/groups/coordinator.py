@@ -34,10 +34,10 @@ from drumlin.coordination.groups.consumer.leaving import leave as leave_group
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_types import type_of
-from drumlin.coordination.groups.records import CommittedOffset
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
@@ -51,8 +51,6 @@ _log = logging.getLogger(__name__)
 #: What a member may say of itself, for all protocols. It stays in memory as long as its session
 #: does, which no connection has to; all members of a group must fit into a record of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20
-
-FetchedOffsets = list[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]
 
 
 class GroupCoordinator(GroupExecution):
@@ -339,8 +337,8 @@ class GroupCoordinator(GroupExecution):
         requires_stable: bool = False,
         member_id: str | None = None,
         member_epoch: int = NO_EPOCH,
-    ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]:
-        """OffsetFetch of one group: what is committed, topic by topic; see `all_confirmed`.
+    ) -> Iterator[FetchedOffsets]:
+        """OffsetFetch of one group: what is committed, piece by piece; see `all_confirmed`.
 
         With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it. Whoever
         fetches as a member of a consumer group must be one, in this epoch.

@@ -9,7 +9,7 @@ value is a tombstone. What else is in the topic is told in `record_types.py`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -40,6 +40,7 @@ _NONE: Final = -1
 
 _OFFSET: Final = struct.Struct(">hq")  # version, offset
 _POSITION: Final = struct.Struct(">hqi")  # and leader epoch
+_POSITION_ALONE: Final = struct.Struct(">qi")
 _LENGTH: Final = struct.Struct(">h")
 _TIME: Final = struct.Struct(">q")
 #: One tagged field, its tag, its length.
@@ -47,6 +48,8 @@ _TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
 _NO_TOPIC_ID: Final = bytes(16)
 #: A whole value of the last version without metadata: nearly all are.
 _USUAL: Final = struct.Struct(">hqiBq3s16s")
+#: Of it: version, position, length of metadata, and the topic id with its tag.
+_USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
 _USUALLY: Final = (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
 _USUAL_VERSION: Final = _LAST_VERSION.to_bytes(2, "big")
 
@@ -69,6 +72,11 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int | None = None
     """Only clients of the oldest versions set it; then retention is not asked."""
     topic_id: UUID | None = None
+
+
+def pack_position(value: CommittedOffset) -> bytes:
+    """Its offset and leader epoch as a record's value has them, and a response."""
+    return _POSITION_ALONE.pack(value.offset, value.leader_epoch)
 
 
 def encode_offset(value: CommittedOffset) -> bytes:
@@ -153,6 +161,22 @@ def decode_offset(data: bytes) -> CommittedOffset:
         if (version, length, tags) == _USUALLY and topic_id != _NO_TOPIC_ID:
             return CommittedOffset(offset, leader_epoch, "", written_ms, None, _uuid(topic_id))
     return _decode_any(data)
+
+
+def usual_positions(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
+    """Offset and leader epoch of each, packed, if all are as they are written mostly; else None.
+
+    That is: readable, without metadata, and of this topic.
+    """
+    if None in values or set(map(len, values)) != {_USUAL.size}:  # type: ignore[arg-type]
+        return None
+    rows = _USUAL_PARTS.iter_unpack(b"".join(values))  # type: ignore[arg-type]
+    versions, positions, lengths, ends = zip(*rows, strict=True)
+    if set(versions) != {_LAST_VERSION} or set(lengths) != {1}:
+        return None
+    if topic_id.bytes == _NO_TOPIC_ID or set(ends) != {_TOPIC_ID_FOLLOWS + topic_id.bytes}:
+        return None
+    return positions
 
 
 def is_usual(data: bytes) -> bool:

@@ -7,7 +7,7 @@ the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
 from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind, PositionCheck
 from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.log import LoadedPartition, Producer
@@ -23,10 +24,8 @@ from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.records import (
-    CommittedOffset,
     OffsetFacts,
     OffsetKey,
-    decode_offset,
     encode_offset,
     facts_of,
 )
@@ -317,31 +316,22 @@ class GroupShard:
         topics: Iterable[tuple[str, Sequence[int]]] | None,
         *,
         requires_stable: bool = False,
-    ) -> Iterator[tuple[str, list[tuple[int, CommittedOffset | ErrorCode | None]]]]:
+    ) -> Iterator[FetchedOffsets]:
         """What is committed for the partitions asked for, or for all that have something.
 
-        What was committed for a topic that is gone says nothing of its successor of that name.
-        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it.
+        It comes in pieces; see `FetchedOffsets`. With `requires_stable`, UNSTABLE_OFFSET_COMMIT
+        where a transaction may change it.
         """
-        committed = self.offsets.topics(group_id)
-        checks = requires_stable and self.transactional.has_open(group_id)
-        for topic, asked in list(committed.items()) if topics is None else topics:
-            known = committed.get(topic, {})
-            there = self._surroundings.topics.by_name(topic)
-            found: list[tuple[int, CommittedOffset | ErrorCode | None]] = []
-            for partition in asked:
-                is_unstable = checks and self.transactional.is_pending(
-                    OffsetKey(group_id, topic, partition)
-                )
-                packed = known.get(partition)
-                value = None if packed is None else decode_offset(packed)
-                if value is not None and there is not None:
-                    value = value if value.topic_id in (None, there.topic_id) else None
-                if value is not None or is_unstable or topics is not None:
-                    unstable = ErrorCode.unstable_offset_commit
-                    found.append((partition, unstable if is_unstable else value))
-            if found or topics is not None:
-                yield topic, found
+        is_unstable: Callable[[OffsetKey], bool] | None = None
+        if requires_stable and self.transactional.has_open(group_id):
+            is_unstable = self.transactional.is_pending
+        named = topics
+        if named is None:
+            committed = self.offsets.topics(group_id)
+            named = ((topic, list(committed.get(topic, ()))) for topic in list(committed))
+        fetching = Fetching(group_id, self.offsets, self._surroundings.topics, is_unstable)
+        for topic, partitions in named:
+            yield from fetching.pieces(topic, partitions, leaves_out=topics is None)
 
 
 def _expires_ms(group: AnyGroup, facts: OffsetFacts, retention_ms: int) -> int | None:
