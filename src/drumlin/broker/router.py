@@ -134,14 +134,14 @@ class Router:
         header = context.header
         try:
             answer = handler.handle(context, request, response_shape(api, header.api_version))
-            if isinstance(answer, Waiting):
-                return Started(self._finish(api, header, answer.awaitable), lets_pass=True)
             if inspect.isgenerator(answer):
                 finished = one_turn(cast(Work[Any], answer))
                 if finished is None:
                     return Started(self._finish_in_turns(api, header, answer), is_work=True)
                 answer = finished.result
-            elif inspect.isawaitable(answer):
+            if isinstance(answer, Waiting):
+                return Started(self._finish(api, header, answer.awaitable), lets_pass=True)
+            if inspect.isawaitable(answer):
                 return Started(self._finish(api, header, answer))
             return _encode(api, header, answer)
         except Exception as error:  # noqa: BLE001  as above
@@ -165,6 +165,8 @@ class Router:
         """As `_finish`, for what may take longer than a turn: so will its encoding."""
         try:
             response = await self._broker.turns.run(cast(Work[Any], work))
+            if inspect.isawaitable(response):  # it goes on elsewhere
+                response = await response
             return await self._broker.threads.computing(_encode, api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)

@@ -24,12 +24,13 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     for topic in request.topics:
         partitions = []
         for index in topic.partition_indexes:
+            yield
             if (topic.name, index) in answered:
                 continue
             answered.add((topic.name, index))
             partitions.append((yield from _partition(context, shape, topic.name, index)))
-            yield
         topics.append(shape("TopicResponse", name=topic.name, partitions=tuple(partitions)))
+        yield
     return shape("DescribeProducersResponse", throttle_time=ZERO, topics=tuple(topics))
 
 

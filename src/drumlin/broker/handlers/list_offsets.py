@@ -36,35 +36,49 @@ _SINCE_VERSION: Final = {
 }
 
 
+#: How often a topic and partition is named.
+_Named = Counter[tuple[str, int]]
+_AT_ONCE: Final = 1000
+
+
 class _Found(NamedTuple):
     offset: int = -1
     timestamp: int = -1
     leader_epoch: int = -1
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    if any(part.timestamp not in _KNOWN for topic in request.topics for part in topic.partitions):
-        # Searching by time reads the log; all of it only reads, so a thread may do it.
-        return context.broker.threads.reading(to_end, _respond(context, request, shape))
-    return _respond(context, request, shape)
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+    named: _Named = Counter()
+    is_known = True
+    for topic in request.topics:
+        for first in range(0, max(1, len(topic.partitions)), _AT_ONCE):
+            some = topic.partitions[first : first + _AT_ONCE]
+            named.update([(topic.name, part.partition_index) for part in some])
+            is_known = is_known and all(part.timestamp in _KNOWN for part in some)
+            yield
+    work = _respond(context, request, shape, named)
+    if is_known:
+        return (yield from work)
+    # Searching by time reads the log; all of it only reads, so a thread may do it.
+    return context.broker.threads.reading(to_end, work)
 
 
-def _respond(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
-    named = Counter(
-        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
-    )
+def _respond(context: RequestContext, request: Any, shape: Shape, named: _Named) -> Work[Any]:
     # Each topic and partition is answered once, however often it is named.
     answers: dict[str, dict[int, Any]] = {}
     for topic in request.topics:
+        yield
         for part in topic.partitions:
             answer = _answer(context, request, shape, topic.name, part, named)
             answers.setdefault(topic.name, {})[part.partition_index] = answer
             yield
-    topics = tuple(
-        shape("ListOffsetsTopicResponse", name=name, partitions=tuple(parts.values()))
-        for name, parts in answers.items()
-    )
-    return shape("ListOffsetsResponse", throttle_time=ZERO, topics=topics)
+    topics = []
+    for name, parts in answers.items():
+        topics.append(
+            shape("ListOffsetsTopicResponse", name=name, partitions=tuple(parts.values()))
+        )
+        yield
+    return shape("ListOffsetsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
 def _answer(
@@ -73,7 +87,7 @@ def _answer(
     shape: Shape,
     topic: str,
     part: Any,
-    named: Counter[tuple[str, int]],
+    named: _Named,
 ) -> Any:
     code = ErrorCode.none
     found = _Found()

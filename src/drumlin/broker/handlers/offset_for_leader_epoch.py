@@ -24,6 +24,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
         topics.append(
             shape("OffsetForLeaderTopicResult", topic=topic.topic, partitions=tuple(partitions))
         )
+        yield
     return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=tuple(topics))
 
 

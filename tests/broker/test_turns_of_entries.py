@@ -1,0 +1,52 @@
+"""Handlers give way for each entry of a request, also for those that there is little to do for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.handlers import describe_producers, list_offsets
+from drumlin.replication.partition import PartitionRegistry
+from drumlin.wire.messages import RequestHeader, response_shape
+
+_ENTRIES = 5_000
+
+
+def _context(api_key: int, version: int) -> RequestContext:
+    broker: Any = SimpleNamespace(
+        partitions=PartitionRegistry(),
+        metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
+    )
+    connection: Any = None
+    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
+
+
+def test_a_partition_named_again_and_again_is_a_step_each_time() -> None:
+    topic = SimpleNamespace(name="t", partition_indexes=(0,) * _ENTRIES)
+    request = SimpleNamespace(topics=(topic,))
+    shape = response_shape("describe_producers", 0)
+    work = describe_producers.handle(_context(61, 0), request, shape)
+    assert sum(1 for _ in work) >= _ENTRIES
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, _ENTRIES), (_ENTRIES, 1)])
+def test_what_list_offsets_asks_for_is_looked_at_in_steps(
+    monkeypatch: pytest.MonkeyPatch, topics: int, partitions: int
+) -> None:
+    parts = tuple(
+        SimpleNamespace(partition_index=each, timestamp=-1, current_leader_epoch=-1)
+        for each in range(partitions)
+    )
+    request = SimpleNamespace(
+        topics=tuple(SimpleNamespace(name=f"t{each}", partitions=parts) for each in range(topics)),
+        isolation_level=0,
+    )
+    work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
+    monkeypatch.setattr(list_offsets, "_respond", lambda *_: iter(()))
+    assert sum(1 for _ in work) == _ENTRIES / (partitions if partitions == 1 else 1000)
+    work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
+    monkeypatch.undo()
+    assert sum(1 for _ in work) >= _ENTRIES + topics
