@@ -82,3 +82,16 @@ def test_a_port_that_is_taken_for_one_of_them(tmp_path: Path) -> None:
             StartFailed, match=rf"cannot listen on \*:{port}: Address already in use"
         ):
             asyncio.run(scenario(port))
+
+
+def test_hundreds_of_clients_may_connect_before_one_is_accepted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            (listener,) = broker.listeners
+            address = ("127.0.0.1", listener.port)
+            # The loop stands still meanwhile: whoever finds no place would time out.
+            clients = [socket.create_connection(address, timeout=20) for _ in range(500)]
+            for client in clients:
+                client.close()
+
+    asyncio.run(scenario())

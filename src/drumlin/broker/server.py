@@ -28,6 +28,8 @@ _ACCEPTS_PER_TURN: Final = 64
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _ACCEPT_PAUSE_S: Final = 0.1
 _SILENCE_S: Final = 60.0
+#: Connections that find no place wait for a second before they try again, and longer each time.
+_WAITING_MIN: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for sock, listener in self._sockets.items():
             try:
-                sock.listen(self.limits.socket_listen_backlog_size)
+                sock.listen(max(_WAITING_MIN, self.limits.socket_listen_backlog_size))
             except OSError as error:
                 raise cannot_listen(listener, error) from error
             loop.add_reader(sock.fileno(), self._accept, sock)
