@@ -7,15 +7,18 @@ import importlib
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.in_process import running
+from drumlin.broker.first_use import FirstUse
+from drumlin.turns import TURN_S
 from drumlin.wire import decoder, encoder
-from drumlin.wire.messages import encode_request, parse_response
+from drumlin.wire.messages import API_KEYS, encode_request, parse_response
 from rig.messages import build
 
 _SCRIPT = """
@@ -111,3 +114,29 @@ def test_a_connection_that_ends_while_it_waits_for_it_harms_nobody(
 
     asyncio.run(run())
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_a_thousand_that_waited_for_it_do_not_go_on_in_one_turn() -> None:
+    async def run() -> None:
+        broker: Any = SimpleNamespace(threads=SimpleNamespace(computing=asyncio.to_thread))
+        first_use = FirstUse(broker)
+        frame = memoryview(API_KEYS["list_groups"].to_bytes(2, "big") + b"\0\0")
+        went_on = 0
+
+        def go_on() -> None:
+            nonlocal went_on
+            went_on += 1
+            ends_at = time.monotonic() + TURN_S / 20
+            while time.monotonic() < ends_at:
+                pass
+
+        assert not any(first_use.is_prepared(frame, go_on) for _ in range(1000))
+        before = 0
+        async with asyncio.timeout(20):
+            while went_on < 1000:
+                await asyncio.sleep(0)
+                assert went_on - before <= 21
+                before = went_on
+        assert first_use.is_prepared(frame, go_on)
+
+    asyncio.run(run())

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.served import SERVED
+from drumlin.turns import Pace
 from drumlin.wire.messages import API_KEYS, prepare
 
 if TYPE_CHECKING:
@@ -64,9 +65,10 @@ class FirstUse:
         except Exception:  # noqa: BLE001  whoever dispatches it will meet it, too
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)
+        pace = Pace()
         for go_on in self._waiting.pop(start):
-            # A turn for each: they have requests to start.
-            asyncio.get_running_loop().call_soon(go_on)
+            go_on()  # may start several requests: a thousand of them are no single turn
+            await pace.give_way()
 
 
 def _named(start: bytes) -> tuple[str, int] | None:

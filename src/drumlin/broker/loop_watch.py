@@ -30,7 +30,7 @@ SLOW_S: Final = 0.05
 #: Turns are counted by the longest of these that they exceed.
 _STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
 #: Of a thousand connections that all have sent something, so many have their turn at once.
-_EVENTS_PER_TURN: Final = 64
+_EVENTS_PER_TURN: Final = 32
 _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
 #: When a turn has lasted so long, its place is noted: it may become a slow one.

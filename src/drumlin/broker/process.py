@@ -7,7 +7,6 @@ traceback: the operator can act on the former only.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.broker.broker import Broker
+from drumlin.broker.garbage import GarbageCollection
 from drumlin.broker.loop_watch import LoopWatch
 from drumlin.broker.opening import StartFailed
 from drumlin.clock import SystemClock
@@ -59,9 +59,9 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
     if config.without_effect:
         _log.warning("without effect here: %s", ", ".join(config.without_effect))
     broker = await _start(config, stop)
-    # What lives now lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
+    garbage = GarbageCollection()
+    garbage.begin()
+    looking = loop.create_task(garbage.keep_looking())
     broker.endpoints.metrics.add(watch.measures)
     watch.begin()
     addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
@@ -74,6 +74,7 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
         _log.warning("%s", risk)
     await stop.wait()
     watch.end()
+    looking.cancel()
     _log.info("stopping")
     await broker.stop()
     _log.info("stopped cleanly")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
-_ACCEPTS_PER_TURN: Final = 64
+_ACCEPTS_PER_TURN: Final = 16
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _ACCEPT_PAUSE_S: Final = 0.1
 _SILENCE_S: Final = 60.0

@@ -1,0 +1,68 @@
+"""Garbage collection in a broker's process: each test has a process of its own for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_START = """
+import gc, sys
+sys.path[:0] = {paths!r}
+from drumlin.broker import garbage
+
+looked_at = []
+
+def starting(phase, info):
+    if phase == "start" and info["generation"] == 2:
+        looked_at.append(sum(len(gc.get_objects(each)) for each in (0, 1, 2)))
+
+collection = garbage.GarbageCollection()
+collection.begin()
+gc.callbacks.append(starting)
+"""
+
+
+def _run(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _START.format(paths=sys.path) + script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_full_collection_looks_only_at_what_is_new() -> None:
+    _run("""
+living = [[] for _ in range(500_000)]
+assert len(looked_at) > 5
+assert max(looked_at) < 60_000, looked_at
+""")
+
+
+def test_what_is_frozen_goes_with_the_last_reference_to_it() -> None:
+    _run("""
+living = [[] for _ in range(500_000)]
+gc.collect()
+frozen = gc.get_freeze_count()
+del living
+assert gc.get_freeze_count() < frozen - 400_000
+""")
+
+
+def test_circles_among_what_is_frozen_are_found_once_there_is_much_of_it() -> None:
+    _run("""
+kept = []
+for _ in range(5):
+    circles = [[] for _ in range(100_000)]
+    for each in circles:
+        each.append(each)
+    gc.collect()
+    del circles, each
+    collection.look()
+    kept.append(gc.get_freeze_count())
+assert kept[0] > 100_000  # little: it is not worth looking at everything
+assert min(kept[1:]) < 100_000, kept
+assert max(kept) < 5 * kept[0], kept
+""")
