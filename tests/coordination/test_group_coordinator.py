@@ -26,6 +26,7 @@ from drumlin.coordination.groups.record_types import decode_key
 from drumlin.coordination.groups.records import OffsetKey
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets
 from rig.committed_offsets import position as a_position
@@ -341,13 +342,13 @@ def test_groups_are_deleted_with_their_offsets() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         member = await join(coordinator, clock, "g")
         with pytest.raises(KafkaError) as refusal:
-            coordinator.delete("g")
+            to_end(coordinator.delete("g"))
         assert refusal.value.code is ErrorCode.non_empty_group
         await coordinator.leave("g", [LeavingMember(member.member_id)])
         await commit_offsets(coordinator, commit("g", position(1), position(2, partition=1)))
-        assert await coordinator.delete("g") is ErrorCode.none
+        assert await to_end(coordinator.delete("g")) is ErrorCode.none
         with pytest.raises(KafkaError) as refusal:
-            coordinator.delete("g")
+            to_end(coordinator.delete("g"))
         assert refusal.value.code is ErrorCode.group_id_not_found
         assert _what_remains(log) == {}
 
@@ -359,7 +360,7 @@ def test_offsets_that_members_read_are_not_deleted() -> None:
         member = await join(coordinator, clock, "g", topics="t")
         positions = (position(1), position(2, topic="u"))
         await commit_offsets(coordinator, Commit("g", member.member_id, None, 1, None, positions))
-        codes = await coordinator.delete_offsets("g", [("t", 0), ("u", 0), ("v", 0)])
+        codes = await to_end(coordinator.delete_offsets("g", [("t", 0), ("u", 0), ("v", 0)]))
         assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none, ErrorCode.none]
         assert await committed(coordinator, "g") == {("t", 0): 1}
 

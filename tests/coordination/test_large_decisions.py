@@ -15,13 +15,15 @@ from coordination.test_group_coordinator import (
     DAY_MS,
     commit,
     committed,
+    join,
     position,
     with_coordinator,
 )
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.state_partitions import partition_for
-from drumlin.wire.errors import KafkaError
+from drumlin.turns import to_end
+from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets
 
 LARGE = Settings(offset_metadata_max_bytes=2 * MESSAGE_BYTES_MAX)
@@ -100,5 +102,55 @@ def test_offsets_of_a_large_group_expire_in_turns() -> None:
         await coordinator.expire_offsets()
         with pytest.raises(KafkaError):
             coordinator.group("g")
+
+    with_coordinator(run)
+
+
+def test_a_group_of_very_many_offsets_is_deleted_in_turns() -> None:
+    """What is committed meanwhile goes with it: nobody has been told yet that it is gone."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(30_000)]))
+        deleting, steps = coordinator.delete("g"), 0
+        for _ in deleting:
+            steps += 1
+            if steps % 10 == 1:
+                more = [position(2, partition=n) for n in range(30_000, 30_000 + 250)]
+                await commit_offsets(coordinator, commit("g", position(2), *more))
+        assert steps > 30
+        with pytest.raises(KafkaError):
+            coordinator.group("g")
+        assert await committed(coordinator, "g") == {}
+        left = {record.key: record.value for record in log.records()}
+        assert not any(left.values())
+
+    with_coordinator(run)
+
+
+def test_a_group_that_somebody_joins_while_it_is_deleted_stays() -> None:
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
+        await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(5_000)]))
+        deleting = coordinator.delete("g")
+        next(deleting)
+        await join(coordinator, clock, "g")
+        with pytest.raises(KafkaError) as refusal:
+            to_end(deleting)
+        assert refusal.value.code is ErrorCode.non_empty_group
+        assert len(await committed(coordinator, "g")) == 5_000
+
+    with_coordinator(run)
+
+
+def test_very_many_offsets_are_deleted_in_turns_and_as_a_whole() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(5_000)]))
+        written = len(log.batches[partition_for("g", 4)])
+        asked = [("t", n) for n in range(0, 6_000, 2)]
+        deleting = coordinator.delete_offsets("g", asked)
+        for _ in range(100):
+            next(deleting)
+        assert await to_end(deleting) == [ErrorCode.none] * 3_000
+        assert len(log.batches[partition_for("g", 4)]) == written + 1
+        assert set(await committed(coordinator, "g")) == {("t", n) for n in range(1, 5_000, 2)}
 
     with_coordinator(run)

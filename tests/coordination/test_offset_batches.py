@@ -12,6 +12,7 @@ from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.log import Producer, encode_batches
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.records.batch import HEADER_SIZE
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
@@ -98,3 +99,26 @@ def test_a_name_that_no_record_can_tell() -> None:
     with pytest.raises(KafkaError) as refused:
         packer.add(Positions("t", None, [0], [1], [-1]))
     assert refused.value.code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 8_191, 8_200, 20_000])
+def test_tombstones_are_what_records_one_by_one_would_be(count: int) -> None:
+    partitions = [2**31 - 1 - number for number in range(count)]
+    packer = OffsetPacker("group", NOW_MS, bytes_max=10_000_000)
+    packer.add_tombstones("höher", partitions[:10])
+    packer.add_tombstones("höher", partitions[10:])
+    (packed,) = packer.batches()
+    records = [(OffsetKey("group", "höher", partition), None) for partition in partitions]
+    ((batch, _),) = encode_batches(records, NOW_MS, bytes_max=10_000_000)
+    assert packed.batch == batch
+    assert [each for topic in packed.topics for each in topic.partitions] == partitions
+
+
+def test_tombstones_that_are_too_many_for_one_batch_make_several() -> None:
+    packer = OffsetPacker("group", NOW_MS, bytes_max=1_000)
+    packer.add_tombstones("t", range(100))
+    batches = packer.batches()
+    assert len(batches) > 1
+    assert max(len(each.batch) for each in batches) <= 1_000 + HEADER_SIZE
+    told = [each for batch in batches for topic in batch.topics for each in topic.partitions]
+    assert told == list(range(100))

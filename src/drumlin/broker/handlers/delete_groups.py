@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             if broker.share_groups.is_share_group(group_id):
                 code = await broker.share_groups.delete(group_id)
             else:
-                code = await broker.groups.delete(group_id)
+                code = await (await broker.turns.run(broker.groups.delete(group_id)))
         except KafkaError as error:
             code = error.code
         results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))

@@ -26,7 +26,8 @@ _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     unknown, known = await context.broker.turns.run(_sort(context, request.topics))
     try:
-        codes = await context.broker.groups.delete_offsets(request.group_id, known)
+        deleting = context.broker.groups.delete_offsets(request.group_id, known)
+        codes = await (await context.broker.turns.run(deleting))
     except KafkaError as error:
         return _response(shape, error.code, ())
     return _respond(request, shape, unknown, dict(zip(known, codes, strict=True)))

@@ -52,6 +52,9 @@ _log = logging.getLogger(__name__)
 #: does, which no connection has to; all members of a group must fit into a record of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 
+#: Offsets that go in one batch with their group: some two milliseconds' worth.
+_DELETED_WITH_GROUP: Final = 200
+
 
 class GroupCoordinator(GroupExecution):
     """All groups that this broker coordinates.
@@ -388,16 +391,33 @@ class GroupCoordinator(GroupExecution):
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     def delete_offsets(
-        self, group_id: str, partitions: Sequence[tuple[str, int]]
-    ) -> Written[list[ErrorCode]]:
+        self, group_id: str, asked: Sequence[tuple[str, int]]
+    ) -> Work[Written[list[ErrorCode]]]:
         """OffsetDelete: a code for each partition.
 
+        What the topic takes as one batch is deleted as a whole or not at all.
+
         Raises:
-            KafkaError: none of them was deleted.
+            KafkaError: none of them was deleted, or not all of what makes several batches.
         """
         shard = self._shard_with_members(group_id)
-        codes, records = shard.delete_offsets(group_id, partitions)
-        return self._when_written(shard, records, codes)
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in asked:
+            if shard.holds(group_id, topic, partition):
+                partitions.setdefault(topic, []).append(partition)
+            yield
+        names = dict.fromkeys(topic for topic, _ in asked)
+        kept = shard.check_delete_offsets(group_id, names)
+        chosen = {topic: these for topic, these in partitions.items() if topic not in kept}
+
+        def check() -> None:
+            if shard.check_delete_offsets(group_id, chosen):
+                raise KafkaError(ErrorCode.group_subscribed_to_topic)
+
+        confirmation = yield from self._remove_offsets(shard, group_id, chosen, check)
+        refusal = ErrorCode.group_subscribed_to_topic
+        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
+        return self._written(codes, confirmation)
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -430,14 +450,25 @@ class GroupCoordinator(GroupExecution):
         message = f"{group_id} is no classic group"
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
-    def delete(self, group_id: str) -> Written[ErrorCode]:
+    def delete(self, group_id: str) -> Work[Written[ErrorCode]]:
         """DeleteGroups, one of them.
 
+        Of a group that holds very many offsets those go first, and then the group with what was
+        committed meanwhile.
+
         Raises:
-            KafkaError: it was not deleted.
+            KafkaError: it was not deleted, though some of very many offsets may be.
         """
         shard = self._shard_of(group_id)
-        return self._when_written(shard, shard.delete_group(group_id), ErrorCode.none)
+        while True:
+            shard.group(group_id).check_delete()
+            held = shard.held(group_id)
+            if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
+                records = shard.delete_group(group_id)
+                return self._when_written(shard, records, ErrorCode.none)
+            yield from self._remove_offsets(
+                shard, group_id, held, lambda: shard.group(group_id).check_delete()
+            )
 
     # -- what another kind of groups, with a coordinator of its own, builds on -----------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
@@ -43,6 +43,8 @@ T = TypeVar("T")
 #: Of a batch: for its header, and for what compression adds where it does not help.
 _SPARE_PART: Final = 64
 _LARGE_AT_A_TIME: Final = 2
+#: Tombstones that are packed in one go.
+_REMOVED_AT_ONCE: Final = 1000
 
 
 class CoordinatorConfig(GroupRules, Protocol):
@@ -340,6 +342,36 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             confirmation = self._append(shard, batch, verification)
             shard.apply_offsets(commit.group_id, topics, commit.producer)
         return self._written(codes, confirmation)
+
+    def _remove_offsets(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        topics: Mapping[str, Sequence[int]],
+        check: Callable[[], None],
+    ) -> Work[Confirmation | None]:
+        """Append tombstones for offsets of a group and take them over; `check` whether one may.
+
+        Raises:
+            KafkaError: as `_write`, and as `check`.
+        """
+        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
+        now_ms = self._clock.wall_ms()
+        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=_room(limit))
+        for topic, partitions in topics.items():
+            for start in range(0, len(partitions), _REMOVED_AT_ONCE):
+                packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])
+                yield
+        batches = packer.batches()
+        _check_sizes([batch for batch, _ in batches], limit)
+        confirmation = None
+        for batch, removed in batches:
+            yield
+            self._check_leads(shard)
+            check()
+            confirmation = self._append(shard, batch)
+            shard.remove_offsets(group_id, removed)
+        return confirmation
 
     def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
         """Others had their turn since it was checked what may be committed.

@@ -2,6 +2,7 @@
 
 A client commits the positions of thousands of partitions at once: what they have in common is
 made once, and the rest is a few bytes each. The bytes are those that `log.encode_batches` makes.
+So are those of tombstones, when as many are deleted together.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _NO_LEADER_EPOCH: Final = -1
 #: Of a record: attributes, and its timestamp, which is that of the batch; and it has no headers.
 _BEGINS: Final = b"\0\0"
 _ENDS: Final = b"\0"
+#: The length of a value that is not there.
+_NO_VALUE: Final = varint(-1)
 #: Of a record at most, besides its key and its value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
@@ -49,6 +52,7 @@ class TopicValues(NamedTuple):
     topic_id: UUID | None
     partitions: Sequence[int]
     values: Sequence[bytes]
+    """None at all where these are tombstones."""
 
 
 class OffsetBatch(NamedTuple):
@@ -100,6 +104,22 @@ class OffsetPacker:
                 self._put(positions, key_start, partitions[:fitting], values[:fitting])
             self._end()
             partitions, values = partitions[fitting:], values[fitting:]
+
+    def add_tombstones(self, topic: str, partitions: Sequence[int]) -> None:
+        """
+        Raises:
+            KafkaError: INVALID_REQUEST, a name is longer than records can tell.
+        """
+        key_start = offset_key_start(self._group_id, topic)
+        size = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
+        while partitions:
+            fitting = max((self._bytes_max - self._size) // size, 0 if self._records else 1)
+            some, partitions = partitions[:fitting], partitions[fitting:]
+            self._size += size * len(some)
+            self._records += _tombstones(len(self._records), key_start, some)
+            self._topics.append(TopicValues(topic, None, some, ()))
+            if partitions:
+                self._end()
 
     def batches(self) -> list[OffsetBatch]:
         """All of them; nothing is added afterwards."""
@@ -174,17 +194,32 @@ def _records(
     key_begins = varint(key_size) + key_start
     around = len(_BEGINS) + len(key_begins) + _PARTITION.size + len(_ENDS)
     value_size, length = -1, b""
-    for delta, partition, value in zip(
-        range(first, first + len(values)), partitions, values, strict=True
+    for offset, partition, value in zip(
+        _deltas(first, len(values)), partitions, values, strict=True
     ):
-        if delta < len(_ONE_BYTE):
-            offset = _ONE_BYTE[delta]
-        elif delta < _TWO_BYTES_END:
-            offset = bytes(((delta << 1) & 0x7F | 0x80, delta >> 6))
-        else:
-            offset = varint(delta)
         if len(value) != value_size:
             value_size = len(value)
             length = varint(value_size)
         size = varint(around + len(offset) + len(length) + value_size)
         yield b"".join((size, _BEGINS, offset, key_begins, pack(partition), length, value, _ENDS))
+
+
+def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iterator[bytes]:
+    """As `_records`, without values."""
+    pack = _PARTITION.pack
+    key_begins = varint(len(key_start) + _PARTITION.size) + key_start
+    around = len(_BEGINS) + len(key_begins) + _PARTITION.size + len(_NO_VALUE) + len(_ENDS)
+    for offset, partition in zip(_deltas(first, len(partitions)), partitions, strict=True):
+        size = varint(around + len(offset))
+        yield b"".join((size, _BEGINS, offset, key_begins, pack(partition), _NO_VALUE, _ENDS))
+
+
+def _deltas(first: int, count: int) -> Iterator[bytes]:
+    """Of records in a row, the offsets within their batch, encoded."""
+    for delta in range(first, first + count):
+        if delta < len(_ONE_BYTE):
+            yield _ONE_BYTE[delta]
+        elif delta < _TWO_BYTES_END:
+            yield bytes(((delta << 1) & 0x7F | 0x80, delta >> 6))
+        else:
+            yield varint(delta)

@@ -46,6 +46,19 @@ class CommittedOffsets:
         if not topics:
             del self._groups[key.group_id]
 
+    def remove_all(self, group_id: str, topic: str, partitions: Sequence[int]) -> None:
+        """As `remove`, for many of one topic."""
+        topics = self._groups.get(group_id, {})
+        known = topics.get(topic)
+        if known is None:
+            return
+        for partition in partitions:
+            known.pop(partition, None)
+        if not known:
+            del topics[topic]
+        if not topics:
+            del self._groups[group_id]
+
     def packed(self, group_id: str, topic: str, partition: int) -> bytes | None:
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
 

@@ -117,6 +117,14 @@ class GroupShard:
             raise KafkaError(ErrorCode.group_id_not_found)
         return None
 
+    def held(self, group_id: str) -> dict[str, list[int]]:
+        """By topic, the partitions of which something is committed, or pending."""
+        held = {topic: list(known) for topic, known in self.offsets.topics(group_id).items()}
+        for key in self.transactional.keys_of(group_id):
+            if self.offsets.packed(*key) is None:
+                held.setdefault(key.topic, []).append(key.partition)
+        return held
+
     def delete_group(self, group_id: str) -> list[GroupRecord]:
         """
         Raises:
@@ -124,34 +132,29 @@ class GroupShard:
         """
         group = self.group(group_id)
         group.check_delete()
-        keys = [key for key, _ in self.offsets.items(group_id)]
-        keys += set(self.transactional.keys_of(group_id)) - set(keys)
-        records: list[GroupRecord] = [(key, None) for key in keys]
+        records: list[GroupRecord] = [
+            (OffsetKey(group_id, topic, partition), None)
+            for topic, partitions in self.held(group_id).items()
+            for partition in partitions
+        ]
         return records + group.tombstones()
 
-    def delete_offsets(
-        self, group_id: str, partitions: Iterable[tuple[str, int]]
-    ) -> tuple[list[ErrorCode], list[GroupRecord]]:
-        """An error code for each partition, and the tombstones.
+    def check_delete_offsets(self, group_id: str, topics: Iterable[str]) -> frozenset[str]:
+        """Those topics of which no offset may be deleted: members read them.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         group = self.group(group_id)
         group.check_offset_delete()
-        codes: list[ErrorCode] = []
-        records: list[GroupRecord] = []
-        for topic, partition in partitions:
-            if group.is_subscribed_to(topic):
-                codes.append(ErrorCode.group_subscribed_to_topic)
-                continue
-            codes.append(ErrorCode.none)
-            key = OffsetKey(group_id, topic, partition)
-            if self.offsets.packed(group_id, topic, partition) or self.transactional.is_pending(
-                key
-            ):
-                records.append((key, None))
-        return codes, records
+        return frozenset(filter(group.is_subscribed_to, topics))
+
+    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether something is committed there, or pending."""
+        known = self.offsets.packed(group_id, topic, partition)
+        return known is not None or self.transactional.is_pending(
+            OffsetKey(group_id, topic, partition)
+        )
 
     def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
         """Tombstones for what the group no longer holds; for the group too, if that is all.
@@ -277,6 +280,15 @@ class GroupShard:
             if transactional.is_any_pending:
                 for partition in partitions:
                     transactional.supersede(OffsetKey(group_id, topic, partition))
+
+    def remove_offsets(self, group_id: str, removed: Iterable[TopicValues]) -> None:
+        """As `apply`, for tombstones of offsets of one group."""
+        transactional = self.transactional
+        for topic, _, partitions, _ in removed:
+            self.offsets.remove_all(group_id, topic, partitions)
+            if transactional.is_any_pending:
+                for partition in partitions:
+                    transactional.remove(OffsetKey(group_id, topic, partition))
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""
