@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.commit import Positions, joined
 from drumlin.metadata.image import TopicState
 from drumlin.turns import Work, one_turn
 from drumlin.wire.commit_request import TopicPositions
@@ -34,11 +34,11 @@ class SortedOut(NamedTuple):
     """Positions in partitions that there are, and the partitions that there are not.
 
     accepted: with how the request names the topic.
-    refused: by how the request names the topic.
+    refused: partitions, and a code for each of them, by how the request names the topic.
     """
 
     accepted: list[tuple[Any, Positions]]
-    refused: dict[Any, list[tuple[int, ErrorCode]]]
+    refused: dict[Any, tuple[list[int], list[ErrorCode]]]
 
     @property
     def positions(self) -> list[Positions]:
@@ -57,9 +57,7 @@ class SortedOut(NamedTuple):
             results.append(TopicResult(key, positions.partitions, None if is_fine else of_topic))
         if not self.refused:
             return results
-        told: dict[Any, tuple[list[int], list[ErrorCode]]] = {}
-        for key, missing in self.refused.items():
-            told[key] = [each[0] for each in missing], [each[1] for each in missing]
+        told = {key: (list(absent), list(said)) for key, (absent, said) in self.refused.items()}
         for key, partitions, some in results:
             known = told.setdefault(key, ([], []))
             known[0].extend(partitions)
@@ -73,27 +71,45 @@ def sort_out(
 ) -> Work[SortedOut]:
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
     accepted: list[tuple[Any, Positions]] = []
-    refused: dict[Any, list[tuple[int, ErrorCode]]] = {}
+    refused: dict[Any, tuple[list[int], list[ErrorCode]]] = {}
     for topic in topics:
-        key, partitions = topic.topic, topic.partitions
+        key = topic.topic
         state, missing = find(key)
-        if state is None or not partitions:
-            if state is None:
-                told = refused.setdefault(key, [])
-                told += [(partition, missing) for partition in partitions]
-            yield
-            continue
-        positions = Positions(state.name, state.topic_id, *topic[1:])
-        count = len(state.partitions)
-        if min(partitions) < 0 or max(partitions) >= count:
-            told = refused.setdefault(key, [])
-            told += [(each, missing) for each in partitions if not 0 <= each < count]
-            there = [index for index, each in enumerate(partitions) if 0 <= each < count]
-            positions = positions.some(there)
-        if positions.partitions:
-            accepted.append((key, positions))
+        name, topic_id, count = "", None, 0
+        if state is not None:
+            name, topic_id, count = state.name, state.topic_id, len(state.partitions)
+        elif not topic.partitions:
+            refused.setdefault(key, ([], []))
+        if topic.partitions:
+            positions = Positions(name, topic_id, *topic[1:])
+            there, absent = yield from _those_below(positions, count)
+            if absent:
+                partitions, said = refused.setdefault(key, ([], []))
+                partitions += absent
+                said += [missing] * len(absent)
+            if there is not None:
+                accepted.append((key, there))
         yield
     return SortedOut(accepted, refused)
+
+
+def _those_below(positions: Positions, count: int) -> Work[tuple[Positions | None, list[int]]]:
+    """Positions in so many partitions, None if there are none; and the other partitions."""
+    pieces: list[Positions] = []
+    absent: list[int] = []
+    for piece in positions.pieces():
+        partitions = piece.partitions
+        if min(partitions) >= 0 and max(partitions) < count:
+            pieces.append(piece)
+        else:
+            absent += [each for each in partitions if not 0 <= each < count]
+            there = [index for index, each in enumerate(partitions) if 0 <= each < count]
+            if there:
+                pieces.append(piece.some(there))
+        yield
+    if len(pieces) <= 1:
+        return (pieces[0] if pieces else None), absent
+    return (joined(pieces) if absent else positions), absent
 
 
 def start(context: RequestContext, frame: memoryview, work: Work[Any]) -> Any:

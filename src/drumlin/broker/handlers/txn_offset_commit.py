@@ -12,6 +12,7 @@ TRANSACTION_ABORTABLE is known, and 5 adds the partition (KIP-890).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,8 @@ _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
+#: Partitions that are answered in one go.
+_AT_ONCE: Final = 1000
 
 #: What a client of this API does not expect, and what it is told instead.
 _TOLD: Final = {
@@ -62,7 +65,7 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Any]:
     sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
         return _commit(context, asked, sorted_out)
-    return (yield from txn_commit_response(version, _results(asked, sorted_out, [])))
+    return (yield from _answer(version, asked, sorted_out, []))
 
 
 async def _commit(
@@ -87,8 +90,7 @@ async def _commit(
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
         codes = [code] * sum(len(each.partitions) for each in commit.positions)
-    results = _results(asked, sorted_out, codes)
-    return await turns.run(txn_commit_response(context.version, results))
+    return await turns.run(_answer(context.version, asked, sorted_out, codes))
 
 
 def _find_topic(broker: Broker, topic: Any) -> tuple[TopicState | None, ErrorCode]:
@@ -129,16 +131,26 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
     return verification if is_required else NOT_REQUIRED
 
 
-def _results(
-    asked: TxnCommitRequest, sorted_out: SortedOut, codes: list[ErrorCode]
-) -> list[TopicResult]:
+def _answer(
+    version: int, asked: TxnCommitRequest, sorted_out: SortedOut, codes: list[ErrorCode]
+) -> Work[EncodedBody]:
     """Topics and partitions in the order of the request, each once."""
     results: dict[Any, dict[int, ErrorCode]] = {}
     for topic in asked.commit.topics:
         if topic.partitions or topic.topic in sorted_out.refused:
-            missing = dict.fromkeys(topic.partitions, ErrorCode.unknown_topic_or_partition)
-            results.setdefault(topic.topic, {}).update(missing)
+            found = results.setdefault(topic.topic, {})
+            for some in _some_at_a_time(topic.partitions):
+                found.update(dict.fromkeys(some, ErrorCode.unknown_topic_or_partition))
+                yield
     taken = iter(codes)
     for key, positions in sorted_out.accepted:
-        results[key].update(zip(positions.partitions, taken, strict=False))
-    return [TopicResult(name, list(found), list(found.values())) for name, found in results.items()]
+        for some in _some_at_a_time(positions.partitions):
+            results[key].update(zip(some, taken, strict=False))
+            yield
+    told = [TopicResult(name, list(each), list(each.values())) for name, each in results.items()]
+    return (yield from txn_commit_response(version, told))
+
+
+def _some_at_a_time(partitions: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(partitions), _AT_ONCE):
+        yield partitions[first : first + _AT_ONCE]

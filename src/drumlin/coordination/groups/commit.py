@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -48,6 +49,15 @@ class Positions(NamedTuple):
             [self.leader_epochs[index] for index in indexes],
             None if self.metadata is None else [self.metadata[index] for index in indexes],
         )
+
+
+def joined(pieces: Sequence[Positions]) -> Positions:
+    """Of one topic, at least one; what `pieces` gives, or some of it."""
+    topic, topic_id, *columns = zip(*pieces, strict=True)
+    partitions, offsets, leader_epochs = (list(chain.from_iterable(each)) for each in columns[:3])
+    has_metadata = pieces[0].metadata is not None
+    metadata = list(chain.from_iterable(columns[3])) if has_metadata else None
+    return Positions(topic[0], topic_id[0], partitions, offsets, leader_epochs, metadata)
 
 
 class Commit(NamedTuple):
