@@ -72,7 +72,9 @@ def sort_out(
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
     accepted: list[tuple[Any, Positions]] = []
     refused: dict[Any, tuple[list[int], list[ErrorCode]]] = {}
-    for topic in topics:
+    for number, topic in enumerate(topics):
+        if number:
+            yield
         key = topic.topic
         state, missing = find(key)
         name, topic_id, count = "", None, 0
@@ -89,7 +91,6 @@ def sort_out(
                 said += [missing] * len(absent)
             if there is not None:
                 accepted.append((key, there))
-        yield
     return SortedOut(accepted, refused)
 
 

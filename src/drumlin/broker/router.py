@@ -23,6 +23,7 @@ from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
+    EncodedBody,
     RequestHeader,
     encode_response,
     error_response,
@@ -134,6 +135,8 @@ class Router:
         header = context.header
         try:
             answer = handler.handle(context, request, response_shape(api, header.api_version))
+            if isinstance(answer, EncodedBody):  # it is none of what is asked for below
+                return _encode(api, header, answer)
             if inspect.isgenerator(answer):
                 finished = one_turn(cast(Work[Any], answer))
                 if finished is None:

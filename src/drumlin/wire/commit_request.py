@@ -42,10 +42,14 @@ _PLAIN: Final = {
 #: Lengths of metadata that is null or empty.
 _NO_METADATA: Final = {True: {0, 1}, False: {-1, 0}}
 _NO_TAGS: Final = {0}
+#: From here on a length takes more than a byte in flexible versions.
+_LONG: Final = 0x7F
 _AT_ONCE: Final = 1000
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
 _MILLISECOND: Final = timedelta(milliseconds=1)
+#: Characters of a text that may take more bytes than a string has.
+_COUNTED_LENGTH: Final = STRING_BYTES_MAX // 4
 _NULL_UUID: Final = bytes(16)
 _NO_LEADER_EPOCH: Final = -1
 _NO_RETENTION_MS: Final = -1
@@ -133,8 +137,10 @@ def _read_commit(version: int, frame: Frame, position: int) -> Work[CommitReques
     (generation_id,) = reader.fixed(_INT32)
     member_id = reader.short_string()
     instance_id = reader.nullable_short_string() if version >= _STATIC_MEMBERS_FROM else None
-    retention_ms = reader.fixed(_INT64)[0] if version <= _RETENTION_UP_TO else _NO_RETENTION_MS
-    _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
+    retention_ms = _NO_RETENTION_MS
+    if version <= _RETENTION_UP_TO:
+        (retention_ms,) = reader.fixed(_INT64)
+        _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
     topics = yield from _read_topics(frame, reader, layout)
     return CommitRequest(
         group_id,
@@ -167,28 +173,35 @@ class _Reader(FieldReader):
     __slots__ = ()
 
     def short_string(self) -> str:
-        return _short(self.string())
+        text = self.nullable_string()
+        if text is None:
+            raise MalformedMessage("null where a value must be")
+        if len(text) > _COUNTED_LENGTH:
+            _check_length(text)
+        return text
 
     def nullable_short_string(self) -> str | None:
         if not self._flexible and _INT16.unpack_from(self._frame, self._position)[0] < 0:
             self._position += _INT16.size  # any of them stands for null
             return None
         text = self.nullable_string()
-        return None if text is None else _short(text)
+        if text is not None and len(text) > _COUNTED_LENGTH:
+            _check_length(text)
+        return text
 
 
-def _short(text: str) -> str:
-    # Few are so long that it takes counting.
-    if len(text) > STRING_BYTES_MAX // 4 and len(text.encode()) > STRING_BYTES_MAX:
+def _check_length(text: str) -> None:
+    if len(text.encode()) > STRING_BYTES_MAX:
         raise MalformedMessage(f"a string of more than {STRING_BYTES_MAX} bytes")
-    return text
 
 
 def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[TopicPositions]]:
     topics = []
     count = reader.array_length()
     elements_left = ELEMENTS_MAX - count
-    for _ in range(count):
+    for number in range(count):
+        if number:
+            yield
         topic: str | UUID | None
         if layout.has_topic_ids:
             raw = bytes(reader.raw(len(_NULL_UUID)))
@@ -208,7 +221,6 @@ def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[To
         reader.move_to(place)
         reader.skip_tags()
         topics.append(columns.positions(topic))
-        yield
     reader.skip_tags()
     return topics
 
@@ -251,31 +263,34 @@ class _Columns:
     def _read_any(self, frame: Frame, position: int, count: int) -> int:
         if self._metadata is None:
             self._metadata = [b""] * len(self._partitions)
+        texts, rows, is_flexible = self._metadata, [], self._is_flexible
         layout = _WITH_EPOCH if self._has_epochs else _WITHOUT_EPOCH
+        unpack, row_bytes = layout.unpack_from, layout.size
+        frame_end = len(frame)
         for _ in range(count):
-            partition, offset, *epoch = layout.unpack_from(frame, position)
-            text, position = self._read_metadata(frame, position + layout.size)
-            if self._is_flexible:
+            rows.append(unpack(frame, position))
+            position += row_bytes
+            if not is_flexible:
+                (size,) = _INT16.unpack_from(frame, position)
+                position += _INT16.size
+            elif (size := frame[position] - 1) < _LONG:
+                position += 1
+            else:
+                size, position = read_uvarint(frame, position)
+                size -= 1
+            text = b""
+            if size > 0:
+                end = position + size
+                if size > STRING_BYTES_MAX or end > frame_end:
+                    raise MalformedMessage(f"a string of {size} bytes")
+                text, position = bytes(frame[position:end]), end
+                if not text.isascii():
+                    text.decode()  # it is no text if that fails
+            texts.append(text)
+            if is_flexible:
                 position = read_tags(frame, position, {}, None) if frame[position] else position + 1
-            self._partitions.append(partition)
-            self._offsets.append(offset)
-            self._epochs.append(epoch[0] if epoch else _NO_LEADER_EPOCH)
-            self._metadata.append(text)
+        columns = list(zip(*rows, strict=True))
+        self._partitions += columns[0]
+        self._offsets += columns[1]
+        self._epochs += columns[2] if self._has_epochs else (_NO_LEADER_EPOCH,) * count
         return position
-
-    def _read_metadata(self, frame: Frame, position: int) -> tuple[bytes, int]:
-        if self._is_flexible:
-            size, position = read_uvarint(frame, position)
-            size -= 1
-        else:
-            size = _INT16.unpack_from(frame, position)[0]
-            position += _INT16.size
-        if size <= 0:
-            return b"", position
-        end = position + size
-        if size > STRING_BYTES_MAX or end > len(frame):
-            raise MalformedMessage(f"a string of {size} bytes")
-        text = bytes(frame[position:end])
-        if not text.isascii():
-            text.decode()  # it is no text if that fails
-        return text, end

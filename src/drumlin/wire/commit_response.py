@@ -48,7 +48,9 @@ def _encoded(
 ) -> Work[EncodedBody]:
     end = _NO_TAGS if is_flexible else b""
     parts = [beginning, _count(len(results), is_flexible)]
-    for topic, partitions, codes in results:
+    for number, (topic, partitions, codes) in enumerate(results):
+        if number:
+            yield
         if isinstance(topic, str):
             name = topic.encode()
             length = _count(len(name), True) if is_flexible else _INT16.pack(len(name))
@@ -57,11 +59,11 @@ def _encoded(
             named = _NULL_UUID if topic is None else topic.bytes
         parts += (named, _count(len(partitions), is_flexible))
         for start in range(0, len(partitions), _AT_ONCE):
+            if start:
+                yield
             some = slice(start, start + _AT_ONCE)
             parts.append(_rows(partitions[some], codes and codes[some], is_flexible))
-            yield
         parts.append(end)
-        yield
     parts.append(end)
     return EncodedBody(b"".join(parts))
 

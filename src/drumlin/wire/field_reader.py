@@ -47,6 +47,13 @@ class FieldReader:
         return _present(self.nullable_string())
 
     def nullable_string(self) -> str | None:
+        frame, start = self._frame, self._position
+        if self._flexible and 0 < frame[start] < 0x80:  # nearly all are so short
+            end = start + frame[start]
+            if end > len(frame):
+                raise MalformedMessage(f"a string of {end - start - 1} bytes ends behind its frame")
+            self._position = end
+            return str(frame[start + 1 : end], "utf-8")
         length = self._length(_INT16)
         return None if length is None else str(self._take(length), "utf-8")
 
@@ -61,6 +68,11 @@ class FieldReader:
 
     def array_length(self) -> int:
         """How many elements follow."""
+        frame, start = self._frame, self._position
+        if self._flexible and 0 < frame[start] < 0x80 and frame[start] <= len(frame) - start:
+            self._position = start + 1
+            count: int = frame[start] - 1
+            return count
         return _present(self.nullable_array_length())
 
     def nullable_array_length(self) -> int | None:

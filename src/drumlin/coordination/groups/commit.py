@@ -83,12 +83,13 @@ class Commit(NamedTuple):
 
     @property
     def committer(self) -> Committer:
+        is_transactional = self.producer is not None
         return Committer(
             self.member_id,
             self.group_instance_id,
             self.generation_id,
-            is_transactional=self.producer is not None,
-            version=self.version,
+            is_transactional,
+            self.version,
         )
 
 

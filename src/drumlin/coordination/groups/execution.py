@@ -333,7 +333,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
                 yield
             packer.add(positions)
         batches = packer.batches()
-        _check_sizes([batch for batch, _ in batches], limit)
+        if len(batches) > 1:
+            _check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
         for batch, topics in batches:
             if len(batches) > 1 or not commit.is_one_piece:

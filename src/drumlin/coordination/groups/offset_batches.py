@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -39,10 +40,15 @@ _BEGINS: Final = b"\0\0"
 _ENDS: Final = b"\0"
 #: The length of a value that is not there.
 _NO_VALUE: Final = varint(-1)
+#: Of names whose keys are kept: clients say the same ones again and again.
+_KEPT_LENGTH_MAX: Final = 200
 #: Of a record at most, besides its key and its value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
 _TWO_BYTES_END: Final = 8192
+
+
+_known_key_start: Final = lru_cache(maxsize=4096)(offset_key_start)
 
 
 class TopicValues(NamedTuple):
@@ -87,7 +93,7 @@ class OffsetPacker:
             KafkaError: INVALID_REQUEST, a name or metadata is longer than records can tell.
         """
         partitions = positions.partitions
-        key_start = offset_key_start(self._group_id, positions.topic)
+        key_start = self._key_start(positions.topic)
         values = pack_offsets(
             positions.offsets,
             positions.leader_epochs,
@@ -110,7 +116,7 @@ class OffsetPacker:
         Raises:
             KafkaError: INVALID_REQUEST, a name is longer than records can tell.
         """
-        key_start = offset_key_start(self._group_id, topic)
+        key_start = self._key_start(topic)
         size = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
         while partitions:
             fitting = max((self._bytes_max - self._size) // size, 0 if self._records else 1)
@@ -126,6 +132,12 @@ class OffsetPacker:
         if self._records:
             self._end()
         return self._batches
+
+    def _key_start(self, topic: str) -> bytes:
+        group_id = self._group_id
+        if len(group_id) + len(topic) <= _KEPT_LENGTH_MAX:
+            return _known_key_start(group_id, topic)
+        return offset_key_start(group_id, topic)
 
     def _begin(self) -> None:
         self._records: list[bytes] = []
@@ -157,7 +169,7 @@ class OffsetPacker:
 
     def _end(self) -> None:
         records = self._records
-        body = b"".join(records)
+        body = records[0] if len(records) == 1 else b"".join(records)
         if self._codec:
             body = compress(self._codec, body)
         producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -216,6 +228,9 @@ def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iter
 
 def _deltas(first: int, count: int) -> Iterator[bytes]:
     """Of records in a row, the offsets within their batch, encoded."""
+    if first + count <= len(_ONE_BYTE):
+        yield from _ONE_BYTE[first : first + count]
+        return
     for delta in range(first, first + count):
         if delta < len(_ONE_BYTE):
             yield _ONE_BYTE[delta]

@@ -108,6 +108,13 @@ def pack_offsets(
     Raises:
         KafkaError: INVALID_REQUEST, metadata is longer than records can tell.
     """
+    topic_id, now_ms, expire_ms = facts
+    if metadata is None and topic_id is not None and expire_ms is None:
+        pack, raw_id = _USUAL.pack, topic_id.bytes
+        return [
+            pack(_LAST_VERSION, offset, leader_epoch, 1, now_ms, _TOPIC_ID_FOLLOWS, raw_id)
+            for offset, leader_epoch in zip(offsets, leader_epochs, strict=True)
+        ]
     times = _TIME.pack(facts.commit_timestamp_ms)
     # An expiry of its own exists in version 1 alone, so it wins over the topic id.
     if facts.expire_timestamp_ms is not None:
@@ -133,7 +140,9 @@ def _ends(
 ) -> Iterable[bytes]:
     if metadata is None:
         return repeat(with_length(b"") + end)
-    return [with_length(each) + end for each in metadata]
+    lengths = {len(each): each for each in metadata}
+    starts = {size: with_length(each)[: -size or None] for size, each in lengths.items()}
+    return [starts[len(each)] + each + end for each in metadata]
 
 
 def _legacy_bytes(text: bytes) -> bytes:
