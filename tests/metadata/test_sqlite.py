@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
+import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -335,3 +337,28 @@ def test_a_later_schema_is_refused(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(UnreadableMetadata, match="99"):
         SqliteMetadata.open(tmp_path)
+
+
+def test_what_is_stored_of_many_partitions_is_made_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_in: list[int] = []
+    dumps = json.dumps
+
+    def dumping(*arguments: Any, **options: Any) -> str:
+        made_in.append(threading.get_ident())
+        return dumps(*arguments, **options)
+
+    async def fill(store: SqliteMetadata) -> None:
+        monkeypatch.setattr(json, "dumps", dumping)
+        await store.create_topic("wide", [ONE_REPLICA] * 500, {})
+        await store.add_partitions("wide", 500, [ONE_REPLICA] * 500)
+
+    async def look(store: SqliteMetadata) -> None:
+        partitions = store.image.topics["wide"].partitions
+        assert [each.index for each in partitions] == list(range(1000))
+
+    with_store(tmp_path, fill)
+    assert len(made_in) >= 1000
+    assert threading.get_ident() not in made_in
+    with_store(tmp_path, look)

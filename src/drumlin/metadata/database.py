@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -146,30 +146,16 @@ def put_value(key: str, value: Any) -> Statement:
     return "INSERT OR REPLACE INTO cluster VALUES (?, ?)", (key, value)
 
 
-def put_topic(topic: TopicState) -> list[Statement]:
-    sql = "INSERT INTO topics VALUES (?, ?)"
-    return [
-        (sql, (topic.topic_id.bytes, topic.name)),
-        *put_partitions(topic.topic_id, topic.partitions),
-    ]
+def put_topic(topic: TopicState) -> Iterator[Statement]:
+    yield "INSERT INTO topics VALUES (?, ?)", (topic.topic_id.bytes, topic.name)
+    yield from put_partitions(topic.topic_id, topic.partitions)
 
 
-def put_partitions(topic_id: UUID, partitions: Iterable[PartitionState]) -> list[Statement]:
+def put_partitions(topic_id: UUID, partitions: Iterable[PartitionState]) -> Iterator[Statement]:
     sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)"
-    return [
-        (
-            sql,
-            (
-                topic_id.bytes,
-                each.index,
-                each.leader,
-                each.leader_epoch,
-                json.dumps(each.replicas),
-                json.dumps(each.isr),
-            ),
-        )
-        for each in partitions
-    ]
+    for each in partitions:
+        replicas, isr = json.dumps(each.replicas), json.dumps(each.isr)
+        yield sql, (topic_id.bytes, each.index, each.leader, each.leader_epoch, replicas, isr)
 
 
 def delete_topic(topic: TopicState) -> list[Statement]:

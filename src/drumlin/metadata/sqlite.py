@@ -12,9 +12,10 @@ import functools
 import logging
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import UUID
@@ -40,6 +41,7 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.store import Alteration, Assignment, Listener, ProducerIdBlock
 from drumlin.storage.meta_properties import new_cluster_id
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ class SqliteMetadata:
         self._listeners: list[Listener] = []
         # A lock lives as long as somebody holds or awaits it.
         self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
-        self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Iterable[Statement], asyncio.Future[None]]] = []
         self._committing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -185,11 +187,11 @@ class SqliteMetadata:
             if name in self.image.topics:
                 message = f"there is a topic {name} already"
                 raise KafkaError(ErrorCode.topic_already_exists, message)
-            partitions = _partitions(0, assignment, first_leader_epoch)
+            partitions = await _partitions(0, assignment, first_leader_epoch)
             topic = TopicState(name, topic_id or uuid.uuid4(), partitions)
             resource = Resource(ResourceType.TOPIC, name)
             settings = [database.put_config(resource, *each) for each in configs.items()]
-            await self._commit([*database.put_topic(topic), *settings])
+            await self._commit(chain(database.put_topic(topic), settings))
             self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
             await self._report(TopicCreated(topic, configs))
@@ -228,7 +230,7 @@ class SqliteMetadata:
             if len(topic.partitions) != first_index:
                 message = f"{name} has {len(topic.partitions)} partitions already"
                 raise KafkaError(ErrorCode.invalid_partitions, message)
-            added = _partitions(first_index, assignment)
+            added = await _partitions(first_index, assignment)
             await self._commit(database.put_partitions(topic.topic_id, added))
             current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
             topic = replace(current, partitions=current.partitions + added)
@@ -285,8 +287,10 @@ class SqliteMetadata:
             except Exception:  # noqa: BLE001  the change is made; the next listener is to know
                 _log.exception("%s was not followed", type(change).__name__)
 
-    async def _commit(self, statements: Sequence[Statement]) -> None:
+    async def _commit(self, statements: Iterable[Statement]) -> None:
         """Make one mutation durable, together with others that wait now.
+
+        The statements may be many: they are gone through in the thread that executes them.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing of it is stored.
@@ -300,7 +304,7 @@ class SqliteMetadata:
     async def _commit_waiting(self) -> None:
         while self._waiting:
             taken, self._waiting = self._waiting, []
-            statements = [statement for each, _ in taken for statement in each]
+            statements = chain.from_iterable(each for each, _ in taken)
             failure: KafkaError | None = None
             try:
                 await self._in_thread(self._database.execute_durably, statements)
@@ -323,10 +327,13 @@ def _not_written(error: sqlite3.Error) -> KafkaError:
     return KafkaError(ErrorCode.kafka_storage_error, message)
 
 
-def _partitions(
+async def _partitions(
     first_index: int, assignment: Assignment, leader_epoch: int = 0
 ) -> tuple[PartitionState, ...]:
-    return tuple(
-        PartitionState(index, replicas[0], leader_epoch, tuple(replicas), tuple(replicas))
-        for index, replicas in enumerate(assignment, first_index)
-    )
+    pace = Pace()
+    partitions = []
+    for index, each in enumerate(assignment, first_index):
+        replicas = tuple(each)
+        partitions.append(PartitionState(index, replicas[0], leader_epoch, replicas, replicas))
+        await pace.give_way()
+    return tuple(partitions)
