@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.log import Producer, encode_batches, load
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.records.batch import iterate_headers
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels import require_for_compaction
@@ -119,7 +121,9 @@ def a_batch(chance: random.Random, number: int) -> bytes:
             key: Any = OffsetKey(
                 f"g{chance.randrange(3)}", chance.choice("tu"), chance.randrange(3)
             )
-            value = CommittedOffset(number, -1, chance.choice(["", "m" * chance.randrange(90)]), 1)
+            text = chance.choice(["", "", "m" * chance.randrange(90)])
+            topic_id = chance.choice([None, UUID(int=7), UUID(int=8)])
+            value = CommittedOffset(number, -1, text, 1, None, topic_id)
         else:
             key = GroupKey(f"g{chance.randrange(3)}")
             value = GroupMetadata("consumer", number, None, None, number, ())
@@ -192,3 +196,14 @@ def test_a_producers_offsets_count_when_they_are_committed(way: str) -> None:
     assert loaded_offsets(load([*log, bytes(end)], lambda: False)) == {key: second}
     late = [*padding, bytes(open_batch), bytes(plain), bytes(end)]
     assert loaded_offsets(load(late, lambda: False)) == {key: first}
+
+
+def test_a_value_that_is_only_as_long_as_most_of_them(way: str) -> None:
+    value = CommittedOffset(5, -1, "", 1, None, UUID(int=7))
+    fine = [(OffsetKey("g", "t", number), value) for number in range(60)]
+    batches = [bytes(batch) for batch, _ in encode_batches(fine, 1, bytes_max=200)]
+    raw_key, raw = encode_record(fine[-1])
+    assert raw is not None
+    broken = encode_batch([Record(0, 1, raw_key, b"\0\x09" + raw[2:])])
+    with pytest.raises(UnreadableRecord):
+        load([*batches, bytes(broken)], lambda: False)

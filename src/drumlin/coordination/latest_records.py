@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import secrets
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.coordination.record_fields import UnreadableRecord
@@ -38,7 +39,11 @@ _WORTH_KERNELS_BYTES: Final = 256 * 1024
 _ENTRIES_FIRST: Final = 4096
 _ARENA_BYTES_FIRST: Final = 1 << 20
 _ENTRY: Final = struct.Struct(f"{at.ENTRY_WIDTH}q")
+#: Of an entry, all but what only kernels ask for: the value's room, and the key's hash.
+_SAID: Final = struct.Struct("4q8x2q8x")
 _NEVER: Final = -1
+#: At the end of a key.
+_NUMBER: Final = struct.Struct(">i")
 
 #: Deals with a batch that is part of a transaction, or a marker: buffer, position, header.
 Special = Callable[[Buffer, int, BatchHeader], None]
@@ -53,6 +58,20 @@ class Said(NamedTuple):
     order: int
     value: bytes | None
     tombstone_order: int = _NEVER
+
+
+class KnownPlaces(NamedTuple):
+    """Where values go that nothing else is to be known of: those of keys that end in a number.
+
+    places: by all of the key but its number, values by number; it may grow at any time.
+    unknown: beginnings of keys whose values go nowhere straight, although there is a place.
+    layout, fields: which values do: those of this layout whose fields are these.
+    """
+
+    places: Mapping[bytes, dict[int, bytes]]
+    unknown: AbstractSet[bytes]
+    layout: struct.Struct
+    fields: tuple[Any, ...]
 
 
 class LatestRecords:
@@ -133,10 +152,16 @@ class LatestRecords:
         elif known.order < order:
             self._said[key] = Said(order, value, known.tombstone_order)
 
-    def items(self) -> Iterator[tuple[bytes, Said]]:
-        """The last record of each key, tombstones too: mostly as keys first came up."""
+    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, Said]]:
+        """The last record of each key, tombstones too: mostly as keys first came up.
+
+        What goes straight to one of the `known` places is not among them.
+        """
         others = self._said if self._kept is None else self._said.copy()
-        for key, said in () if self._kept is None else self._kept.items():
+        if known is not None and others:  # of those, two records may have to be held together
+            elsewhere = {key[: -_NUMBER.size] for key in others}
+            known = known._replace(unknown=known.unknown | elsewhere)
+        for key, said in () if self._kept is None else self._kept.items(known):
             other = others.pop(key, None) if others else None
             if other is not None:
                 tombstone = max(said.tombstone_order, other.tombstone_order)
@@ -144,6 +169,9 @@ class LatestRecords:
                 said = last._replace(tombstone_order=tombstone)
             yield key, said
         yield from others.items()
+
+
+_NO_PLACES: Final = KnownPlaces({}, frozenset(), struct.Struct("1s"), ())
 
 
 def key_of(record: Record) -> bytes:
@@ -191,14 +219,34 @@ class _Kept:
                 return self._order if status == STOP_ORDINARY else None
             self._grow(len(body))
 
-    def items(self) -> Iterator[tuple[bytes, Said]]:
+    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, Said]]:
         used = self._state[at.LATEST_COUNT] * _ENTRY.size
-        arena = memoryview(self._arena).cast("B")
-        for key, key_size, value, value_size, _, order, tombstone, _ in _ENTRY.iter_unpack(
+        places, unknown, layout, fields = known or _NO_PLACES
+        usual_size, fields_at = layout.size, layout.unpack_from
+        number_at, number_size = _NUMBER.unpack_from, _NUMBER.size
+        place, place_begins = None, b""
+        # Slices of the array are bytes already: they cost a third of those of a view.
+        arena = self._arena
+        for key, key_size, value, value_size, order, tombstone in _SAID.iter_unpack(
             memoryview(self._entries).cast("B")[:used]
         ):
-            said = None if value_size < 0 else bytes(arena[value : value + value_size])
-            yield bytes(arena[key : key + key_size]), Said(order, said, tombstone)
+            if value_size == usual_size:
+                number = key + key_size - number_size
+                begins = arena[key:number]
+                if begins != place_begins:  # mostly many of one place come in a row
+                    place = None if begins in unknown else places.get(begins)
+                    place_begins = b"" if place is None else begins
+                if place is not None and fields_at(arena, value) == fields:
+                    place[number_at(arena, number)[0]] = arena[value : value + value_size]
+                    continue
+            yield (
+                arena[key : key + key_size],
+                Said(
+                    order,
+                    None if value_size < 0 else arena[value : value + value_size],
+                    tombstone,
+                ),
+            )
 
     @property
     def _order(self) -> int:

@@ -7,7 +7,7 @@ does what was committed in a transaction that was aborted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -16,12 +16,13 @@ from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_types import decode_key, encode_key, encode_record, type_of
 from drumlin.coordination.groups.records import (
+    USUAL_VALUES,
     OffsetKey,
     decode_offset,
     is_usual,
     offset_key_start,
 )
-from drumlin.coordination.latest_records import LatestRecords, Said, key_of
+from drumlin.coordination.latest_records import KnownPlaces, LatestRecords, Said, key_of
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.records.batch import BatchHeader, Buffer
 from drumlin.records.compression import CODECS
@@ -154,7 +155,7 @@ class _Reading:
         survivors = _Survivors()
         waiting = {key for pending in self._pending.values() for key in pending}
         known: dict[bytes, Said] = {}
-        for key, said in self.latest.items():
+        for key, said in self.latest.items(survivors.known_places(waiting)):
             if key in waiting:
                 known[key] = said
             if said.value is not None:
@@ -187,6 +188,11 @@ class _Survivors:
         """Where offsets belong whose keys begin like this, with all but the partition."""
         self._odd: list[tuple[int, OffsetKey, bytes]] = []
         self._records: dict[str, list[tuple[int, RecordKey, Any]]] = {}
+
+    def known_places(self, waiting: Collection[bytes]) -> KnownPlaces:
+        """Where to put values of usual keys, but those of which something waits."""
+        unknown = {key[:-_PARTITION_BYTES] for key in waiting}
+        return KnownPlaces(self._places, unknown, *USUAL_VALUES)
 
     def add(self, raw_key: bytes, order: int, value: bytes) -> None:
         """

@@ -50,8 +50,9 @@ _NO_TOPIC_ID: Final = bytes(16)
 _USUAL: Final = struct.Struct(">hqiBq3s16s")
 #: Of it: version, position, length of metadata, and the topic id with its tag.
 _USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
-_USUALLY: Final = (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
-_USUAL_VERSION: Final = _LAST_VERSION.to_bytes(2, "big")
+#: How to tell such a value, which is readable then: some of its fields, and what they must be.
+USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
+_, _USUALLY = USUAL_VALUES
 
 
 class OffsetKey(NamedTuple):
@@ -190,12 +191,8 @@ def usual_positions(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[
 
 def is_usual(data: bytes) -> bool:
     """Whether it is the value of an offset as it is written mostly: readable, that is."""
-    return (
-        len(data) == _USUAL.size
-        and data[:2] == _USUAL_VERSION
-        and data[14] == 1
-        and data[23:26] == _TOPIC_ID_FOLLOWS
-    )
+    layout, fields = USUAL_VALUES
+    return len(data) == layout.size and layout.unpack(data) == fields
 
 
 def facts_of(data: bytes) -> OffsetFacts:
