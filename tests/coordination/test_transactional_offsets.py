@@ -13,7 +13,7 @@ import pytest
 from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.commit import Commit
+from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.state_partitions import partition_for
@@ -350,5 +350,31 @@ def test_random_transactions_are_seen_as_by_the_twin(seed: int) -> None:
                 assert all(len(decode_batch(batch)) == 1 for batch in batches)
                 await loaded_from(list(batches), twin)
                 await loaded_from(list(twin.compacted(batches)), twin)
+
+    with_coordinator(run)
+
+
+def test_a_transaction_of_very_many_offsets() -> None:
+    """Of those what is newer stays, what was deleted is gone, and all others count at once."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        many = Positions("t", TOPIC_ID, range(9_000), [5] * 9_000, [-1] * 9_000)
+        asked = a_commit(T0, 5, 1)._replace(positions=[many])
+        await in_transaction(coordinator, asked)
+        other = asked._replace(positions=[many.some(range(100))], producer=Producer(2, 0))
+        await in_transaction(coordinator, other)
+        await commit(coordinator, ("t", 7), 9)
+        await to_end(coordinator.delete_offsets(GROUP, [("t", 8), ("t", 8_999)]))
+        end(coordinator, log, 1, is_commit=True)
+        keys = [("t", partition) for partition in range(9_000)]
+        found = await seen(coordinator, keys)
+        gone = {key for key, offset in found.items() if offset is None}
+        assert gone == {("t", 8), ("t", 8_999)}
+        assert {key for key, offset in found.items() if offset == 9} == {("t", 7)}
+        unstable = await seen(coordinator, keys, requires_stable=True)
+        pending = {key for key, offset in unstable.items() if offset == -2}
+        assert pending == {("t", partition) for partition in range(100) if partition != 8}
+        end(coordinator, log, 2, is_commit=True)
+        assert (await seen(coordinator, keys, requires_stable=True))["t", 7] == 9
 
     with_coordinator(run)

@@ -6,7 +6,7 @@ them are half a million byte strings, which the garbage collector has no need to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
 
@@ -25,7 +25,7 @@ class CommittedOffsets:
         topics.setdefault(key.topic, {})[key.partition] = value
 
     def put_all(
-        self, group_id: str, topic: str, partitions: Sequence[int], values: Sequence[bytes]
+        self, group_id: str, topic: str, partitions: Iterable[int], values: Iterable[bytes]
     ) -> None:
         """As `put`, for many of one topic."""
         topics = self._groups.setdefault(group_id, {})
@@ -73,11 +73,6 @@ class CommittedOffsets:
     def topics(self, group_id: str) -> dict[str, TopicOffsets]:
         """Everything that the group has committed; not to be changed by the caller."""
         return self._groups.get(group_id, {})
-
-    def items(self, group_id: str) -> Iterator[tuple[OffsetKey, bytes]]:
-        for topic, partitions in self.topics(group_id).items():
-            for partition, value in partitions.items():
-                yield OffsetKey(group_id, topic, partition), value
 
     def keys_of_topic(self, topic: str) -> list[OffsetKey]:
         """Everything that is committed for a topic of that name."""

@@ -120,9 +120,8 @@ class GroupShard:
     def held(self, group_id: str) -> dict[str, list[int]]:
         """By topic, the partitions of which something is committed, or pending."""
         held = {topic: list(known) for topic, known in self.offsets.topics(group_id).items()}
-        for key in self.transactional.keys_of(group_id):
-            if self.offsets.packed(*key) is None:
-                held.setdefault(key.topic, []).append(key.partition)
+        for topic, pending in self.transactional.topics_of(group_id).items():
+            held[topic] = list(pending.union(held.get(topic, ())))
         return held
 
     def delete_group(self, group_id: str) -> list[GroupRecord]:
@@ -258,10 +257,10 @@ class GroupShard:
                 answers += self._apply_to_group(key, value)
             elif value is None:
                 self.offsets.remove(key)
-                self.transactional.remove(key)
+                self.transactional.remove(key.group_id, key.topic, (key.partition,))
             else:
                 self._put_offset(key, encode_offset(value))
-                self.transactional.supersede(key)
+                self.transactional.supersede(key.group_id, key.topic, (key.partition,))
         return answers
 
     def apply_offsets(
@@ -272,14 +271,11 @@ class GroupShard:
         transactional = self.transactional
         for topic, _, partitions, values in committed:
             if producer is not None:
-                for partition, value in zip(partitions, values, strict=True):
-                    key = OffsetKey(group_id, topic, partition)
-                    transactional.put(producer.producer_id, key, value)
+                transactional.put_all(producer.producer_id, group_id, topic, partitions, values)
                 continue
             self.offsets.put_all(group_id, topic, partitions, values)
             if transactional.is_any_pending:
-                for partition in partitions:
-                    transactional.supersede(OffsetKey(group_id, topic, partition))
+                transactional.supersede(group_id, topic, partitions)
 
     def remove_offsets(self, group_id: str, removed: Iterable[TopicValues]) -> None:
         """As `apply`, for tombstones of offsets of one group."""
@@ -287,13 +283,14 @@ class GroupShard:
         for topic, _, partitions, _ in removed:
             self.offsets.remove_all(group_id, topic, partitions)
             if transactional.is_any_pending:
-                for partition in partitions:
-                    transactional.remove(OffsetKey(group_id, topic, partition))
+                transactional.remove(group_id, topic, partitions)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""
-        for key, value in self.transactional.end(producer_id, is_commit=is_commit):
-            self._put_offset(key, value)
+        ended = self.transactional.end(producer_id, is_commit=is_commit)
+        for group_id, topic, values in ended:
+            self._group_for_offsets(group_id)
+            self.offsets.put_all(group_id, topic, values.keys(), values.values())
 
     def _apply_to_group(self, key: RecordKey, value: Any | None) -> list[Answer]:
         record_type = type_of(key)
