@@ -165,6 +165,43 @@ def test_what_is_loaded_is_what_the_twin_finds(seed: int, way: str) -> None:
     assert pending == twin.waiting()
 
 
+def damaged(log: bytes, chance: random.Random) -> bytes:
+    data = bytearray(log)
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        place = chance.randrange(len(data))
+        how = chance.randrange(4)
+        if how == 0:
+            data[place] ^= 1 << chance.randrange(8)
+        elif how == 1:
+            data[place] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+        elif how == 2:
+            data[place : place + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
+        else:
+            del data[place + 1 :]
+    return bytes(data) or b"x"
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=250, deadline=None)
+def test_a_damaged_log_is_the_same_to_a_kernel_and_without(seed: int) -> None:
+    """The same is read of it, or it is refused alike. CRCs are not looked at here."""
+    chance = random.Random(seed)
+    log = b"".join(a_batch(chance, number) for number in range(chance.choice([1, 3, 8])))
+    said: list[Any] = []
+    log = damaged(log, chance)
+    for way in ("kernel", "plain"):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            choose(way, monkeypatch)
+            try:
+                loaded = load([log], lambda: False)
+            except Exception as error:  # whatever it is, both are to raise it
+                said.append(type(error))
+            else:
+                groups = {name: group.records for name, group in loaded.groups.items()}
+                said.append((loaded.offsets, groups, loaded.pending, loaded.records))
+    assert said[0] == said[1]
+
+
 def test_many_keys(way: str) -> None:
     records = [
         (OffsetKey(f"group-{number % 50}", "t", number), CommittedOffset(number, 3, "", 1))
