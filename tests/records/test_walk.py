@@ -34,3 +34,16 @@ def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) 
     headers = [header for _, header in iterate_headers(data)]
     if fast[1]:
         assert fast[0] == (headers[-1].end_offset if headers else 5)
+
+
+@pytest.mark.parametrize("base_offset", [2**63 - 1, 2**63 - 3, -1, -(2**63)])
+def test_offsets_that_no_batch_has(base_offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken disk has them: nobody reads on behind such a batch."""
+    assert require_for_compaction() is not None
+    fine = encode_batch([Record(offset, 1, b"k", b"v") for offset in (5, 6)])
+    broken = bytearray(fine)
+    broken[:8] = base_offset.to_bytes(8, "big", signed=True)
+    data = bytes(fine + broken + fine)
+    assert walk.end_of_batches(data, 5) == (7, False)
+    monkeypatch.setattr(walk, "compaction_kernels_if_ready", lambda: None)
+    assert walk.end_of_batches(data, 5) == (7, False)

@@ -8,12 +8,14 @@ from typing import Any
 from drumlin.records.batch import iterate_headers
 from drumlin.records.kernels import compaction_kernels_if_ready
 from drumlin.records.kernels import latest_layout as at
+from drumlin.records.kernels.compaction_layout import OFFSET_MAX
 
 
 def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
     """The offset behind the last whole batch, `offset` if there is none; and whether all is well.
 
-    It is not where a batch does not end behind the one before it: that is where this stops.
+    It is not where a batch does not end behind the one before it, or has an offset that none can
+    have: that is where this stops.
     """
     kernels = compaction_kernels_if_ready()
     if kernels is not None:
@@ -21,7 +23,7 @@ def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
         is_wrong = kernels.walk(data, len(data), state)
         return state[at.WALK_OFFSET], not is_wrong
     for _, header in iterate_headers(data):
-        if header.end_offset <= offset:
+        if header.base_offset > OFFSET_MAX or header.end_offset <= offset:
             return offset, False
         offset = header.end_offset
     return offset, True

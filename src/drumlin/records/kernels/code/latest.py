@@ -23,6 +23,7 @@ from drumlin.records.kernels.compaction_layout import (
     FAULT_RECORDS,
     HEAD_COUNT,
     HEAD_SIZE,
+    OFFSET_MAX,
     STOP_FULL,
     STOP_ORDINARY,
 )
@@ -98,12 +99,16 @@ def walk(data: Pointer, size: int, state: Pointer) -> int:
         batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
         if batch_size < HEADER_SIZE or batch_size > size - position:
             break
-        end = read_integer(data, position, 8) + read_integer(data, position + 23, 4) + 1
-        if end <= offset:
+        base_offset = read_integer(data, position, 8)
+        if base_offset > OFFSET_MAX:
             status = 1
         else:
-            offset = end
-            position += batch_size
+            end = base_offset + read_integer(data, position + 23, 4) + 1
+            if end <= offset:
+                status = 1
+            else:
+                offset = end
+                position += batch_size
     state[WALK_POSITION], state[WALK_OFFSET] = position, offset
     return status
 
