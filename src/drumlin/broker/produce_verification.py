@@ -27,6 +27,7 @@ from drumlin.records.batch import (
 )
 from drumlin.replication.partition import Partition
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Pace, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def header_of(records: memoryview) -> BatchHeader | None:
     return header if header.has_producer_id and header.base_sequence >= 0 else None
 
 
-def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> Verified:
+def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> Work[Verified]:
     """Find out which batches the coordinator must be asked about; see `ask`."""
     is_required = broker.config.transaction_partition_verification_enable
     verified = Verified(is_required=is_required)
@@ -111,6 +112,7 @@ def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> V
         return verified
     now_ms = broker.clock.wall_ms()
     for key, partition, header in parts:
+        yield
         try:
             verification = partition.log.producer_state.begin_verification(
                 header.producer_id,
@@ -144,7 +146,9 @@ async def ask(
         adds=version >= _ADDS_FROM,
         knows_abortable=version >= _ABORTABLE_FROM,
     )
+    pace = Pace()
     for part in asked:
+        await pace.give_way()
         code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)

@@ -6,9 +6,8 @@ may have come, gone or changed hands, so each is looked up when its turn has com
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -33,7 +32,7 @@ from drumlin.records.validation import (
 )
 from drumlin.replication.partition import Partition
 from drumlin.storage.verification import Verification
-from drumlin.turns import TURN_S, Pace
+from drumlin.turns import TURN_S, Pace, Work, side_by_side, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
 from drumlin.wire.produce_request import TOPIC_IDS_FROM, ProduceRequest
@@ -42,6 +41,8 @@ _ADMIN_CLIENT_ID: Final = "__admin_client"
 _ZSTD_FROM: Final = 7
 _NULL_ID: Final = bytes(16)
 _ACKS: Final = (-1, 0, 1)
+#: So many partitions and bad records are written down in a turn of the loop.
+_TOLD_AT_ONCE_MAX: Final = 1000
 #: Errors that Apache Kafka tells without the log start offset, although it knows it.
 _WITHOUT_START_OFFSET: Final = frozenset(
     {
@@ -60,7 +61,16 @@ Part = tuple[bytes, int, memoryview | None]
 class Producing:
     """See the module."""
 
-    __slots__ = ("_broker", "_context", "_flushes", "_outcomes", "_parts", "_request", "_verified")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_flushes",
+        "_outcomes",
+        "_parts",
+        "_request",
+        "_transactional",
+        "_verified",
+    )
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
@@ -73,11 +83,15 @@ class Producing:
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
         self._flushes: dict[int, Partition] = {}  # by the place of their outcome
-        self._verified: Verified | None = None  # None: no batch is transactional
+        #: None where no batch says that it is transactional.
+        self._transactional: list[TransactionalPart] | None = None
+        if any(is_transactional(records) for _, _, records in self._parts):
+            self._transactional = []
+        self._verified: Verified | None = None  # likewise
 
     def start(self) -> Parts | Later | None:
         """Append all batches; later what takes longer than a turn, or has to wait for something."""
-        refusal = self._refusal()
+        refusal = to_end(self._refusal())
         if refusal is not None:
             return self._refuse_all(refusal)
         if self._verified is not None and self._verified.asked:
@@ -94,31 +108,25 @@ class Producing:
 
     async def append_in_turns(self) -> Parts | None:
         """As `start`, for so many partitions that it takes more than a turn."""
-        refusal = self._refusal()
+        refusal = await self._broker.turns.run(self._refusal())
         if refusal is not None:
-            return self._refuse_all(refusal)
+            return await self._broker.threads.computing(self._refuse_all, refusal)
         if self._verified is not None and self._verified.asked:
             return await self._verify_and_append()
         return await self._append_rest()
 
-    def _refusal(self) -> Refused | None:
+    def _refusal(self) -> Work[Refused | None]:
         """Why nothing of the request is appended; looks at what is transactional in it."""
-        request = self._request
+        request, transactional = self._request, self._transactional
         if request.acks not in _ACKS:
             return Refused(ErrorCode.invalid_required_acks)
-        if not any(is_transactional(records) for _, _, records in self._parts):
+        if transactional is None:
             return None
         if request.transactional_id is None:
             return Refused(ErrorCode.transactional_id_authorization_failed)
-        parts = list(self._transactional_parts())
-        if len({(each.header.producer_id, each.header.producer_epoch) for each in parts}) > 1:
-            code = ErrorCode.invalid_producer_id_mapping
-            return Refused(code, message="batches of several producers")
-        self._verified = begin(self._broker, self._context.version, parts)
-        return None
-
-    def _transactional_parts(self) -> Iterator[TransactionalPart]:
+        producers = set()
         for topic, index, records in self._parts:
+            yield
             header = header_of(records) if records else None
             if header is None:
                 continue
@@ -126,13 +134,19 @@ class Producing:
                 partition = self._find(topic, index)
             except KafkaError:
                 continue  # it is told when the batch is to be appended
-            yield TransactionalPart((topic, index), partition, header)
+            producers.add((header.producer_id, header.producer_epoch))
+            transactional.append(TransactionalPart((topic, index), partition, header))
+        if len(producers) > 1:
+            code = ErrorCode.invalid_producer_id_mapping
+            return Refused(code, message="batches of several producers")
+        self._verified = yield from begin(self._broker, self._context.version, transactional)
+        return None
 
     async def _verify_and_append(self) -> Parts | None:
         transactional_id, verified = self._request.transactional_id, self._verified
         assert transactional_id is not None
         assert verified is not None
-        parts = list(self._transactional_parts())
+        parts = self._transactional or ()
         await ask(self._broker, self._context.version, transactional_id, parts, verified)
         return await self._append_rest()
 
@@ -239,15 +253,19 @@ class Producing:
     # -- answering ---------------------------------------------------------------------
 
     async def _flush_and_answer(self) -> Parts | None:
-        flushes = self._broker.flushes
-        waiting = {place: flushes.flush(each) for place, each in self._flushes.items()}
-        await asyncio.gather(*waiting.values(), return_exceptions=True)
-        for place, flush in waiting.items():
-            failure = flush.exception()
-            if failure is not None:
-                error = KafkaError(ErrorCode.kafka_storage_error, str(failure))
-                self._outcomes[place] = _refused(error, None)
+        await side_by_side(self._flush, list(self._flushes))
+        refused = (each for each in self._outcomes if isinstance(each, Refused))
+        told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
+        if told > _TOLD_AT_ONCE_MAX:
+            return await self._broker.threads.computing(self._answer)
         return self._answer()
+
+    async def _flush(self, place: int) -> None:
+        try:
+            await self._broker.flushes.flush(self._flushes[place])
+        except Exception as failure:  # noqa: BLE001  what it is, it is not on disk
+            error = KafkaError(ErrorCode.kafka_storage_error, str(failure))
+            self._outcomes[place] = _refused(error, None)
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
         """Also tells clients that want no answer, if only of what they ask in vain."""

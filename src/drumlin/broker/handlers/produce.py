@@ -24,7 +24,6 @@ from drumlin.broker.producing import Producing
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.produce_request import (
     ManyPartitions,
-    ProduceRequest,
     read_produce_request,
 )
 
@@ -44,13 +43,14 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | Later | None:
 
 
 async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | None:
-    request = await context.broker.threads.computing(_read_many, context, frame)
-    return await Producing(context, request).append_in_turns()
+    producing = await context.broker.threads.computing(_read_many, context, frame)
+    return await producing.append_in_turns()
 
 
-def _read_many(context: RequestContext, frame: memoryview) -> ProduceRequest:
+def _read_many(context: RequestContext, frame: memoryview) -> Producing:
     header = context.header
     try:
-        return read_produce_request(header.api_version, frame, header.size, _PARTITIONS_MAX)
+        request = read_produce_request(header.api_version, frame, header.size, _PARTITIONS_MAX)
+        return Producing(context, request)
     except ManyPartitions:
         raise MalformedMessage(f"more than {_PARTITIONS_MAX} topics and partitions") from None
