@@ -13,6 +13,7 @@ import pytest
 
 from broker.answers import answer_of
 from broker.group_client import TOPIC_ID, Client, ms, with_client
+from drumlin.broker import router as router_module
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_groups, list_offsets
 from drumlin.broker.router import Router
@@ -281,3 +282,32 @@ def test_very_many_members_leave_in_pieces() -> None:
 
 
 _RANGE: dict[str, Any] = {"name": "range", "metadata": b""}
+
+
+def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight thousand elements, of the smallest there are."""
+    read_by: list[int] = []
+    parse_request = router_module.parse_request
+
+    def parsing(*arguments: Any) -> Any:
+        read_by.append(threading.get_ident())
+        return parse_request(*arguments)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(router_module, "parse_request", parsing)
+        broker: Any = SimpleNamespace(turns=Turns())
+        broker.threads = SimpleNamespace(computing=asyncio.to_thread)
+        broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
+        fields = {"topics": [{"name": "", "partition_indexes": ()}] * 8000}
+        parts = encode_request(
+            "describe_producers", 0, 1, "c", build("describe_producers", 0, fields)
+        )
+        connection: Any = SimpleNamespace(closed=False)
+        started = Router(broker).dispatch(connection, memoryview(b"".join(parts))[4:])
+        assert await answer_of(started)
+
+    asyncio.run(scenario())
+    assert len(read_by) == 1
+    assert threading.get_ident() not in read_by

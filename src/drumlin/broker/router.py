@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
 #: Larger requests would take more than a turn of the loop to be read.
-_PARSED_APART_BYTES: Final = 128 * 1024
+_PARSED_APART_BYTES: Final = 16 * 1024
+#: Of those above this size few are worked on at a time.
+_LARGE_BYTES: Final = 128 * 1024
 _LARGE_AT_A_TIME: Final = 2
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
@@ -182,7 +185,7 @@ class Router:
         Read, it takes many times the memory of its frame: so few are read and worked on at a time.
         """
         header = context.header
-        async with self._large:
+        async with self._large if len(frame) > _LARGE_BYTES else nullcontext():
             if context.connection.closed:
                 return None
             request = await self._broker.threads.computing(
