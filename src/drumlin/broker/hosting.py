@@ -27,6 +27,7 @@ from drumlin.metadata.changes import (
 from drumlin.metadata.image import PartitionId, PartitionState, ResourceType, TopicState
 from drumlin.replication.partition import Partition
 from drumlin.storage.losses import close_losses
+from drumlin.turns import Pace
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Hosting:
                 case TopicDeleted(topic):
                     await self._drop(topic)
                 case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
-                    self._configure(resource.name)
+                    await self._configure(resource.name)
                 case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
                     await self._configure_broker()
         if isinstance(change, TopicDeleted):
@@ -297,18 +298,20 @@ class Hosting:
 
     # -- configuration -----------------------------------------------------------------
 
-    def _configure(self, topic: str) -> None:
+    async def _configure(self, topic: str) -> None:
         state = self._image.topics.get(topic)
         if state is None:
             return
         config = self.log_config(topic)
+        pace = Pace()
         for each in state.partitions:
             log = self._logs.get(topic, each.index)
             if log is not None:
                 log.config = config
+            await pace.give_way()
 
     async def _configure_broker(self) -> None:
         take_over_stored_configs(self._config, self._image)
         for topic in list(self._image.topics):
-            self._configure(topic)
+            await self._configure(topic)
             await asyncio.sleep(0)
