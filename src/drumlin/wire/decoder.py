@@ -118,9 +118,9 @@ class _Compiler:
         self._end_run()
         if self._flexible:
             self._tagged(tagged)
-        making = self._name("new", functools.partial(object.__new__, _open_twin(self._entity)))
+        making = self._name("new", functools.partial(object.__new__, open_twin(self._entity)))
         closing = self._name("entity", self._entity)
-        # The real class at last, and with it frozen; see _open_twin.
+        # The real class at last, and with it frozen; see open_twin.
         lines = [f"o = {making}()", *self._lines, f"o.__class__ = {closing}", "return o, p"]
         return self._function(lines, self._entity.__name__)
 
@@ -231,7 +231,7 @@ class _Holder:
     """Takes the value of a tagged field while it is read."""
 
 
-def _open_twin(entity: Any) -> Any:
+def open_twin(entity: Any) -> Any:
     """A class laid out as `entity` whose instances can be filled by plain assignment.
 
     The generated classes are frozen, and setting their fields one by one through `object` would
