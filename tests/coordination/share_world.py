@@ -22,6 +22,7 @@ from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Turns
 
 
 @dataclass
@@ -122,7 +123,7 @@ class ShareWorld:
         self.states = ShareCoordinator(
             self.settings, self.clock, topic, log, self._has_partition, self.topics.was_deleted
         )
-        self.share = ShareGroups(self.settings, self.groups, self.states, self.topics)
+        self.share = ShareGroups(self.settings, self.groups, self.states, self.topics, Turns())
         lead_all(self.groups, self.offsets_log)
         for partition in range(log.partition_count or 0):
             self.states.become_leader(partition, 0)

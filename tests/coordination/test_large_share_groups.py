@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from coordination.share_world import ShareWorld, run
+from drumlin import turns
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 
 def test_thousands_of_partitions_are_initialised_some_at_a_time(
@@ -60,5 +62,61 @@ def test_members_that_subscribe_alike_cost_one_look_at_the_topics() -> None:
             costs.append(looked_up)
         assert len(world.assigned()) == 14
         assert costs[-1] <= costs[0]
+
+    run(scenario)
+
+
+def test_an_assignment_gives_way_and_is_that_of_the_group_as_it_is_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
+
+    async def scenario(world: ShareWorld) -> None:
+        topics = [world.topics.put(f"t{number}", 300) for number in range(3)]
+        await world.beat("a", 0, "t0")
+        world.pass_time(3_000)
+        joining = asyncio.create_task(world.beat("b", 0, "t0", "t1"))
+        tasks, others = [joining], 0
+        while not all(each.done() for each in tasks):
+            await asyncio.sleep(0)
+            others += 1
+            if others == 5:
+                tasks.append(asyncio.create_task(world.beat("c", 0, "t2")))
+            if others == 9:
+                world.topics.put("t0", 310)
+        assert others > 20
+        epochs = {each.member_id: each.member_epoch for each in world.share.group("g").describe()}
+        for _ in range(3):
+            world.pass_time(3_000)
+            for member in "abc":
+                epochs[member] = (await world.beat(member, epochs[member])).member_epoch
+        held = world.assigned()
+        for topic, readers in zip(topics, ("ab", "b", "c"), strict=True):
+            read = [each for member in readers for each in held[member].get(topic.topic_id, ())]
+            assert sorted(read) == list(range(310 if topic.name == "t0" else 300))
+
+    run(scenario)
+
+
+def test_a_member_that_leaves_while_its_assignment_is_computed_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+
+    async def scenario(world: ShareWorld) -> None:
+        world.topics.put("t", 300)
+        world.topics.put("u", 300)
+        answer = await world.beat("a", 0, "t")
+        await world.beat("b", 0, "t")
+        world.pass_time(3_000)
+        again = asyncio.create_task(world.beat("a", answer.member_epoch, "t", "u"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not again.done()
+        await world.beat("a", -1)
+        with pytest.raises(KafkaError) as refusal:
+            await again
+        assert refusal.value.code is ErrorCode.unknown_member_id
+        assert set(world.assigned()) == {"b"}
 
     run(scenario)

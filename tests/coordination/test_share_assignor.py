@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 import pytest
@@ -12,11 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordination.share_assignor_twin import slowly_assigned
-from drumlin.coordination.groups.share.assignor import assign
+from drumlin.coordination.groups.share import assignor
 from drumlin.coordination.groups.share.records import Assignment
+from drumlin.turns import to_end
 
 _TOPICS = [UUID(int=number) for number in range(1, 4)]
 _ROUNDS = 250
+
+
+def assign(
+    subscriptions: Mapping[str, frozenset[UUID]],
+    assignable: Mapping[UUID, Iterable[int]],
+    current: Mapping[str, Assignment],
+) -> dict[str, Assignment]:
+    return to_end(assignor.assign(subscriptions, assignable, current))
 
 
 def _holders(assigned: Mapping[str, Assignment]) -> Counter[tuple[UUID, int]]:

@@ -89,12 +89,9 @@ class Broker:
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
         self.failed_verifications = FailedVerifications()
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
+        topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         self.groups = GroupCoordinator(
-            config,
-            clock,
-            state_topic(self, GROUP_METADATA),
-            ImageTopics(self),
-            partial(group_setting, self),
+            config, clock, offsets_topic, topics, partial(group_setting, self)
         )
         self.share_state = ShareCoordinator(
             config,
@@ -104,7 +101,7 @@ class Broker:
             metadata.image.has_partition,
             metadata.was_deleted,
         )
-        self.share_groups = ShareGroups(config, self.groups, self.share_state, ImageTopics(self))
+        self.share_groups = ShareGroups(config, self.groups, self.share_state, topics, self.turns)
         self.transactions = TransactionCoordinator(
             config,
             clock,

@@ -182,7 +182,8 @@ class Router:
     ) -> Parts | None:
         """A large request is read in a thread, which lets the loop go on beside it.
 
-        Read, it takes many times the memory of its frame: so few are read and worked on at a time.
+        Read, it takes many times the memory of its frame: so of very large ones few are worked on
+        at a time.
         """
         header = context.header
         async with self._large if len(frame) > _LARGE_BYTES else nullcontext():

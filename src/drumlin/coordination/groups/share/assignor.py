@@ -3,16 +3,21 @@
 Unlike in other groups, several members may have the same partition. With more partitions than
 members each partition has one member; with fewer, each partition has as many as it takes for
 everybody to have one. Balance comes first, then what members have already stays with them.
+It gives way, and what it is given must not be changed meanwhile.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.share.records import Assignment
+from drumlin.turns import Work
+
+#: Partitions that are handed out in one go.
+_PLACES_AT_ONCE: Final = 64
 
 
 class _Sharing(NamedTuple):
@@ -27,7 +32,7 @@ def assign(
     subscriptions: Mapping[str, frozenset[UUID]],
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
-) -> dict[str, Assignment]:
+) -> Work[dict[str, Assignment]]:
     """Member -> what it is to have.
 
     Members with one subscription share all partitions as a whole. Where subscriptions differ,
@@ -35,9 +40,10 @@ def assign(
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
     for topic_ids, members in _circles(subscriptions):
-        sharing = _begin(topic_ids, members, assignable, current)
-        _spread(sharing)
+        sharing = yield from _begin(topic_ids, members, assignable, current)
+        yield from _spread(sharing)
         for member, got in sharing.got.items():
+            yield
             assignment: dict[UUID, list[int]] = {}
             for number in sorted(got):
                 topic_id, partition = sharing.places[number]
@@ -67,7 +73,7 @@ def _begin(
     members: Sequence[str],
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
-) -> _Sharing:
+) -> Work[_Sharing]:
     """Everybody has what they had, as far as it is there."""
     places: list[tuple[UUID, int]] = []
     numbers: dict[UUID, dict[int, int]] = {}
@@ -75,8 +81,10 @@ def _begin(
         of_topic = sorted(assignable.get(topic_id, ()))
         numbers[topic_id] = {each: len(places) + i for i, each in enumerate(of_topic)}
         places += [(topic_id, each) for each in of_topic]
+        yield
     got = {}
     for member in members:
+        yield
         has: set[int] = set()
         held = current.get(member)
         if held:
@@ -87,7 +95,7 @@ def _begin(
     return _Sharing(places, members, got)
 
 
-def _spread(sharing: _Sharing) -> None:
+def _spread(sharing: _Sharing) -> Work[None]:
     places, members, got = sharing
     if not places or not members:
         return
@@ -97,6 +105,7 @@ def _spread(sharing: _Sharing) -> None:
     for member, numbers in got.items():
         for number in numbers:
             holders[number].add(member)
+        yield
 
     def give_up(member: str, number: int) -> None:
         got[member].discard(number)
@@ -108,13 +117,15 @@ def _spread(sharing: _Sharing) -> None:
             surplus = {each: len(got[each]) - quotas[each] for each in these}
             for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
                 give_up(member, number)
+            yield
     for member in members:  # the rest of what is too much: rather what others have too
         excess = len(got[member]) - quotas[member]
         if excess > 0:
             by_holders = sorted(got[member], key=lambda number: (-len(holders[number]), number))
             for number in by_holders[:excess]:
                 give_up(member, number)
-    _hand_out(per_place, quotas, got, holders)
+            yield
+    yield from _hand_out(per_place, quotas, got, holders)
 
 
 def _hand_out(
@@ -122,7 +133,7 @@ def _hand_out(
     quotas: Mapping[str, int],
     got: dict[str, set[int]],
     holders: list[set[str]],
-) -> None:
+) -> Work[None]:
     """Give what too few have to those who have least; nobody gets more than its quota."""
     with_room = [
         (len(got[member]) - quota, member)
@@ -132,7 +143,9 @@ def _hand_out(
     heapq.heapify(with_room)
     lacking = [number for number, these in enumerate(holders) if len(these) < per_place]
     lacking.sort(key=lambda number: len(holders[number]))  # as stable: else by number
-    for number in lacking:
+    for count, number in enumerate(lacking):
+        if count % _PLACES_AT_ONCE == 0:
+            yield
         these = holders[number]
         passed = []
         while len(these) < per_place and with_room:

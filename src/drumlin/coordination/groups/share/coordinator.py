@@ -30,7 +30,7 @@ from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
-from drumlin.turns import side_by_side
+from drumlin.turns import Turns, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partition -> what happened to it; `None` is success.
@@ -63,11 +63,13 @@ class ShareGroups:
         groups: GroupCoordinator,
         share_state: ShareCoordinator,
         topics: KnownTopics,
+        turns: Turns,
     ) -> None:
         self._config = config
         self._groups = groups
         self._share_state = share_state
         self._topics = topics
+        self._turns = turns
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -133,14 +135,24 @@ class ShareGroups:
     async def _consider(
         self, group_id: str, request: ShareHeartbeat, *, at_once: bool
     ) -> Considered:
-        shard = self._groups.shard_of(group_id)
-        joins = request.member_epoch == 0
-        group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
         config = self._config
         limits = ShareLimits(
             config.group_share_max_size, config.group_share_initialize_retry_interval_ms
         )
-        considered = group.consider(request, limits, at_once=at_once)
+        joins = request.member_epoch == 0
+        while True:
+            shard = self._groups.shard_of(group_id)
+            group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
+            known = shard.groups.get(group_id)
+            work = group.consider(request, limits, at_once=at_once)
+            finished = one_turn(work)
+            if finished is not None:
+                considered: Considered = finished.result
+                break
+            considered = await self._turns.run(work)
+            shard_now = self._groups.shard_of(group_id)
+            if shard_now is shard and shard.groups.get(group_id) is known:
+                break  # else it is another group by now
         confirmed = self._groups.write(shard, considered.records)
         self._found(shard, group_id).keep_alive(request.member_id)
         self._groups.look_at_deadlines()

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.counts import add
@@ -57,6 +57,7 @@ from drumlin.coordination.groups.share.records import (
 )
 from drumlin.coordination.groups.share.subscription import subscribed_topics
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -65,6 +66,9 @@ class _Member:
     metadata: ShareMemberMetadata
     current: ShareCurrent = field(default_factory=lambda: ShareCurrent(JOIN_EPOCH, -1))
 
+
+#: Of a heartbeat to be considered, others having their turn meanwhile.
+_TRIES: Final = 3
 
 _NEW_METADATA = ShareMemberMetadata(None, "", "", ())
 
@@ -90,6 +94,8 @@ class ShareGroup:
         """Topic name -> how many members name it."""
         self._has_looked = False
         """Whether nothing was to be done when all was looked at, and nothing has changed since."""
+        self._changes = 0
+        """How often something has changed of which an assignment is made."""
 
     # -- questions -------------------------------------------------------------------------
 
@@ -141,13 +147,29 @@ class ShareGroup:
 
     def consider(
         self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool = False
-    ) -> Considered:
+    ) -> Work[Considered]:
         """What a heartbeat comes to. `at_once`: however young the target assignment is.
+
+        An assignment gives way. If the group is not the same afterwards, all of it is considered
+        anew, in the end without giving way.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
         """
+        for _ in range(_TRIES):
+            considered = yield from self._consider(request, limits, at_once=at_once)
+            if considered is not None:
+                return considered
+        considered = to_end(self._consider(request, limits, at_once=at_once))
+        assert considered is not None
+        return considered
+
+    def _consider(
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool
+    ) -> Work[Considered | None]:
+        """None if the group has changed meanwhile."""
         before = self._check_heartbeat(request, limits.max_size)
+        had, changes = before.current, self._changes
         metadata = _updated(before.metadata, request)
         is_resubscribed = metadata.topics != before.metadata.topics
         records: list[GroupRecord] = []
@@ -166,7 +188,9 @@ class ShareGroup:
         if epoch > target.epoch and (at_once or self._may_assign_again()):
             subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
             subscriptions[request.member_id] = metadata.topics
-            targets = self._assign(subscriptions)
+            targets = yield from self._assign(subscriptions)
+            if self._changes != changes or before.current is not had:
+                return None
             target = TargetEpoch(epoch, self._surroundings.clock.wall_ms())
             records += self._target_records(targets, target)
             assignment = targets[request.member_id]
@@ -214,6 +238,7 @@ class ShareGroup:
         """It was created or deleted, or has other partitions."""
         if self.is_subscribed_to(topic):
             self._has_looked = False
+            self._changes += 1
 
     def _names(self, without: Iterable[str], plus: Iterable[str] = ()) -> set[str]:
         """The topics that are subscribed to, if one member's subscription changes like this."""
@@ -309,7 +334,7 @@ class ShareGroup:
         age_ms = self._surroundings.clock.wall_ms() - self.target.timestamp_ms
         return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
-    def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> dict[str, Assignment]:
+    def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
         topics = self._surroundings.topics
         # Most members of a group subscribe to the same: that is looked up once.
         ids_of = {
@@ -318,7 +343,7 @@ class ShareGroup:
         }
         wanted = {member_id: ids_of[names] for member_id, names in subscriptions.items()}
         every_name = {name for names in ids_of for name in names}
-        return assign(wanted, self._assignable(every_name), self._targets)
+        return assign(wanted, self._assignable(every_name), dict(self._targets))
 
     def _target_records(
         self, targets: Mapping[str, Assignment], target: TargetEpoch
@@ -394,6 +419,7 @@ class ShareGroup:
         """Take over a record that is in the log now."""
         if not isinstance(key, ShareCurrentKey):
             self._has_looked = False
+            self._changes += 1
         match key:
             case ShareGroupKey():
                 if value is not None:
