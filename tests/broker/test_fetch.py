@@ -215,6 +215,37 @@ def test_very_many_partitions_are_read_in_turns(
     with_broker(scenario, tmp_path, partitions=300)
 
 
+def test_whether_very_much_is_in_memory_is_looked_up_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, most = 0, 0
+    is_resident = FileSlice.is_resident
+
+    def look(piece: FileSlice) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_resident(piece)
+
+    async def scenario(fetches: Fetches) -> None:
+        nonlocal looks, most
+        for index in range(300):
+            fetches.broker.partitions.get(TOPIC, index).append_as_leader(prepared(), 1, NOW_MS)
+        monkeypatch.setattr("drumlin.turns.TURN_S", 0)  # each step is a turn
+        monkeypatch.setattr(FileSlice, "is_resident", look)
+        topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(300)])
+        started = fetches.start(fetches.frame_of(12, [topic]))
+        waiting = asyncio.create_task(Waiting(started).content())
+        seen = 0
+        while not waiting.done():
+            await asyncio.sleep(0)
+            most, seen = max(most, looks - seen), looks
+        await waiting
+
+    with_broker(scenario, tmp_path, partitions=300)
+    assert looks >= 300
+    assert most <= 2
+
+
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_very_many_partitions_are_waited_for(tmp_path: Path, epoch: int) -> None:
     async def scenario(fetches: Fetches) -> None:

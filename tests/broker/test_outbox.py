@@ -56,6 +56,38 @@ def test_a_file_that_became_shorter_is_never_passed_off_as_whole(tmp_path: Path,
     logs.abandon()
 
 
+def test_very_many_small_slices_are_read_and_sent_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    append(log)
+    reads: list[FileSlice] = []
+    read = FileSlice.read_resident
+    monkeypatch.setattr(
+        FileSlice, "read_resident", lambda piece: (reads.append(piece), read(piece))[1]
+    )
+    monkeypatch.setattr("drumlin.broker.outbox.TURN_S", 0)
+    pieces = [log.read(0, 1 << 20, 1, minimum_one_batch=True).slices[0] for _ in range(1000)]
+    expected = b"head" + pieces[0].read() * len(pieces)
+    with pair() as (ours, theirs):
+        outbox = Outbox(PlainChannel(ours))
+        outbox.put([b"head", *pieces])
+        assert not reads
+        turns = 1
+        while not outbox.flush():
+            assert len(reads) <= 256 * turns
+            turns += 1
+        assert turns == 4
+        theirs.settimeout(20)
+        received = b""
+        while len(received) < len(expected):
+            received += theirs.recv(1 << 20)
+        assert received == expected
+    assert not log.segments.active.log_file._leases
+    logs.abandon()
+
+
 class Memory:
     """Stands between a broker and its files: what is in memory, and who waited for a disk."""
 

@@ -207,7 +207,7 @@ class Connection:
             elif self._slots:
                 self._answered(self._new_slot(None, frame), answer)
             elif answer:  # it is there, and nobody is in front
-                self._put(answer)
+                self._outbox.put(answer)
         self._router.finish_woken()
         self._send()
         if self.closed:
@@ -282,20 +282,8 @@ class Connection:
             self._in_flight_bytes -= slot.request_bytes
             self._answered_bytes -= slot.answer_bytes
             if slot.parts:
-                self._put(slot.parts)
-                if self.closed:
-                    return
+                self._outbox.put(slot.parts)
         self._flush()
-
-    def _put(self, parts: Parts) -> None:
-        try:
-            self._outbox.put(parts)
-        except OSError as error:
-            release(parts)
-            self.close(error)
-        except Exception as error:  # noqa: BLE001  as in `_start_requests`
-            release(parts)
-            self._fail(error)
 
     def _flush(self) -> None:
         try:

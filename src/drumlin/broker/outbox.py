@@ -4,14 +4,21 @@ Consecutive bytes go out in one `sendmsg`. A slice of a log file goes out by `se
 page cache to socket without passing through here, unless it is so small that reading it and
 sending it together with its neighbours costs less.
 
+An answer may have thousands of small slices: they are read when it is their turn to be sent, and no
+more of them than a turn of the loop allows.
+
 What a slow peer did not take at once may have left the page cache when it does. It is not waited
 for here: the outbox says which bytes it wants, and goes on when they are there.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.turns import TURN_S
 
 if TYPE_CHECKING:
     from drumlin.broker.channel import Channel
@@ -65,36 +72,30 @@ class Outbox:
         return self._lent
 
     def put(self, parts: list[Any]) -> None:
-        """Take the parts of one response. File slices are released once they are sent.
-
-        Raises:
-            OSError: a slice cannot be read, or its file has become shorter: there is no telling
-                the peer, who knows by now how many bytes come.
-        """
+        """Take the parts of one response. File slices are released once they are sent."""
         for part in parts:
-            if type(part) is not bytes and hasattr(part, "fileno"):
-                data = _read_whole(part) if len(part) < SENDFILE_MIN_BYTES else None
-                if data is None:
-                    self._parts.append(part)
-                    continue
-                part = data
-            if len(part):
-                self._parts.append(part)
+            if type(part) is bytes:
                 self._memory_bytes += len(part)
+            elif not hasattr(part, "fileno"):
+                if not len(part):
+                    continue
+                self._memory_bytes += len(part)
+            self._parts.append(part)
 
     def flush(self) -> bool:
-        """Send what the channel takes now; True when nothing is left.
+        """Send what the channel takes now, for a turn; True when nothing is left.
 
         Raises:
-            OSError: the connection is broken, or the file cannot be read.
+            OSError: the connection is broken; or a file cannot be read, or has become shorter:
+                there is no telling the peer, who knows by now how many bytes come.
         """
-        budget = _BYTES_PER_TURN
+        budget, ends_at = _BYTES_PER_TURN, time.monotonic() + TURN_S
         try:
             while self._parts and budget > 0 and not self._lent:
-                if hasattr(self._parts[0], "fileno"):
-                    budget -= self._send_slice()
-                else:
-                    budget -= self._send_bytes()
+                count = self._in_memory()
+                budget -= self._send_bytes(count) if count else self._send_slice()
+                if self._parts and time.monotonic() >= ends_at:
+                    break
         except (BlockingIOError, InterruptedError):
             self._has_waited = True
         return not self._parts
@@ -119,19 +120,30 @@ class Outbox:
         if self._is_closed:
             self.close()
 
-    def _send_bytes(self) -> int:
-        if len(self._parts) == 1:
-            return self._sent(self._channel.send((self._parts[0],), more=False))
-        batch: list[Any] = []
-        more = False
-        for part in self._parts:
-            if hasattr(part, "fileno"):
-                more = True
-                break
-            batch.append(part)
-            if len(batch) == _IOV_MAX:
-                break
-        return self._sent(self._channel.send(batch, more=more))
+    def _in_memory(self) -> int:
+        """How many of the first parts are bytes; small slices among them are read."""
+        parts, count, size = self._parts, 0, 0
+        most = min(len(parts), _IOV_MAX)
+        while count < most and size < _FULL_BYTES:
+            part = parts[count]
+            if type(part) is not bytes and hasattr(part, "fileno"):
+                if len(part) >= SENDFILE_MIN_BYTES or (count == 0 and self._slice_sent):
+                    break
+                data = _read_whole(part)
+                if data is None:
+                    break
+                parts[count] = part = data
+                self._memory_bytes += len(data)
+            size += len(part)
+            count += 1
+        return count
+
+    def _send_bytes(self, count: int) -> int:
+        parts = self._parts
+        if len(parts) == 1:
+            return self._sent(self._channel.send((parts[0],), more=False))
+        more = count < len(parts) and hasattr(parts[count], "fileno")
+        return self._sent(self._channel.send(list(islice(parts, count)), more=more))
 
     def _sent(self, sent: int) -> int:
         """The socket has taken so many bytes of what is in memory."""

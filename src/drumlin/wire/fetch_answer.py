@@ -138,25 +138,27 @@ class FetchAnswers:
 
         Takes the pieces over.
         """
+        joined = Joined()
+        joined.add(pieces)
+        return self.frame_of(correlation_id, topics, joined, session_id=session_id, error=error)
+
+    def frame_of(
+        self,
+        correlation_id: int,
+        topics: int,
+        joined: Joined,
+        *,
+        session_id: int = _NO_SESSION,
+        error: int = 0,
+    ) -> list[Any]:
+        """The same, of pieces that were joined on the way, as many of them take long."""
         if self._has_session:
             start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
         else:
             start = self._start.pack(0, correlation_id) + self._count(topics)
-        pieces.append(self.topic_end)
-        size = len(start) - _LENGTH_SIZE + sum(map(len, pieces))
-        run = [_INT32.pack(size) + start[_LENGTH_SIZE:]]
-        parts: list[Any] = []
-        for piece in pieces:
-            if type(piece) is bytes:
-                run.append(piece)
-            else:
-                parts.append(b"".join(run))
-                parts.append(piece)
-                run = []
-        last = b"".join(run)
-        if last:
-            parts.append(last)
-        return parts
+        end = self.topic_end
+        size = len(start) - _LENGTH_SIZE + joined.size + len(end)
+        return joined.parts(_INT32.pack(size) + start[_LENGTH_SIZE:], end)
 
     def _all_aborted(self, aborted: Sequence[tuple[int, int]]) -> bytes:
         pack = self._aborted.pack
@@ -165,6 +167,43 @@ class FetchAnswers:
 
     def _count(self, count: int) -> bytes:
         return uvarint(count + 1) if self._flexible else _INT32.pack(count)
+
+
+class Joined:
+    """Pieces of a response as parts to send: what is bytes in a row is one part."""
+
+    __slots__ = ("_parts", "_run", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._run = [b""]  # in place of the frame's head
+        self._parts: list[Any] = []
+
+    def add(self, pieces: list[Any]) -> None:
+        """Join more of them."""
+        parts, run = self._parts, self._run
+        for piece in pieces:
+            if type(piece) is bytes:
+                run.append(piece)
+            else:
+                parts.append(b"".join(run))
+                parts.append(piece)
+                run = []
+        self._run = run
+        self.size += sum(map(len, pieces))
+
+    def parts(self, head: bytes, end: bytes) -> list[Any]:
+        """All of them, between a head and an end."""
+        parts, run = self._parts, self._run
+        run.append(end)
+        if parts:
+            parts[0] = head + parts[0]
+        else:
+            run[0] = head
+        last = b"".join(run)
+        if last:
+            parts.append(last)
+        return parts
 
 
 def _pack_head_4(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.fetching.reading import Reading, has_records, missing_partition, unreadable
 from drumlin.broker.later import Later, Parts
-from drumlin.turns import Work, one_turn
+from drumlin.turns import Pace, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.fetch_answer import failed, fetch_answers
 
@@ -333,7 +333,9 @@ class Fetch:
 
     async def _warm(self) -> None:
         """Have all that is to be sent be in memory."""
+        pace = Pace()
         for number, answer in enumerate(self.answers):
+            await pace.give_way()
             records = answer[5]
             if not has_records(answer) or records.is_resident():
                 continue

@@ -15,7 +15,7 @@ from drumlin.broker.fetching.reading import has_records
 from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, failed
+from drumlin.wire.fetch_answer import NOTHING, Joined, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -238,7 +238,7 @@ class SessionFetch(Fetch):
         return to_end(self.write())
 
     def write(self) -> Work[Parts]:
-        writer, pieces, session = self.writer, list[Any](), self._the_session
+        writer, joined, session = self.writer, Joined(), self._the_session
         news = list(self._news.items())
         topics = at = 0
         while at < len(news):
@@ -246,7 +246,7 @@ class SessionFetch(Fetch):
             while end < len(news) and news[end][0].topic == topic:
                 end += 1
             topics += 1
-            pieces.append(writer.topic(topic, end - at))
+            pieces: list[Any] = [writer.topic(topic, end - at)]
             for first in range(at, end, STEP):
                 told = news[first : min(end, first + STEP)]
                 for watched, answer in told:
@@ -254,9 +254,11 @@ class SessionFetch(Fetch):
                     if self._is_incremental and has_records(answer):
                         session.to_the_back(watched)
                 writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])
+                joined.add(pieces)
+                pieces = []
                 yield
-            pieces.append(writer.topic_end)
+            joined.add([writer.topic_end])
             at = end
         session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
-        return writer.frame(correlation_id, topics, pieces, session_id=session_id)
+        return writer.frame_of(correlation_id, topics, joined, session_id=session_id)

@@ -9,7 +9,7 @@ from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.replication.waiting import Waiter
 from drumlin.turns import Work
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, failed
+from drumlin.wire.fetch_answer import NOTHING, Joined, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,16 +129,18 @@ class PlainFetch(Fetch):
 
     def write(self) -> Work[Parts]:
         writer, answers = self.writer, iter(self.answers)
-        pieces: list[Any] = []
+        joined = Joined()
         topics = self.request.topics
         for topic, parts in topics:
-            pieces.append(writer.topic(topic, len(parts)))
+            pieces: list[Any] = [writer.topic(topic, len(parts))]
             for first in range(0, len(parts), STEP):
                 step = [each[0] for each in parts[first : first + STEP]]
                 writer.partitions(pieces, zip(step, answers, strict=False))
+                joined.add(pieces)
+                pieces = []
                 yield
-            pieces.append(writer.topic_end)
-        return writer.frame(self.context.header.correlation_id, len(topics), pieces)
+            joined.add([writer.topic_end])
+        return writer.frame_of(self.context.header.correlation_id, len(topics), joined)
 
 
 def _leave(waiter: Waiter, rooms: list[WaitingRoom]) -> Work[None]:
