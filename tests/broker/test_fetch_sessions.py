@@ -160,6 +160,32 @@ def test_partitions_that_are_forgotten_leave_room(narrow: FetchSessions) -> None
     start(narrow, 0)
 
 
+def test_names_that_no_topic_has_count_as_what_they_take(narrow: FetchSessions) -> None:
+    session = start(narrow, 0)
+    to_end(session.follow([(bytes(2000), [(0, -1, 0, -1, 1000)])], []))
+    narrow.recount(session)
+    assert session.weight == 9
+    to_end(session.follow([], [(bytes(2000), [0])]))
+    narrow.recount(session)
+    assert session.weight == 1
+    with pytest.raises(KafkaError):
+        for number in range(10):
+            to_end(session.follow([(b"%1000d" % number, [(0, -1, 0, -1, 1000)])], []))
+            narrow.recount(session)
+    assert not is_known(narrow, session)
+
+
+def test_a_name_is_kept_once(sessions: FetchSessions) -> None:
+    """However often requests bring it."""
+    session = start(sessions, 0)
+    for number in range(1, 5):
+        to_end(session.follow([(bytes(bytearray(b"t")) * 1, [(number, -1, 0, -1, 1000)])], []))
+        to_end(session.follow([(b"x" * number * 50, [(number, -1, 0, -1, 1000)])], []))
+        to_end(session.follow([(bytes(bytearray(b"x" * 50)), [(number, -1, 0, -1, 1)])], []))
+    names = {id(watched.topic) for watched in session.dirty}
+    assert len(names) == len({watched.topic for watched in session.dirty})
+
+
 # -- as consumers meet them --------------------------------------------------------------
 
 
@@ -423,13 +449,16 @@ def test_requests_of_a_session_come_one_after_the_other(tmp_path: Path) -> None:
         first = reader.begin_to_wait()
         reader.epoch += 1
         second = reader.begin_to_wait()
-        given_up, late = reader.begin_to_wait(), reader.begin_to_wait()
-        given_up.later.cancel()
-        reader.epoch -= 1
-        assert await reader.waited(first) == {}  # made room for the next one
+        reader.epoch += 1
+        reader.begin_to_wait().later.cancel()
+        third = reader.begin_to_wait()
+        reader.epoch -= 2
+        wrong = parse_response("fetch", 12, fetches.now(reader.frame())[4:])[1]
+        assert wrong.error_code is ErrorCode.invalid_fetch_session_epoch
+        assert await reader.waited(first) == {}  # each makes room for the next one
+        assert await reader.waited(second) == {}
         append(fetches, 1)
-        assert list(await reader.waited(second)) == [1]
-        await reader.waited(late)
-        assert reader.response.error_code is ErrorCode.invalid_fetch_session_epoch
+        assert list(await reader.waited(third)) == [1]
+        assert reader.response.error_code is ErrorCode.none
 
     with_broker(scenario, tmp_path, partitions=2)

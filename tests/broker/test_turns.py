@@ -119,3 +119,19 @@ def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCapt
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
     assert "this is wrong" in caplog.text
+
+
+def test_very_many_who_were_woken_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr("drumlin.broker.wakeups.TURN_S", 0)
+        wakeups = Wakeups()
+        answered: list[int] = []
+        for number in range(5):
+            wakeups.add(lambda number=number: answered.append(number))  # type: ignore[misc]
+        wakeups.finish()
+        assert answered == [0]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert answered == [0, 1, 2, 3, 4]
+
+    asyncio.run(run())

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
+
+from drumlin.turns import TURN_S
 
 _log = logging.getLogger(__name__)
 
@@ -32,11 +35,14 @@ class Wakeups:
     def finish(self) -> None:
         """Call all who were added. They may append, and so wake others, who come in turn.
 
+        Where there are very many, those who have no place in this turn of the loop have the next.
+
         Who calls this is none of them: what goes wrong with one is nothing to it, nor to the rest.
         """
         if self._is_finishing:
             return
         self._is_finishing = True
+        ends_at = time.monotonic() + TURN_S
         try:
             while self._woken:
                 finish = self._woken.popleft()
@@ -44,5 +50,8 @@ class Wakeups:
                     finish()
                 except Exception:  # noqa: BLE001  the others would wait for ever
                     _log.exception("a request that waited could not be answered")
+                if self._woken and time.monotonic() >= ends_at:
+                    asyncio.get_running_loop().call_soon(self.finish)
+                    break
         finally:
             self._is_finishing = False

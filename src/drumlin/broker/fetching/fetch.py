@@ -169,8 +169,8 @@ class Fetch:
         """The same at once."""
         raise NotImplementedError
 
-    def over(self) -> None:
-        """This fetch has come to its end, whatever that is."""
+    def over(self, *, is_answered: bool) -> None:
+        """This fetch has come to its end: it has its answer, or broke off somewhere."""
 
     # -- the way ------------------------------------------------------------------------
 
@@ -179,7 +179,8 @@ class Fetch:
         try:
             parts = self._go()
         except BaseException:
-            self._end()
+            self.release()
+            self._end(is_answered=False)
             raise
         if parts is not None:
             self._end()
@@ -364,14 +365,18 @@ class Fetch:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+            self._task = None  # what cancels it holds all that it had in hand
         self._is_waiting = False
         self.leave()
-        self._end()
+        self._end(is_answered=False)
 
-    def _end(self) -> None:
+    def _end(self, *, is_answered: bool = True) -> None:
         if not self._is_over:
             self._is_over = True
-            self.over()
+            self.over(is_answered=is_answered)
+            # Slices that are not sent close behind whoever is last to have them: a thread, maybe,
+            # that still reads one.
+            self.answers = []
 
     def _settle(self, parts: Parts | None, error: Exception | None = None) -> None:
         self._end()
@@ -386,6 +391,8 @@ class Fetch:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:
             _log.error("fetch v%d failed", header.api_version, exc_info=error)
+        self.release()
+        self._end(is_answered=False)
         if header.api_version < _SESSIONS_FROM:
             self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
         else:

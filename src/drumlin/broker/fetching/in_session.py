@@ -2,7 +2,8 @@
 
 The first fetch of a session answers everything; the next ones name what changed in the request,
 and what is new in the response. Requests of one session come one after the other: one that
-arrives while another is under way has that one answered, and then its turn.
+arrives while another is under way has that one answered, and then its turn. A session whose
+request breaks off is ended: nobody could say what its reader has been told.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class SessionFetch(Fetch):
         "_news",
         "_request_size",
         "_session",
+        "_waits_for",
     )
 
     def __init__(
@@ -50,6 +52,7 @@ class SessionFetch(Fetch):
         """`created` is for this request; without it goes on in the session that it names."""
         super().__init__(context, request)
         self._session: Session | None = created
+        self._waits_for: Session | None = None  # it is in the queue of this one
         self._is_incremental = created is None
         self._request_size = sum([len(parts) for _, parts in request.topics]) + sum(
             [len(indexes) for _, indexes in request.forgotten]
@@ -64,10 +67,15 @@ class SessionFetch(Fetch):
     def start(self, later: Later | None = None) -> Parts | Later:
         session = self._session
         if session is None:
-            session = self._find()
-            if session.fetch is not None:
-                self._queue(session)
+            request, sessions = self.request, self.broker.fetch_sessions
+            busy = sessions.busy(request.session_id, request.session_epoch)
+            if busy is not None:
+                self._waits_for = busy
+                busy.queue.append(self._take_turn)
+                if busy.fetch is not None:
+                    busy.fetch.disturb()
                 return self.later(later)
+            session = self._find()
         self._begin(session)
         return super().start(later)
 
@@ -82,33 +90,43 @@ class SessionFetch(Fetch):
         if self._is_incremental:
             self.broker.fetch_sessions.use(session)
 
-    def _queue(self, session: Session) -> None:
-        assert session.fetch is not None
-        session.queue.append(self._take_turn)
-        session.fetch.disturb()
-
     def _take_turn(self) -> None:
-        """The fetch before has been answered."""
-        if self._is_over:
-            return
+        """All that came before it have been answered."""
+        self._waits_for = None
         try:
-            session = self._find()
+            self._begin(self._find())
         except KafkaError as error:
             self.fail(error)
-            return
-        if session.fetch is not None:
-            self._queue(session)
         else:
-            self._begin(session)
             self.go_on()
 
-    def over(self) -> None:
-        session = self._session
+    def over(self, *, is_answered: bool) -> None:
+        session, sessions = self._session, self.broker.fetch_sessions
+        self._news = {}
+        if self._waits_for is not None:
+            self._waits_for.queue.remove(self._take_turn)
         if session is None or session.fetch is not self:
             return
-        self.broker.fetch_sessions.finished(session)
-        while session.queue:
-            self.broker.wakeups.add(session.queue.popleft())
+        if not is_answered and not session.is_ended:
+            sessions.close(session.id)
+        sessions.finished(session)
+        if session.queue:
+            self._have_next(session)
+
+    def _have_next(self, session: Session) -> None:
+        """Have who came next begin; until then it is in the queue, and nobody overtakes it."""
+
+        def begin() -> None:
+            if session.fetch is None and session.queue:
+                session.queue.popleft()()
+            if session.queue:
+                if session.fetch is None:
+                    wakeups.add(begin)
+                else:
+                    session.fetch.disturb()
+
+        wakeups = self.broker.wakeups
+        wakeups.add(begin)
 
     # -- reading ------------------------------------------------------------------------
 

@@ -99,7 +99,11 @@ class PlainFetch(Fetch):
             if partition is not None:
                 partition.waiting.enter(waiter, for_stable=self.for_stable)
                 self._rooms.append(partition.waiting)
-            if partition is None or partition.high_watermark != answer[1]:
+            if (
+                partition is None
+                or partition.high_watermark != answer[1]
+                or partition.log_start_offset != answer[3]
+            ):
                 waiter.disturb()  # as it would have been, had it been there already
             if number % STEP == STEP - 1:
                 yield

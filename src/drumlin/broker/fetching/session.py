@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _STEP: Final = 64
 _UNKNOWN: Final = -1
+#: Of a topic's name so much is not counted; no topic has a longer one.
+_NAME_BYTES: Final = 256
 
 
 class Listener(Protocol):
@@ -120,10 +122,16 @@ class Session:
         self.dirty: dict[Watched, None] = {}
         self._topics: dict[bytes, dict[int, Watched]] = {}
         self._size = 0
+        self._long_names = 0
         self._log_dirs: list[OSError | None] = []
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def weight(self) -> int:
+        """Its partitions; names that no topic has count for as many as take the same memory."""
+        return self._size + self._long_names
 
     def follow(
         self,
@@ -135,7 +143,12 @@ class Session:
         for topic, parts in topics:
             if not parts:
                 continue
-            known = self._topics.setdefault(topic, {})
+            known = self._topics.get(topic)
+            if known is None:
+                known = self._topics[topic] = {}
+                self._long_names += len(topic) // _NAME_BYTES
+            else:
+                topic = next(iter(known.values())).topic  # the same bytes for all of them
             for wanted in parts:
                 watched = known.get(wanted[0])
                 if watched is None:
@@ -165,6 +178,7 @@ class Session:
         self.dirty.pop(watched, None)
         if not known:
             del self._topics[topic]
+            self._long_names -= len(topic) // _NAME_BYTES
 
     def is_to_be_looked_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
         """Whether all partitions may have news that nobody has told of."""

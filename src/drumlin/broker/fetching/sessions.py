@@ -62,6 +62,19 @@ class FetchSessions:
         self._add(session, size)
         return session
 
+    def busy(self, session_id: int, epoch: int) -> Session | None:
+        """The session of this id, if a request is under way in it, or some are in its queue.
+
+        Raises:
+            KafkaError: INVALID_FETCH_SESSION_EPOCH, it is not the one that comes behind them.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or (session.fetch is None and not session.queue):
+            return None
+        if epoch != _later_epoch(session.epoch, len(session.queue)):
+            raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        return session
+
     def find(self, session_id: int, epoch: int, *, by_id: bool) -> Session:
         """The session of a request that goes on in it.
 
@@ -80,7 +93,7 @@ class FetchSessions:
 
     def use(self, session: Session) -> None:
         """A request goes on in it: the next one has the next epoch."""
-        session.epoch = 1 if session.epoch == _INT32_MAX else session.epoch + 1
+        session.epoch = _later_epoch(session.epoch, 1)
         session.used_at = self._clock.monotonic()
         if self._sessions.pop(session.id, None) is not None:
             self._sessions[session.id] = session
@@ -93,15 +106,16 @@ class FetchSessions:
         """
         if session.is_ended:
             return
-        if len(session) <= session.counted:
-            self._partition_count -= session.counted - len(session)
-            session.counted = len(session)
+        weight = session.weight
+        if weight <= session.counted:
+            self._partition_count -= session.counted - weight
+            session.counted = weight
             return
         self._remove(session)
-        if not self._make_room_for(len(session), self._clock.monotonic()):
+        if not self._make_room_for(weight, self._clock.monotonic()):
             self._end(session)
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
-        self._add(session, len(session))
+        self._add(session, weight)
 
     def close(self, session_id: int) -> None:
         """End a session, if there is one of this id."""
@@ -169,6 +183,11 @@ class FetchSessions:
             self._remove(evicted)
             self._end(evicted)
         return True
+
+
+def _later_epoch(epoch: int, steps: int) -> int:
+    """They begin again at one, as zero begins a session."""
+    return (epoch - 1 + steps) % _INT32_MAX + 1
 
 
 def _size(session: Session) -> int:
