@@ -143,6 +143,20 @@ def test_room_can_be_made_on_a_full_disk(files: FailingFiles, logs: LogDirectori
     assert not list(log.directory.glob("*.deleted"))
 
 
+def test_a_new_log_start_is_told_although_a_file_stays_where_it_is(
+    files: FailingFiles, logs: LogDirectories
+) -> None:
+    config = LogConfig(segment_bytes=300, retention_bytes=500, file_delete_delay_ms=0)
+    log = create(logs, config)
+    for _ in range(10):
+        append(log, value=bytes(50))
+    files.fail("rename", code=errno.EIO)
+    told: list[int] = []
+    to_end(logs.delete_old_segments(lambda log: told.append(log.log_start_offset)))
+    assert told == [log.log_start_offset]
+    assert log.log_start_offset > 0
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 2 MiB."""

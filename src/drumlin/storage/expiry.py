@@ -36,17 +36,24 @@ def delete_from_all(
     """
     for log in logs:
         with contextlib.suppress(KafkaError):  # said where the dir failed
-            start_offset, end_offset = log.log_start_offset, log.log_end_offset
+            end_offset = log.log_end_offset
             while not log.is_deleted and log.segments.first.base_offset < end_offset:
-                paths = log.delete_old_segments(now_ms)
+                paths = _delete_some(log, now_ms, tell)
                 if not paths:
                     break
                 doomed.add(paths, log.config.file_delete_delay_ms)
-                if log.log_start_offset != start_offset:
-                    start_offset = log.log_start_offset
-                    tell(log)
                 yield
         yield
+
+
+def _delete_some(log: PartitionLog, now_ms: int, tell: Tell) -> list[str]:
+    start_offset = log.log_start_offset
+    try:
+        return log.delete_old_segments(now_ms)
+    finally:
+        # Also where a file could not be renamed: the log begins later all the same.
+        if log.log_start_offset != start_offset:
+            tell(log)
 
 
 def delete_old_segments(
