@@ -64,9 +64,12 @@ def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     assert not [each for each in caplog.records if "held up" in each.getMessage()]
 
 
-def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one() -> None:
+@pytest.mark.parametrize(("takes_s", "at_once", "rounds"), [(0.0, 64, 12), (0.002, 8, 120)])
+def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
+    takes_s: float, at_once: int, rounds: int
+) -> None:
     """Those whose turn never ends keep nobody else waiting."""
-    count, rounds = 300, 12
+    count = 300
     watch = LoopWatch()
     in_turn: list[int] = []
     served: collections.Counter[int] = collections.Counter()
@@ -81,6 +84,9 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one() -> None:
                 def serve(number: int = number) -> None:
                     in_turn[-1] += 1
                     served[number] += 1
+                    ends_at = time.monotonic() + takes_s
+                    while time.monotonic() < ends_at:
+                        pass
 
                 loop.add_reader(ours, serve)
                 stack.callback(loop.remove_reader, ours)
@@ -91,5 +97,6 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one() -> None:
     with asyncio.Runner(loop_factory=watch.new_loop) as runner:
         runner.run(work())
     assert max(in_turn) <= 64
+    assert max(in_turn[-10:]) <= at_once
     assert len(served) == count
     assert max(served.values()) - min(served.values()) <= 1

@@ -1,9 +1,9 @@
 """Watches how long the event loop's turns take, and says who made one long.
 
 Everything a broker does for its clients happens on one loop, turn by turn: whoever holds a turn
-up holds up everybody. The loop's own selector measures each turn, at two looks at the clock; a
-thread of its own looks now and then whether a turn lasts, and notes where it is then. It changes
-nothing and stops nobody.
+up holds up everybody. The loop's own selector measures each turn, at two looks at the clock, and
+gives out fewer of those that are ready after a long one. A thread of its own looks now and then
+whether a turn lasts, and notes where it is then. It stops nobody.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _log = logging.getLogger(__name__)
 SLOW_S: Final = 0.05
 #: Turns are counted by the longest of these that they exceed.
 _STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
-#: Of a thousand connections that all have sent something, so many have their turn at once.
+#: Of a thousand connections that all have sent something, so many have their turn at once: the
+#: fewer the longer the last turn took, as each may work for as long as it likes.
 _EVENTS_PER_TURN: Final = 32
+_EVENTS_PER_LONG_TURN: Final = 4
+_LONG_S: Final = 0.004
 _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
 #: When a turn has lasted so long, its place is noted: it may become a slow one.
@@ -122,6 +125,7 @@ class _TimingSelector(selectors.DefaultSelector):
         self.place: tuple[float, str] | None = None  # of the turn that began then
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
         self._minute = 0.0
+        self._events_max = _EVENTS_PER_TURN
         self._told_at = 0.0
         self._untold = 0
 
@@ -130,6 +134,10 @@ class _TimingSelector(selectors.DefaultSelector):
             took_s = time.monotonic() - self.began
             self.turns += 1
             self.busy_s += took_s
+            if took_s > _LONG_S:
+                self._events_max = max(_EVENTS_PER_LONG_TURN, self._events_max // 2)
+            elif self._events_max < _EVENTS_PER_TURN:
+                self._events_max *= 2
             if took_s > _STEPS_S[0]:
                 self._count(self.began, took_s)
             self.began = None
@@ -145,7 +153,7 @@ class _TimingSelector(selectors.DefaultSelector):
         epoll, keys = cast(Any, self)._selector, cast(Any, self)._fd_to_key
         wait_s = -1.0 if timeout is None else max(0.0, math.ceil(timeout * 1e3) * 1e-3)
         try:
-            ready = epoll.poll(wait_s, _EVENTS_PER_TURN)
+            ready = epoll.poll(wait_s, self._events_max)
         except InterruptedError:
             return []
         events = []
