@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.turns import TURN_S
@@ -92,8 +91,8 @@ class Outbox:
         budget, ends_at = _BYTES_PER_TURN, time.monotonic() + TURN_S
         try:
             while self._parts and budget > 0 and not self._lent:
-                count = self._in_memory()
-                budget -= self._send_bytes(count) if count else self._send_slice()
+                batch = self._batch()
+                budget -= self._send_bytes(batch) if batch else self._send_slice()
                 if self._parts and time.monotonic() >= ends_at:
                     break
         except (BlockingIOError, InterruptedError):
@@ -120,30 +119,28 @@ class Outbox:
         if self._is_closed:
             self.close()
 
-    def _in_memory(self) -> int:
-        """How many of the first parts are bytes; small slices among them are read."""
-        parts, count, size = self._parts, 0, 0
-        most = min(len(parts), _IOV_MAX)
-        while count < most and size < _FULL_BYTES:
-            part = parts[count]
+    def _batch(self) -> list[Any]:
+        """The first parts, as far as they are bytes; small slices among them are read."""
+        parts, batch, size = self._parts, list[Any](), 0
+        for number, part in enumerate(parts):
             if type(part) is not bytes and hasattr(part, "fileno"):
-                if len(part) >= SENDFILE_MIN_BYTES or (count == 0 and self._slice_sent):
+                if len(part) >= SENDFILE_MIN_BYTES or (number == 0 and self._slice_sent):
                     break
                 data = _read_whole(part)
                 if data is None:
                     break
-                parts[count] = part = data
+                parts[number] = part = data
                 self._memory_bytes += len(data)
+            batch.append(part)
             size += len(part)
-            count += 1
-        return count
+            if number + 1 == _IOV_MAX or size >= _FULL_BYTES:
+                break
+        return batch
 
-    def _send_bytes(self, count: int) -> int:
-        parts = self._parts
-        if len(parts) == 1:
-            return self._sent(self._channel.send((parts[0],), more=False))
+    def _send_bytes(self, batch: list[Any]) -> int:
+        parts, count = self._parts, len(batch)
         more = count < len(parts) and hasattr(parts[count], "fileno")
-        return self._sent(self._channel.send(list(islice(parts, count)), more=more))
+        return self._sent(self._channel.send(batch, more=more))
 
     def _sent(self, sent: int) -> int:
         """The socket has taken so many bytes of what is in memory."""

@@ -138,27 +138,38 @@ class FetchAnswers:
 
         Takes the pieces over.
         """
-        joined = Joined()
-        joined.add(pieces)
-        return self.frame_of(correlation_id, topics, joined, session_id=session_id, error=error)
+        pieces.append(self.topic_end)
+        run = [self._head(correlation_id, topics, sum(map(len, pieces)), session_id, error)]
+        parts: list[Any] = []
+        for piece in pieces:
+            if type(piece) is bytes:
+                run.append(piece)
+            else:
+                parts.append(b"".join(run))
+                parts.append(piece)
+                run = []
+        last = b"".join(run)
+        if last:
+            parts.append(last)
+        return parts
 
     def frame_of(
-        self,
-        correlation_id: int,
-        topics: int,
-        joined: Joined,
-        *,
-        session_id: int = _NO_SESSION,
-        error: int = 0,
+        self, correlation_id: int, topics: int, joined: Joined, session_id: int = _NO_SESSION
     ) -> list[Any]:
-        """The same, of pieces that were joined on the way, as many of them take long."""
+        """The same, of pieces that were joined on the way, as very many of them take long."""
+        end = self.topic_end
+        head = self._head(correlation_id, topics, joined.size + len(end), session_id, 0)
+        return joined.parts(head, end)
+
+    def _head(
+        self, correlation_id: int, topics: int, size: int, session_id: int, error: int
+    ) -> bytes:
+        """What comes before the topics, which take `size` bytes with what is behind them."""
         if self._has_session:
             start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
         else:
             start = self._start.pack(0, correlation_id) + self._count(topics)
-        end = self.topic_end
-        size = len(start) - _LENGTH_SIZE + joined.size + len(end)
-        return joined.parts(_INT32.pack(size) + start[_LENGTH_SIZE:], end)
+        return _INT32.pack(len(start) - _LENGTH_SIZE + size) + start[_LENGTH_SIZE:]
 
     def _all_aborted(self, aborted: Sequence[tuple[int, int]]) -> bytes:
         pack = self._aborted.pack
