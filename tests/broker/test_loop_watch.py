@@ -64,9 +64,9 @@ def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     assert not [each for each in caplog.records if "held up" in each.getMessage()]
 
 
-@pytest.mark.parametrize(("takes_s", "at_once", "rounds"), [(0.0, 64, 12), (0.002, 8, 120)])
+@pytest.mark.parametrize(("takes_s", "at_once"), [(0.0, 32), (0.002, 8)])
 def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
-    takes_s: float, at_once: int, rounds: int
+    takes_s: float, at_once: int
 ) -> None:
     """Those whose turn never ends keep nobody else waiting."""
     count = 300
@@ -90,13 +90,13 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
 
                 loop.add_reader(ours, serve)
                 stack.callback(loop.remove_reader, ours)
-            for _ in range(rounds):
+            while len(served) < count and len(in_turn) < 10_000:
                 in_turn.append(0)
                 await asyncio.sleep(0)
 
     with asyncio.Runner(loop_factory=watch.new_loop) as runner:
         runner.run(work())
-    assert max(in_turn) <= 64
+    assert max(in_turn) <= 32
     assert max(in_turn[-10:]) <= at_once
     assert len(served) == count
     assert max(served.values()) - min(served.values()) <= 1
