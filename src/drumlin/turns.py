@@ -11,11 +11,13 @@ State may have changed whenever a generator goes on: it yields only where it doe
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 Item = TypeVar("Item")
 
@@ -95,6 +97,36 @@ class Turns:
                     done.set_result(finished.result)
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._take_turn)
+
+
+class Rounds:
+    """Those who have more to do, of which each takes a turn at most, and all together little more.
+
+    Whoever has not come to its end asks to go on again, and comes after all others.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def add(self, go_on: Callable[[], object]) -> None:
+        """Have `go_on` called in one of the next turns of the loop."""
+        self._waiting.append(go_on)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        ends_at = time.monotonic() + TURN_S
+        for _ in range(len(self._waiting)):
+            # It stays in front meanwhile: whoever adds itself again shall not call the loop.
+            try:
+                self._waiting[0]()
+            except Exception:  # noqa: BLE001  the others would wait for ever
+                _log.exception("who had more to do could not go on")
+            self._waiting.popleft()
+            if time.monotonic() >= ends_at:
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._go_on)
 
 
 class Pace:

@@ -14,7 +14,7 @@ from drumlin.broker.channel import PlainChannel
 from drumlin.broker.connection import Connection
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.wakeups import Wakeups
-from drumlin.turns import TURN_S
+from drumlin.turns import TURN_S, Rounds
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _SENT = 2_000
@@ -25,6 +25,7 @@ class CountingRouter:
 
     def __init__(self) -> None:
         self.taken = 0
+        self.rounds = Rounds()
 
     def is_prepared(self, _frame: memoryview, _go_on: Any) -> bool:
         return True
@@ -73,6 +74,29 @@ def test_requests_without_an_answer_do_not_all_start_in_one_turn() -> None:
                 taken_before = router.taken
         pair.connection.close(None)
         pair.peer.close()
+
+    asyncio.run(run())
+
+
+def test_many_connections_with_much_to_do_take_their_turns_one_after_the_other() -> None:
+    """Each has hundreds of requests waiting: not all of them go on in the same turn."""
+
+    async def run() -> None:
+        router = CountingRouter()
+        pairs = [Pair(router) for _ in range(12)]
+        for pair in pairs:
+            pair.peer.sendall(b"\0\0\0\4abcd" * 200)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # each has received all, and started some
+        taken_before = router.taken
+        async with asyncio.timeout(20):
+            while router.taken < 12 * 200:
+                await asyncio.sleep(0)
+                assert router.taken - taken_before <= 2 * 21
+                taken_before = router.taken
+        for pair in pairs:
+            pair.connection.close(None)
+            pair.peer.close()
 
     asyncio.run(run())
 

@@ -221,7 +221,7 @@ class Connection:
             # Nothing else would call us again: others had to have their turn, or the outbox was
             # full and is not any more.
             self._will_go_on = True
-            self._loop.call_soon(self._go_on)
+            self._router.rounds.add(self._go_on)
 
     def _go_on(self) -> None:
         self._will_go_on = False

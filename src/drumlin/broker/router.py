@@ -20,7 +20,7 @@ from drumlin.broker.first_use import FirstUse, handler_module
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.later import Later, Parts, when_done
 from drumlin.broker.served import SERVED
-from drumlin.turns import Work, one_turn
+from drumlin.turns import Rounds, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
@@ -74,6 +74,8 @@ class Router:
         self._handlers: dict[str, Handler] = {}
         self._first_use = FirstUse(broker)
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        #: Where connections wait that have more requests than they may start in a turn.
+        self.rounds = Rounds()
 
     def finish_woken(self) -> None:
         """Answer those whom the requests just started have given something to read."""
