@@ -1,7 +1,8 @@
 """Requests that waited for what has just been appended, between being woken and being answered.
 
 They are answered after the append that woke them, never in the midst of it, and before its
-producer is: the reader of a new record waits for nobody's acknowledgement.
+producer is: the reader of a new record waits for nobody's acknowledgement. Where there are more
+of them than fit into a turn of the loop, the rest comes in the next ones.
 """
 
 from __future__ import annotations
