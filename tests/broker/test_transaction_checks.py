@@ -17,6 +17,7 @@ from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.records.batch import parse_header
 from drumlin.replication.partition import Partition
 from drumlin.storage.producer_state import ProducerState
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.batches import batch
 
@@ -67,7 +68,7 @@ def produced(
     part = TransactionalPart(KEY, Partition(log, 0), header)
 
     async def run() -> ErrorCode:
-        verified = begin(broker, version, [part])
+        verified = to_end(begin(broker, version, [part]))
         assert verified.asked
         await ask(broker, version, "id", [part], verified)
         try:
