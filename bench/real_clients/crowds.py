@@ -29,6 +29,7 @@ _CROWDS = (1, 10, 64, 256, 1000)
 _PARTITIONS = 12
 _CROWD_CPU_GOAL = 0.7
 _VALUE_BYTES = 230
+_FRAMES_OF_CLIENT = 5
 _WIDTHS = (1, 12, 100)
 _FRAMES = 200
 _IN_FLIGHT = 5
@@ -84,7 +85,7 @@ def _once_all_led(broker: Broker, frame: bytes) -> None:
 
 
 def _crowd(clients: int, brokers: Sequence[Broker], options: Options) -> list[Comparison]:
-    batches = equal_batches(clients, _VALUE_BYTES)
+    batches = equal_batches(clients * _FRAMES_OF_CLIENT, _VALUE_BYTES)
     frames = [_produce_frame([n % _PARTITIONS], batch) for n, batch in enumerate(batches)]
     everywhere = _produce_frame(range(_PARTITIONS), batches[0])
 
@@ -93,7 +94,8 @@ def _crowd(clients: int, brokers: Sequence[Broker], options: Options) -> list[Co
             with broker.topic(_PARTITIONS) as topic:
                 topic_id = broker.topic_id(topic)
                 _once_all_led(broker, with_topic_id([everywhere], topic_id)[0])
-                crowd = Crowd(broker.port, with_topic_id(frames, topic_id))
+                own = with_topic_id(frames, topic_id)
+                crowd = Crowd(broker.port, [own[n::clients] for n in range(clients)])
                 with contextlib.closing(crowd), Stopwatch(broker.pid) as watch:
                     count = crowd.run(options.seconds)
             return _per_request(watch, count)
