@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
 
 
 class OldStore:
@@ -25,7 +26,8 @@ class OldStore:
 
     @classmethod
     def open(cls, address: str, session_timeout_s: float = 10) -> OldStore:
-        client = KazooClient(address, timeout=session_timeout_s)
+        patient = KazooRetry(max_tries=30, max_delay=1)
+        client = KazooClient(address, timeout=session_timeout_s, command_retry=patient)
         client.start()
         return cls(address, client)
 
@@ -34,7 +36,10 @@ class OldStore:
         self.client.close()
 
     def commit(self, group: str, topic: str, partition: int, offset: int | bytes) -> None:
-        path = f"/consumers/{group}/offsets/{topic}/{partition}"
+        """As often as it takes: a session may have ended while its server was away."""
+        self.client.retry(self._commit, f"/consumers/{group}/offsets/{topic}/{partition}", offset)
+
+    def _commit(self, path: str, offset: int | bytes) -> None:
         data = offset if isinstance(offset, bytes) else str(offset).encode("ascii")
         if self.client.exists(path):
             self.client.set(path, data)
@@ -42,7 +47,13 @@ class OldStore:
             self.client.create(path, data, makepath=True)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        path = f"/consumers/{group}/offsets/{topic}"
+        """As `commit`."""
+        found: dict[int, int] = self.client.retry(
+            self._committed, f"/consumers/{group}/offsets/{topic}"
+        )
+        return found
+
+    def _committed(self, path: str) -> dict[int, int]:
         if not self.client.exists(path):
             return {}
         return {
