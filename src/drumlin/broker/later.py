@@ -17,7 +17,7 @@ Parts = list[Any]
 class Later:
     """Settled with parts, None (no answer is wanted) or an exception (the connection ends)."""
 
-    __slots__ = ("_error", "_give_up", "_is_unwanted", "_parts", "_take", "lets_pass")
+    __slots__ = ("_error", "_give_up", "_is_unwanted", "_parts", "_take", "lets_pass", "task")
 
     def __init__(
         self, *, lets_pass: bool = False, give_up: Callable[[], object] | None = None
@@ -30,11 +30,14 @@ class Later:
         self.lets_pass = lets_pass
         self._give_up = give_up
         self._take: Callable[[Later], object] | None = None
+        #: What will settle it, if that is a task: a loop keeps none alive.
+        self.task: asyncio.Task[None] | None = None
         self._is_unwanted = False
         self._parts: Parts | None = None
         self._error: Exception | None = None
 
     def settle(self, parts: Parts | None, error: Exception | None = None) -> None:
+        self.task = None
         if self._is_unwanted:
             release(parts)
             return
@@ -75,6 +78,7 @@ def when_done(answer: Awaitable[Parts | None], *, lets_pass: bool = False) -> La
 
     task = asyncio.get_running_loop().create_task(run())
     later = Later(lets_pass=lets_pass, give_up=task.cancel if lets_pass else None)
+    later.task = task
     return later
 
 

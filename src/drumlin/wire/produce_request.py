@@ -135,12 +135,7 @@ def _tags_end(frame: memoryview, position: int) -> int:
 
 
 def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[str | None, int]:
-    if flexible:
-        size, position = read_uvarint(frame, position)
-        size -= 1
-    else:
-        (size,) = _INT16.unpack_from(frame, position)
-        position += _INT16.size
+    size, position = _size(frame, position, _INT16, flexible)
     if size < 0:
         return None, position
     end = position + size
@@ -151,12 +146,7 @@ def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[
 
 def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
     """How long the name of a topic is, and where it begins."""
-    if flexible:
-        size, position = read_uvarint(frame, position)
-        size -= 1
-    else:
-        (size,) = _INT16.unpack_from(frame, position)
-        position += _INT16.size
+    size, position = _size(frame, position, _INT16, flexible)
     if size < 0:
         raise MalformedMessage("the name of a topic is null")
     return size, position
@@ -164,14 +154,19 @@ def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int,
 
 def _count(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
     """How many elements an array has, and where the first one begins."""
-    if flexible:
-        count, position = read_uvarint(frame, position)
-        count -= 1
-    else:
-        (count,) = _INT32.unpack_from(frame, position)
-        position += _INT32.size
+    count, position = _size(frame, position, _INT32, flexible)
     if count < 0:
         raise MalformedMessage("an array is null")
     if count > len(frame) - position:  # each takes a byte at least
         raise MalformedMessage(f"an array of {count} elements does not fit its frame")
     return count, position
+
+
+def _size(
+    frame: memoryview, position: int, layout: struct.Struct, flexible: bool
+) -> tuple[int, int]:
+    """What stands in front of a string or an array, below 0 for null, and where that ends."""
+    if flexible:
+        size, position = read_uvarint(frame, position)
+        return size - 1, position
+    return layout.unpack_from(frame, position)[0], position + layout.size
