@@ -59,6 +59,39 @@ def _create_topic(client: RawClient) -> None:
     assert render(answer)["topics"][0]["error_code"] == "none"
 
 
+def test_the_loop_starts_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait until the thread runs, and serve nobody meanwhile."""
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def starting(thread: threading.Thread) -> None:
+        if threading.get_ident() == loop_thread:
+            started.append(thread.name)
+        start(thread)
+
+    def use(port: int) -> None:
+        with RawClient(port, timeout_s=_LIMIT_S) as client:
+            _create_topic(client)
+            client.ask("find_coordinator", 3, key="g", key_type=0)
+            _produce(client)
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[broker.node_id]], {"flush.messages": "1"})
+            using = asyncio.to_thread(use, broker.listeners[0].port)  # starts a thread itself
+            task = asyncio.ensure_future(using)
+            await asyncio.sleep(0)
+            monkeypatch.setattr(threading.Thread, "start", starting)
+            with _occupied(broker, ["reading", "computing", "syncing", "administering"]):
+                await asyncio.sleep(0)
+            await task
+            monkeypatch.undo()
+
+    loop_thread = threading.get_ident()
+    asyncio.run(scenario())
+    assert started == []
+
+
 @pytest.mark.parametrize(
     ("use", "occupied"),
     [

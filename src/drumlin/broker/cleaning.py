@@ -13,7 +13,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.compaction.cleaner import Cleaner
@@ -29,6 +28,7 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
 from drumlin.metadata.changes import Change, ConfigsChanged, TopicDeleted
 from drumlin.metadata.image import ResourceType
+from drumlin.ready_threads import ready_threads
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Cleaning:
         self._stopping = threading.Event()
         self._turn = asyncio.Lock()
         self._reconfiguring: set[asyncio.Task[None]] = set()
-        self._requests = ThreadPoolExecutor(_REQUESTS_AT_ONCE, "cleaning-request")
+        self._requests = ready_threads(_REQUESTS_AT_ONCE, "cleaning-request")
 
     # -- with the broker ---------------------------------------------------------------
 

@@ -23,11 +23,14 @@ from drumlin.broker.opening import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError
+from drumlin.ready_threads import ready_threads
 
 _log = logging.getLogger("drumlin")
 #: How long the event loop waits for a thread (a cleaner's, above all) that holds the interpreter.
 #: Python's 5 ms would be seen in clients' latency.
 _SWITCH_INTERVAL_S: Final = 0.0002
+#: For what is seldom done in threads: regular expressions, a cleaner that is reconfigured.
+_OTHER_THREADS: Final = 4
 #: Where many systems clear up when they start.
 _FLEETING: Final = "/tmp"  # noqa: S108
 
@@ -51,6 +54,7 @@ def run(properties: Mapping[str, str]) -> int:
 async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ready_threads(_OTHER_THREADS, "other"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it for us

@@ -1,8 +1,8 @@
 """The threads in which a broker does what blocks or takes long, apart by kind.
 
 What waits for a slow disk must not keep threads from what only computes, nor readers of old data
-from the fsyncs that producers wait for. So each kind has threads of its own, made when they are
-first needed. Nothing in here may wait for something of its own kind.
+from the fsyncs that producers wait for. So each kind has threads of its own, which are all there
+from the beginning. Nothing in here may wait for something of its own kind.
 
 What is done in a thread comes back as a value: only the event loop changes the broker's state.
 """
@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
+
+from drumlin.ready_threads import ready_threads
 
 T = TypeVar("T")
 
@@ -27,10 +29,10 @@ class Threads:
     """Calls functions in threads. All of them may be awaited by anybody on the loop."""
 
     def __init__(self) -> None:
-        self._reading = ThreadPoolExecutor(_READING, "reading")
-        self._computing = ThreadPoolExecutor(_COMPUTING, "computing")
-        self._syncing = ThreadPoolExecutor(_SYNCING, "syncing")
-        self._administering = ThreadPoolExecutor(_ADMINISTERING, "administering")
+        self._reading = ready_threads(_READING, "reading")
+        self._computing = ready_threads(_COMPUTING, "computing")
+        self._syncing = ready_threads(_SYNCING, "syncing")
+        self._administering = ready_threads(_ADMINISTERING, "administering")
 
     async def reading(self, function: Callable[..., T], *args: Any) -> T:
         """What a client waits for and a disk may not have in memory: fetches, searches by time."""

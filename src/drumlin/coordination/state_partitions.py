@@ -14,11 +14,11 @@ import operator
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
+from drumlin.ready_threads import ready_threads
 from drumlin.records.errors import CorruptRecord
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -108,7 +108,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._take_over = take_over
         self._on_loaded = on_loaded
         self._led: dict[int, _Led[Shard]] = {}
-        self._threads = ThreadPoolExecutor(_AT_A_TIME, f"{topic}-loader")
+        self._threads = ready_threads(_AT_A_TIME, f"{topic}-loader")
         self._waiting: OrderedDict[int, _Led[Shard]] = OrderedDict()
         """Partitions whose turn has not come: the next one first."""
         self._tasks: set[asyncio.Task[None]] = set()

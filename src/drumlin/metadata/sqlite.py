@@ -13,7 +13,6 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -40,6 +39,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.store import Alteration, Assignment, Listener, ProducerIdBlock
+from drumlin.ready_threads import ready_threads
 from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -77,7 +77,7 @@ class SqliteMetadata:
         self.deleted_topics = {each: left for each, left in known.items() if left != ()}
         self._deleted = set(known)
         self._database = opened
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._thread = ready_threads(1, "metadata")
         self._listeners: list[Listener] = []
         # A lock lives as long as somebody holds or awaits it.
         self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
