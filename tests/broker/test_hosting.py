@@ -8,7 +8,6 @@ import inspect
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +18,11 @@ import pytest
 from broker.in_process import running
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
-from drumlin.config.topic import LogConfig
 from drumlin.coordination.groups.commit import Commit
 from drumlin.metadata.database import FILE_NAME, delete_topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.turns import TURN_S
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
 from storage.samples import prepared
@@ -403,41 +399,3 @@ def test_a_topic_made_anew_does_not_keep_the_folders_of_the_deleted_one(tmp_path
             assert (log.topic_id, log.path) == (anew.topic_id, str(one / "t-1"))
 
     asyncio.run(run())
-
-
-def test_a_new_configuration_reaches_many_logs_in_several_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partitions = 60
-
-    async def scenario() -> None:
-        async with running(tmp_path) as broker:
-            await create(broker, "t", partitions)
-            configured = 0
-            setter = PartitionLog.config.fset
-            assert setter is not None
-
-            def configuring(log: PartitionLog, config: LogConfig) -> None:
-                nonlocal configured
-                setter(log, config)
-                configured += 1
-                ends_at = time.monotonic() + TURN_S / 10
-                while time.monotonic() < ends_at:
-                    pass
-
-            replaced = property(PartitionLog.config.fget, configuring)
-            monkeypatch.setattr(PartitionLog, "config", replaced)
-            resource = Resource(ResourceType.TOPIC, "t")
-            altering = asyncio.ensure_future(
-                broker.metadata.alter_configs(resource, lambda _: {"segment.bytes": "2000000"})
-            )
-            before = 0
-            while not altering.done():
-                await asyncio.sleep(0)
-                assert configured - before <= 11
-                before = configured
-            await altering
-            assert configured == partitions
-            assert broker.partitions.get("t", partitions - 1).log.config.segment_bytes == 2_000_000
-
-    asyncio.run(scenario())

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NO_ID: Final = UUID(int=0)
-#: Logs that are created or deleted before others get their turn.
+#: Logs that are created before others get their turn.
 _LOGS_PER_STEP: Final = 50
 
 Blocking = Callable[..., Awaitable[Any]]
@@ -284,17 +284,17 @@ class Hosting:
             self._partitions.add_offline(topic.name, state.index)
 
     async def _drop(self, topic: TopicState) -> None:
-        own = self._coordinators.get(topic.name)
+        own, pace = self._coordinators.get(topic.name), Pace()
         for state in topic.partitions:
             if own is not None:
                 own.resign(state.index)
             self._partitions.remove(topic.name, state.index)
+            await pace.give_way()
         for coordinator in self._coordinators.values():
             coordinator.topic_deleted(topic.name, topic.topic_id)
-        for count, state in enumerate(topic.partitions, 1):
+        for state in topic.partitions:
             self._logs.delete(topic.name, state.index)
-            if count % _LOGS_PER_STEP == 0:
-                await asyncio.sleep(0)
+            await pace.give_way()
 
     # -- configuration -----------------------------------------------------------------
 

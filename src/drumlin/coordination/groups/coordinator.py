@@ -113,7 +113,8 @@ class GroupCoordinator(GroupExecution):
         what, count = f"offsets of the deleted topic {topic}", 0
         for records in shard.topic_deleted(topic, topic_id):
             try:
-                self._write(shard, records)
+                if records:
+                    self._write(shard, records)
             except KafkaError as error:
                 _log.warning("partition %d: not removed: %s: %s", partition, what, error)
                 return False

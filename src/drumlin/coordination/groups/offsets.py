@@ -73,11 +73,3 @@ class CommittedOffsets:
     def topics(self, group_id: str) -> dict[str, TopicOffsets]:
         """Everything that the group has committed; not to be changed by the caller."""
         return self._groups.get(group_id, {})
-
-    def keys_of_topic(self, topic: str) -> list[OffsetKey]:
-        """Everything that is committed for a topic of that name."""
-        return [
-            OffsetKey(group_id, topic, partition)
-            for group_id, topics in self._groups.items()
-            for partition in topics.get(topic, ())
-        ]

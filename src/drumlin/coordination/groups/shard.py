@@ -34,8 +34,8 @@ from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Offsets that are removed together: some two milliseconds' worth.
-_REMOVED_PER_STEP: Final = 200
+#: Offsets that are removed together: half a turn's worth.
+_REMOVED_PER_STEP: Final = 50
 
 
 class GroupShard:
@@ -226,14 +226,23 @@ class GroupShard:
         tells them apart.
         """
         gone = (None, topic_id)
-        keys = dict.fromkeys(self.offsets.keys_of_topic(topic))
-        keys |= dict.fromkeys(self.transactional.keys_of_topic(topic))
-        remaining = iter(keys)
-        while step := list(islice(remaining, _REMOVED_PER_STEP)):
-            yield [(key, None) for key in step if self._is_only_of(gone, key)]
+        for group_id in list(self.offsets.groups()):
+            yield []  # there may be very many, few of which have anything of the topic
+            committed = list(self.offsets.topics(group_id).get(topic, ()))
+            yield from self._those_of(
+                gone, (OffsetKey(group_id, topic, partition) for partition in committed)
+            )
+        yield from self._those_of(gone, self.transactional.keys_of_topic(topic))
         for group in list(self.groups.values()):
             if isinstance(group, ShareGroup):
                 yield group.topic_deleted(topic_id)
+
+    def _those_of(
+        self, gone: Container[UUID | None], keys: Iterable[OffsetKey]
+    ) -> Iterator[list[GroupRecord]]:
+        remaining = iter(keys)
+        while step := list(islice(remaining, _REMOVED_PER_STEP)):
+            yield [(key, None) for key in step if self._is_only_of(gone, key)]
 
     def _is_only_of(self, gone: Container[UUID | None], key: OffsetKey) -> bool:
         """Whether something is known of a key, and all of it of topics that are gone."""

@@ -1,0 +1,91 @@
+"""Logs follow changes of topics of many partitions in several turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.in_process import running
+from drumlin.config.topic import LogConfig
+from drumlin.metadata.image import Resource, ResourceType
+from drumlin.replication.partition import PartitionRegistry
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.turns import TURN_S
+
+
+def test_a_new_configuration_reaches_many_logs_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = 60
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[broker.node_id]] * partitions, {})
+            configured = 0
+            setter = PartitionLog.config.fset
+            assert setter is not None
+
+            def configuring(log: PartitionLog, config: LogConfig) -> None:
+                nonlocal configured
+                setter(log, config)
+                configured += 1
+                ends_at = time.monotonic() + TURN_S / 10
+                while time.monotonic() < ends_at:
+                    pass
+
+            replaced = property(PartitionLog.config.fget, configuring)
+            monkeypatch.setattr(PartitionLog, "config", replaced)
+            resource = Resource(ResourceType.TOPIC, "t")
+            altering = asyncio.ensure_future(
+                broker.metadata.alter_configs(resource, lambda _: {"segment.bytes": "2000000"})
+            )
+            before = 0
+            while not altering.done():
+                await asyncio.sleep(0)
+                assert configured - before <= 11
+                before = configured
+            await altering
+            assert configured == partitions
+            assert broker.partitions.get("t", partitions - 1).log.config.segment_bytes == 2_000_000
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_of_many_partitions_goes_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = 40
+
+    def slow(function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            nonlocal done
+            done += 1
+            time.sleep(TURN_S / 10)
+            return function(*arguments)
+
+        return counted
+
+    async def scenario() -> None:
+        nonlocal most
+        async with running(tmp_path) as broker:
+            topic = await broker.metadata.create_topic("t", [[broker.node_id]] * partitions, {})
+            for where, name in ((PartitionRegistry, "remove"), (LogDirectories, "delete")):
+                monkeypatch.setattr(where, name, slow(getattr(where, name)))
+            deleting = asyncio.ensure_future(broker.metadata.delete_topic(topic.topic_id))
+            before = 0
+            while not deleting.done():
+                await asyncio.sleep(0)
+                most, before = max(most, done - before), done
+            await deleting
+            monkeypatch.undo()
+
+    done = most = 0
+    asyncio.run(scenario())
+    assert done == 2 * partitions
+    assert most <= 12
