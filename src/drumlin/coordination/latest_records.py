@@ -16,6 +16,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.unlocked_memory import Memory
 from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
 from drumlin.records.kernels import (
     compaction_kernels_if_ready,
@@ -192,9 +193,9 @@ class _Kept:
         self._state: Any = (ctypes.c_int64 * at.LATEST_WIDTH)()
         self._state[at.LATEST_SEED_0] = secrets.randbits(63)
         self._state[at.LATEST_SEED_1] = secrets.randbits(63)
-        self._entries: Any = None
-        self._arena: Any = None
-        self._slots: Any = None
+        self._entries = Memory()
+        self._arena = Memory()
+        self._slots = Memory()
         self._have(_ENTRIES_FIRST, _ARENA_BYTES_FIRST)
 
     def read(self, data: bytes, position: int, order: int) -> tuple[bool, int, int]:
@@ -226,9 +227,9 @@ class _Kept:
         number_at, number_size = _NUMBER.unpack_from, _NUMBER.size
         place, place_begins = None, b""
         # Slices of the array are bytes already: they cost a third of those of a view.
-        arena = self._arena
+        arena = self._arena.view
         for key, key_size, value, value_size, order, tombstone in _SAID.iter_unpack(
-            memoryview(self._entries).cast("B")[:used]
+            memoryview(self._entries.view).cast("B")[:used]
         ):
             if value_size == usual_size:
                 number = key + key_size - number_size
@@ -269,26 +270,13 @@ class _Kept:
 
     def _have(self, entries: int, arena_bytes: int) -> None:
         state = self._state
-        self._arena = _grown(self._arena, arena_bytes)
-        state[at.LATEST_ARENA], state[at.LATEST_ARENA_SIZE] = _address(self._arena), arena_bytes
+        self._arena.grow(arena_bytes)
+        state[at.LATEST_ARENA], state[at.LATEST_ARENA_SIZE] = self._arena.address, arena_bytes
         if entries == state[at.LATEST_COUNT_MAX]:
             return
-        self._entries = _grown(self._entries, entries * _ENTRY.size)
-        state[at.LATEST_ENTRIES], state[at.LATEST_COUNT_MAX] = _address(self._entries), entries
+        self._entries.grow(entries * _ENTRY.size)
+        state[at.LATEST_ENTRIES], state[at.LATEST_COUNT_MAX] = self._entries.address, entries
         # As many slots as entries twice over: a power of two, as the number of entries is.
-        self._slots = (ctypes.c_int64 * (2 * entries))()
-        state[at.LATEST_SLOTS], state[at.LATEST_SLOT_MASK] = _address(self._slots), 2 * entries - 1
+        self._slots.begin(2 * entries * ctypes.sizeof(ctypes.c_int64))
+        state[at.LATEST_SLOTS], state[at.LATEST_SLOT_MASK] = self._slots.address, 2 * entries - 1
         self._kernels.index_latest(state)
-
-
-def _grown(memory: Any, size_bytes: int) -> Any:
-    if memory is not None and len(memory) == size_bytes:
-        return memory
-    larger = (ctypes.c_char * size_bytes)()
-    if memory is not None:
-        ctypes.memmove(larger, memory, len(memory))
-    return larger
-
-
-def _address(memory: Any) -> int:
-    return ctypes.addressof(memory)

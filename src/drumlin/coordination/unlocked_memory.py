@@ -1,0 +1,59 @@
+"""Memory for kernels that is had, enlarged and given back without the interpreter's lock.
+
+To clear or copy megabytes takes milliseconds. A thread that does so with Python's own means
+holds the lock meanwhile, and the event loop waits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+# Functions of a CDLL are called without the lock.
+_c: Final = ctypes.CDLL(None)
+_clear_allocate: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(
+    ("calloc", _c)
+)
+_reallocate: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
+    ("realloc", _c)
+)
+_free: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("free", _c))
+
+
+class Memory:
+    """Some bytes at one address; none at first. Views of them end with the next change."""
+
+    def __init__(self) -> None:
+        self.address = 0
+        self._size_bytes = 0
+
+    def begin(self, size_bytes: int) -> None:
+        """Have so many bytes, all of them 0; what was there before is gone."""
+        self._give_back()
+        self.address = _had(_clear_allocate(size_bytes, 1))
+        self._size_bytes = size_bytes
+
+    def grow(self, size_bytes: int) -> None:
+        """Have so many bytes, of which the first are those that were there before."""
+        if size_bytes != self._size_bytes:
+            self.address = _had(_reallocate(self.address or None, size_bytes))
+            self._size_bytes = size_bytes
+
+    @property
+    def view(self) -> Any:
+        """The bytes, as an array of ctypes whose slices are `bytes`."""
+        return (ctypes.c_char * self._size_bytes).from_address(self.address)
+
+    def _give_back(self) -> None:
+        if self.address:
+            _free(self.address)
+        self.address = self._size_bytes = 0
+
+    def __del__(self) -> None:
+        self._give_back()
+
+
+def _had(address: int | None) -> int:
+    if not address:
+        raise MemoryError
+    return address
