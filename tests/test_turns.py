@@ -34,6 +34,31 @@ def test_long_work_is_interrupted() -> None:
     assert one_turn(work) == Finished(3)
 
 
+def test_what_goes_on_has_shorter_turns() -> None:
+    """So that several who do hold up nobody for much longer than one of them."""
+
+    async def scenario() -> None:
+        turns, done = Turns(), 0
+
+        def work() -> Work[None]:
+            nonlocal done
+            for _ in range(4):
+                time.sleep(0.6 * TURN_S)
+                done += 1
+                yield
+
+        working = asyncio.ensure_future(turns.run(work()))
+        before = 0
+        while not working.done():
+            await asyncio.sleep(0)
+            assert done - before <= 1
+            before = done
+        await working
+        assert done == 4
+
+    asyncio.run(scenario())
+
+
 def test_works_take_turns_and_others_come_between() -> None:
     async def scenario() -> None:
         turns, order = Turns(), []
