@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import tempfile
 from bisect import bisect_right
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumlin.records.batch import Buffer
 from drumlin.storage.files import Files
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import OpenFiles
@@ -19,7 +21,7 @@ from drumlin.storage.transaction_index import AbortedTransaction, TransactionInd
 from storage.samples import IN_MEMORY
 
 _BASE = 1000
-_steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=40)
+_steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=80)
 
 
 def _ascending(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -31,16 +33,24 @@ def _ascending(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(_steps, st.lists(st.integers(0, 3000), max_size=10), st.integers(0, 200_000))
-def test_offset_index(steps: list[tuple[int, int]], wanted: list[int], cut: int) -> None:
+@given(_steps, st.lists(st.integers(0, 3000), max_size=10), st.integers(0, 200_000), st.booleans())
+def test_offset_index(
+    steps: list[tuple[int, int]], wanted: list[int], cut: int, is_written: bool
+) -> None:
     entries = _ascending(steps)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
         index = OffsetIndex(f"{path}/x", _BASE, OpenFiles(Files()))
         index.create()
         for relative, position in entries:
             index.append(_BASE + relative, position)
-        for seen in (index, OffsetIndex(f"{path}/x", _BASE, OpenFiles(Files()))):
+        _require_first_part(Path(path, "x.index"), entries)
+        indexes = [index]
+        if is_written:
+            index.write_out()
+            indexes.append(OffsetIndex(f"{path}/x", _BASE, OpenFiles(Files())))
+        for seen in indexes:
             assert seen.is_sound()
+            assert seen.count == len(entries)
             for relative in wanted:
                 number = bisect_right([entry[0] for entry in entries], relative)
                 expected = entries[number - 1][1] if number else 0
@@ -49,7 +59,62 @@ def test_offset_index(steps: list[tuple[int, int]], wanted: list[int], cut: int)
         kept = [entry for entry in entries if entry[1] < cut]
         assert index.count == len(kept)
         assert index.last_position == (kept[-1][1] if kept else 0)
-        assert Path(path, "x.index").stat().st_size == 8 * len(kept)
+        _require_first_part(Path(path, "x.index"), kept)
+        index.append(_BASE + 5000, 500_000)
+        index.write_out()
+        content = b"".join(struct.pack(">ii", *entry) for entry in [*kept, (5000, 500_000)])
+        assert Path(path, "x.index").read_bytes() == content
+
+
+def _require_first_part(path: Path, entries: list[tuple[int, int]]) -> None:
+    """What the file has is right, as far as it goes: so it may be found after a crash."""
+    content = path.read_bytes()
+    assert len(content) % 8 == 0
+    assert b"".join(struct.pack(">ii", *entry) for entry in entries).startswith(content)
+
+
+def test_entries_are_written_some_at_a_time(tmp_path: Path) -> None:
+    writes = []
+
+    class Noting(Files):
+        def write_at(self, descriptor: int, data: Buffer, position: int) -> None:
+            writes.append(len(data))
+            super().write_at(descriptor, data, position)
+
+    index = OffsetIndex(f"{tmp_path}/x", 0, OpenFiles(Noting()))
+    index.create()
+    for number in range(1, 101):
+        index.append(number, number)
+    assert len(writes) <= 4
+    index.sync()
+    assert sum(writes) == 100 * 8
+    assert [index.lookup(number) for number in range(101)] == list(range(101))
+
+
+def test_an_entry_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    class Full(Files):
+        is_full = False
+
+        def write_at(self, descriptor: int, data: Buffer, position: int) -> None:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "full")
+            super().write_at(descriptor, data, position)
+
+    files = Full()
+    index = OffsetIndex(f"{tmp_path}/x", 0, OpenFiles(files))
+    index.create()
+    files.is_full = True
+    for number in range(1, 1000):
+        try:
+            index.append(number, number)
+        except OSError:
+            break
+    assert (index.count, index.last_position) == (number - 1, number - 1)
+    files.is_full = False
+    index.append(number, number)
+    index.write_out()
+    seen = OffsetIndex(f"{tmp_path}/x", 0, OpenFiles(Files()))
+    assert [seen.lookup(each) for each in range(number + 1)] == list(range(number + 1))
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -132,6 +197,7 @@ def test_a_time_index_may_start_at_the_epoch(tmp_path: Path) -> None:
     index = TimeIndex(f"{tmp_path}/x", 0, OpenFiles(Files()))
     index.create()
     index.append(0, 7)
+    index.write_out()
     assert TimeIndex(f"{tmp_path}/x", 0, OpenFiles(Files())).last == (0, 7)
 
 

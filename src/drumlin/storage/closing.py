@@ -21,7 +21,7 @@ def complete(log: PartitionLog) -> None:
     active, end_offset = log.segments.active, log.log_end_offset
     is_small = active.size <= _CHEAP_TO_REPLAY_BYTES
     if is_small:
-        active.release_set_aside()
+        active.rest()
     else:
         active.seal()
         active.sync()

@@ -2,6 +2,10 @@
 
 Entries are written with `pwrite` and found with `pread`, not through a mapping: storing into a
 mapped page of a full disk, or loading one from a failing disk, kills the process with SIGBUS.
+So they are written some at a time: the latest are kept in memory until there are enough of them,
+or nothing more is appended (`write_out`). A crash loses them, as a device may lose what it was not
+made to keep.
+
 The file holds entries only (nothing is preallocated), so an idle partition's indexes cost no
 disk, and a file that was cut back to any earlier size is still a correct, sparser index.
 
@@ -24,6 +28,7 @@ from drumlin.storage.unsynced import Unsynced
 
 _NOT_LOADED: Final = -1
 _BLOCK_ENTRIES: Final = 512
+_WRITTEN_AT_ONCE: Final = 32
 _putting_in = threading.Lock()  # for all indexes: it is held for a moment only
 
 Entry = tuple[int, int]
@@ -40,6 +45,7 @@ class IndexFile:
         "_last_entry",
         "_recent_block",
         "_unsynced",
+        "_unwritten",
         "base_offset",
         "count",
         "file",
@@ -52,6 +58,9 @@ class IndexFile:
         self._files = open_files.files
         self._unsynced = Unsynced()
         self._last_entry: Entry | None = None
+        # The number of the first entry that is not in the file, and all from there on. A thread
+        # that has seen an older pair finds in the file what has left it since.
+        self._unwritten: tuple[int, bytes] = (0, b"")
         # One block at most. When entries go away there is a new list, so that a thread which is
         # still reading the old ones does not put them here.
         self._recent_block: list[Buffer] = []
@@ -63,6 +72,7 @@ class IndexFile:
         self.file.close()
         self._files.create(self.file.path)
         self.count, self._last_entry = 0, None
+        self._unwritten = (0, b"")
         self._recent_block = []
         self._unsynced.note()
 
@@ -87,11 +97,12 @@ class IndexFile:
         with _putting_in:
             if self.count == _NOT_LOADED:
                 self._last_entry = last_entry
+                self._unwritten = (count, b"")
                 self.count = count  # last: by it others see that all is there
 
     @property
     def size_bytes(self) -> int:
-        """Of the entries in the file."""
+        """Of the entries, in the file or to come into it."""
         self.load()
         return self.count * self.LAYOUT.size
 
@@ -103,7 +114,7 @@ class IndexFile:
         """
         self.load()
         with self.file as descriptor:
-            return self._files.size(descriptor) == self.count * self.LAYOUT.size
+            return self._files.size(descriptor) == self._unwritten[0] * self.LAYOUT.size
 
     def _is_sane(self, entry: Entry) -> bool:
         """Whether an entry can be one, rather than zeros."""
@@ -112,38 +123,63 @@ class IndexFile:
     # -- changing it -------------------------------------------------------------------
 
     def append_entry(self, entry: Entry) -> None:
-        """Write one entry behind the others; after an error there is none."""
+        """Put one entry behind the others; after an error there is none."""
         self._append(self.LAYOUT.pack(*entry), entry)
 
     def append_entries(self, entries: Sequence[Entry]) -> None:
-        """Write some entries at once; after an error there are none."""
+        """Put some entries behind the others; after an error there are none."""
         if entries:
             self._append(b"".join(self.LAYOUT.pack(*entry) for entry in entries), entries[-1])
 
     def _append(self, packed: bytes, last_entry: Entry) -> None:
-        self.load()
-        with self.file as descriptor:
-            self._files.write_at(descriptor, packed, self.count * self.LAYOUT.size)
+        if self.count == _NOT_LOADED:
+            self.load()
+        first, unwritten = self._unwritten
+        unwritten += packed
+        size = self.LAYOUT.size
+        count = first + len(unwritten) // size
+        if count - first >= _WRITTEN_AT_ONCE:
+            self._write(first, unwritten)
+            first, unwritten = count, b""
+        self._unwritten = (first, unwritten)
         self._last_entry = last_entry
-        self.count += len(packed) // self.LAYOUT.size
+        self.count = count
+
+    def _write(self, first: int, packed: bytes) -> None:
+        with self.file as descriptor:
+            self._files.write_at(descriptor, packed, first * self.LAYOUT.size)
         self._unsynced.note()
+
+    def write_out(self) -> None:
+        """Have all entries in the file. Only whoever may append calls it; or nobody appends."""
+        first, unwritten = self._unwritten
+        if unwritten:
+            self._write(first, unwritten)
+            self._unwritten = (self.count, b"")
 
     def cut_while(self, is_gone: Callable[[Entry], bool]) -> None:
         """Remove entries from the end for as long as `is_gone` says so."""
         self.load()
-        count, entry = self.count, self._last_entry
+        first, unwritten = self._unwritten
+        count, entry, size = self.count, self._last_entry, self.LAYOUT.size
         with self.file as descriptor:
             while entry is not None and is_gone(entry):
                 count -= 1
-                entry = self._read_entry(descriptor, count - 1) if count else None
+                if count > first:
+                    entry = self._entry_in(unwritten, count - 1 - first)
+                else:
+                    entry = self._read_entry(descriptor, count - 1) if count else None
             if count < self.count:
+                self._unwritten = (min(first, count), unwritten[: max(0, count - first) * size])
                 self.count, self._last_entry = count, entry
                 self._recent_block = []
-                self._files.truncate(descriptor, count * self.LAYOUT.size)
+            if count < first:
+                self._files.truncate(descriptor, count * size)
                 self._unsynced.note()
 
     def sync(self) -> None:
-        """Make all entries durable. May run in a thread beside the writer."""
+        """Make all entries durable: nobody appends any more. May run in a thread."""
+        self.write_out()
         self._unsynced.sync(self.file.sync)
 
     # -- finding -----------------------------------------------------------------------
@@ -154,23 +190,34 @@ class IndexFile:
         last_entry = self._last_entry
         if last_entry is None or last_entry[field] <= target:
             return last_entry  # reading near the end needs no search
+        first, unwritten = self._unwritten
+        number = self._count_up_to(target, field, unwritten)
+        if number:
+            return self._entry_in(unwritten, number - 1)
         recent = self._recent_block
         for block in recent:
             number = self._count_up_to(target, field, block)
             if 0 < number < len(block) // self.LAYOUT.size:
                 return self._entry_in(block, number - 1)
         with self.file as descriptor:
-            return self._search(descriptor, target, field, read or self._files.read_at, recent)
+            read = read or self._files.read_at
+            return self._search(descriptor, first, target, field, read, recent)
 
     def _search(
-        self, descriptor: int, target: int, field: int, read: ReadAt, recent: list[Buffer]
+        self,
+        descriptor: int,
+        count: int,
+        target: int,
+        field: int,
+        read: ReadAt,
+        recent: list[Buffer],
     ) -> Entry | None:
-        """`floor` for a target below the last entry, block by block; the last one becomes recent.
+        """`floor` among the first `count` entries, block by block; the last one becomes recent.
 
         Offsets are spread evenly, more or less: the first guess is mostly right. Then halving.
         """
         size, found = self.LAYOUT.size, None
-        low, high = 0, self.count  # all entries below `low` are up to the target, from `high` above
+        low, high = 0, count  # all entries below `low` are up to the target, from `high` above
         assert self._last_entry is not None
         guess = high * target // max(1, self._last_entry[field])
         while low < high:

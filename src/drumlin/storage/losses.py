@@ -148,6 +148,7 @@ def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
     segment.start_indexes_anew()
     for place in segment.walk(0):
         segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
+    segment.rest()
     return anew
 
 

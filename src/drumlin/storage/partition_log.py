@@ -362,7 +362,7 @@ class PartitionLog:
         """Give back what is held for appends if there was none since the last call."""
         if self.log_end_offset == self._end_offset_when_last_looked:
             with self._failing_as("release blocks of"):
-                self.segments.active.release_set_aside()
+                self.segments.active.rest()
         self._end_offset_when_last_looked = self.log_end_offset
 
     def mark_deleted(self) -> None:

@@ -244,6 +244,7 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
     segment.start_indexes_anew()
     for place in segment.walk(0):
         segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
+    segment.rest()
     _have_flushed(log, segment)
 
 

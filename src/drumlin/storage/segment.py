@@ -223,18 +223,20 @@ class Segment:
         except OSError:
             return  # not supported, or no room for a whole step: the write itself will tell
 
-    def release_set_aside(self) -> None:
-        """Give back the blocks behind the end of the log."""
+    def rest(self) -> None:
+        """Nothing is appended for a while: write out the indexes, give back unused blocks."""
+        self.offset_index.write_out()
+        self.time_index.write_out()
         if self._file_end > self.size:
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
             self._file_end = 0
 
     def seal(self) -> None:
-        """Nothing is appended any more: complete the time index, give back unused blocks."""
+        """Nothing is appended any more: complete the time index, and rest."""
         if self.largest_timestamp.timestamp > NO_TIMESTAMP:
             self.time_index.append(*self.largest_timestamp)
-        self.release_set_aside()
+        self.rest()
 
     # -- durability --------------------------------------------------------------------
 

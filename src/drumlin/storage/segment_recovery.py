@@ -64,6 +64,7 @@ def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) ->
         if header.producer_id >= 0:
             follow_batch(state, segment, place, writes_index=True)
     state.end_offset = max(state.end_offset, batches.offset)
+    segment.rest()
     if batches.position == segment.size:
         return True
     _logger.warning(
