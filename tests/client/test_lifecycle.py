@@ -15,7 +15,7 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import BrokerUnreachable, ClientError
 from rig.ports import free_ports
-from rig.scripted_broker import ScriptedBroker
+from rig.scripted_broker import ScriptedBroker, Silence
 
 
 def test_the_package_imports_neither_arrow_nor_numba() -> None:
@@ -41,6 +41,26 @@ def test_one_broker_of_several_is_enough() -> None:
         nobody = free_ports(1)[0]
         with drumlin.connect(f"127.0.0.1:{nobody}, {broker.address}") as client:
             assert client.partitions("t") == [0, 1]
+
+
+def test_a_broker_that_is_away_is_waited_for_unless_connect_is_to_say_so() -> None:
+    port = free_ports(1)[0]
+    with drumlin.connect(f"127.0.0.1:{port}", check=False, call_timeout_ms=30_000) as client:
+        answers: list[list[int]] = []
+        caller = threading.Thread(target=lambda: answers.append(client.partitions("t")))
+        caller.start()
+        with ScriptedBroker({"t": 2}, port=port):
+            caller.join(30)
+    assert answers == [[0, 1]]
+
+
+def test_a_call_outlives_a_broker_that_hangs() -> None:
+    with (
+        ScriptedBroker({"t": 2}) as broker,
+        drumlin.connect(broker.address, request_timeout_ms=200, call_timeout_ms=30_000) as client,
+    ):
+        broker.script("metadata", lambda *_: Silence(), lambda *_: Silence(), broker.metadata)
+        assert client.partitions("t") == [0, 1]
 
 
 @pytest.mark.parametrize("bootstrap", ["", " , ", "host:port", "host:0", "host:70000", ":9092"])

@@ -9,6 +9,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
+from drumlin.wire.errors import ErrorCode
 from rig.waiting import wait_until
 
 
@@ -83,3 +84,19 @@ def test_places_that_do_not_exist(client: Client, topic: str) -> None:
         client.offsets(topic, "newest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
         client.offsets(topic, datetime(2020, 1, 1))
+
+
+def test_a_topic_that_is_missing_does_not_hide_another(client: Client, topic: str) -> None:
+    found, refused = client.look_up_topics([topic, "client-nowhere"])
+    assert found.keys() == {topic}
+    assert refused == {"client-nowhere": ErrorCode.unknown_topic_or_partition}
+    assert client.look_up_topics().found[topic] == found[topic]
+
+
+def test_the_id_of_a_deleted_topic_is_unknown(client: Client) -> None:
+    client.create_topic("client-id", 1)
+    topic_id = client.topics(["client-id"])["client-id"].topic_id
+    assert topic_id is not None
+    assert not client.is_topic_id_unknown(topic_id)
+    client.delete_topic("client-id")
+    wait_until(lambda: client.is_topic_id_unknown(topic_id), "the id to be gone")

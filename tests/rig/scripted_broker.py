@@ -45,13 +45,15 @@ class Silence:
 class ScriptedBroker:
     """Use it as a context manager; `address` is "127.0.0.1:port"."""
 
-    def __init__(self, topics: dict[str, int] | None = None, node_id: int = 1) -> None:
+    def __init__(
+        self, topics: dict[str, int] | None = None, node_id: int = 1, port: int = 0
+    ) -> None:
         self.topics = topics or {}
         self.node_id = node_id
         self.versions = {name: schema_versions(name) for name in API_KEYS}
         self.requests: list[tuple[str, int, Any]] = []
         self.connection_count = 0
-        self.port = 0
+        self.port = port
         self.brokers: dict[int, int] = {}  # other brokers' ports, for metadata
         self.leader_id = node_id
         self._answers: dict[str, list[Answer]] = defaultdict(list)
@@ -88,7 +90,7 @@ class ScriptedBroker:
         self._loop.close()
 
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _stop(self) -> None:

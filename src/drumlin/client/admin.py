@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.cluster_view import PartitionView
 from drumlin.peer.connection import RequestBuilder
-from drumlin.peer.errors import only
+from drumlin.peer.errors import PeerError, only
 from drumlin.peer.retry import Deadline
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -18,6 +20,8 @@ from drumlin.wire.messages import Shape
 _TOPIC_RESOURCE: Final = 2
 _SET: Final = 0
 _DELETE: Final = 1
+_METADATA_BY_ID_FROM_VERSION: Final = 12
+_WITNESSES: Final = 3
 _TOPIC_CONFIG: Final = 1  # where a value comes from: set for this very topic
 
 
@@ -41,6 +45,13 @@ class TopicDescription:
     partitions: tuple[PartitionView, ...]
 
 
+class TopicLookup(NamedTuple):
+    """What became of a question about topics, each for itself."""
+
+    found: dict[str, TopicDescription]
+    refused: dict[str, ErrorCode]  # why the others could not be described
+
+
 class ConfigEntry(NamedTuple):
     """One configuration key of a topic. `value` is None where it is secret."""
 
@@ -61,6 +72,64 @@ async def describe_topics(
 ) -> dict[str, TopicDescription]:
     """Fresh descriptions of the named topics, or of all."""
     await connections.retrying(lambda: connections.refresh(names))
+    return _descriptions(connections, names)
+
+
+async def look_up_topics(
+    connections: BrokerConnections, names: Collection[str] | None
+) -> TopicLookup:
+    """As `describe_topics`, where one that is missing does not hide the others."""
+
+    async def attempt() -> dict[str, ErrorCode]:
+        refused = await connections.look_up(names)
+        for name, code in refused.items() if names is not None else ():
+            # To be told "unknown" is an answer; what will pass is waited for, as by every call.
+            if code is not ErrorCode.unknown_topic_or_partition and code.retriable:
+                raise KafkaError(code, f"topic {name!r}")
+        return refused
+
+    refused = await connections.retrying(attempt)
+    wanted = None if names is None else [each for each in names if each not in refused]
+    return TopicLookup(_descriptions(connections, wanted), refused)
+
+
+async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) -> bool:
+    """Whether brokers say that they know no topic of this id (KIP-516): it was deleted.
+
+    One that has just started may not know it yet, so that several are asked, where there are
+    several. False also where one does not answer, or is too old to be asked by id.
+    """
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "MetadataRequest",
+            topics=(shape("MetadataRequestTopic", topic_id=topic_id, name=None),),
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+    async def is_unknown_to(node_id: int) -> bool:
+        connection = await connections.broker(node_id)
+        if connection.version_of("metadata") < _METADATA_BY_ID_FROM_VERSION:
+            return False
+        response = await connection.request("metadata", build)
+        answer = only(response.topics, f"topic id {topic_id}")
+        return bool(answer.error_code is ErrorCode.unknown_topic_id)
+
+    await connections.retrying(lambda: connections.refresh(()))
+    brokers = list(connections.view.brokers)
+    asked = random.sample(brokers, min(len(brokers), _WITNESSES))
+    try:
+        answers = [await is_unknown_to(node_id) for node_id in asked]
+    except (KafkaError, PeerError):
+        return False
+    return bool(answers) and all(answers)
+
+
+def _descriptions(
+    connections: BrokerConnections, names: Iterable[str] | None
+) -> dict[str, TopicDescription]:
     topics = connections.view.topics
     return {
         name: TopicDescription(
@@ -75,7 +144,7 @@ async def describe_topics(
 
 async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
     """Create one topic, and wait until every partition has a leader."""
-    deadline = Deadline(connections.options.request_timeout_ms)
+    deadline = Deadline(connections.options.patience_ms)
 
     def build(shape: Shape) -> object:
         configs = [

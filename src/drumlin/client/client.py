@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -39,17 +40,23 @@ def connect(
     *,
     client_id: str = "drumlin",
     request_timeout_ms: int = 30_000,
+    call_timeout_ms: int | None = None,
     connect_timeout_ms: int = 10_000,
     retry_backoff_ms: int = 50,
     retry_backoff_max_ms: int = 1_000,
+    check: bool = True,
 ) -> Client:
     """A client of the cluster that the brokers in `bootstrap` belong to.
 
     Args:
         bootstrap: "host:port[,host:port...]"; one reachable broker is enough.
         client_id: how brokers name this client in logs and quotas.
-        request_timeout_ms: how long one call may take, retries included.
+        request_timeout_ms: what a broker has for one answer.
+        call_timeout_ms: how long one call may take, retries included; by default as long as one
+            answer. If it is longer, a broker that hangs does not cost a call all of its time.
         connect_timeout_ms: how long one broker may take to accept a connection.
+        check: ask the cluster once before this returns, so that a wrong address shows here and at
+            once. Without it the first call connects, and waits for a broker as every call does.
 
     Raises:
         BrokerUnreachable: none of the brokers answers.
@@ -58,11 +65,14 @@ def connect(
     options = PeerOptions(
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,
+        call_timeout_ms=call_timeout_ms,
         connect_timeout_ms=connect_timeout_ms,
         retry_backoff_ms=retry_backoff_ms,
         retry_backoff_max_ms=retry_backoff_max_ms,
     )
     client = Client(bootstrap, options)
+    if not check:
+        return client
     try:
         client.refresh()
     except BaseException:
@@ -137,6 +147,14 @@ class Client:
             UnknownTopic: one of `names` does not exist.
         """
         return self._run(admin.describe_topics(self._connections, names))
+
+    def look_up_topics(self, names: Collection[str] | None = None) -> admin.TopicLookup:
+        """As `topics`, but a topic that is not there is reported beside those that are."""
+        return self._run(admin.look_up_topics(self._connections, names))
+
+    def is_topic_id_unknown(self, topic_id: str) -> bool:
+        """Whether the cluster says that no topic has this id (any more): the topic was deleted."""
+        return self._run(admin.is_topic_id_unknown(self._connections, UUID(topic_id)))
 
     def partitions(self, topic: str) -> list[int]:
         """The partition numbers of a topic, sorted.

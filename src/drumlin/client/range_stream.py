@@ -71,7 +71,7 @@ class RangeStream:
 
     async def _fetch_pieces(self) -> None:
         offset = self._range.start_offset
-        patience = Deadline(self._connections.options.request_timeout_ms)
+        patience = Deadline(self._connections.options.patience_ms)
         while offset < self._range.end_offset:
             fetched = await self._fetch(offset)
             end_offset = end_of_batches(fetched.records)
@@ -82,7 +82,7 @@ class RangeStream:
                 raise InvalidResponse(f"{self._where}: asked for {offset}, got what is before it")
             await self._ready.put(fetched)
             offset = end_offset
-            patience = Deadline(self._connections.options.request_timeout_ms)
+            patience = Deadline(self._connections.options.patience_ms)
 
     async def _fetch(self, offset: int) -> PartitionFetch:
         topic, partition = self._range.topic, self._range.partition

@@ -152,6 +152,14 @@ class BrokerConnections:
         Raises:
             KafkaError: a topic does not exist, has no leader yet, or may not be seen.
         """
+        refused = await self.look_up(topics, create_missing=create_missing)
+        for name, code in refused.items():
+            raise KafkaError(code, f"topic {name!r}")
+
+    async def look_up(
+        self, topics: Collection[str] | None, *, create_missing: bool = False
+    ) -> dict[str, ErrorCode]:
+        """As `refresh`; gives the topics that were not described, and why."""
         connection = await self.any()
 
         def build(shape: Shape) -> object:
@@ -172,9 +180,7 @@ class BrokerConnections:
             raise KafkaError(code, "metadata")
         if topics is None:
             self.view.topics.clear()
-        refused = self.view.update(response)
-        for name, code in refused.items():
-            raise KafkaError(code, f"topic {name!r}")
+        return self.view.update(response)
 
     async def retrying(
         self,
@@ -191,7 +197,7 @@ class BrokerConnections:
 
         return await retrying(
             attempt,
-            deadline=deadline or Deadline(self.options.request_timeout_ms),
+            deadline=deadline or Deadline(self.options.patience_ms),
             options=self.options,
             before_retry=before_retry,
         )

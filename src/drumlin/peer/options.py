@@ -12,10 +12,21 @@ ISOLATION_LEVELS: Final[dict[Isolation, int]] = {"read_uncommitted": 0, "read_co
 
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
-    """Names and values as in Kafka's clients."""
+    """Names and values as in Kafka's clients.
+
+    `request_timeout_ms` is what a broker has for one answer, `call_timeout_ms` how long a call goes
+    on with further attempts: Kafka's `default.api.timeout.ms`. Only where the second is longer
+    can a call outlive a broker that hangs; without a word the two are the same.
+    """
 
     client_id: str = "drumlin"
     request_timeout_ms: int = 30_000
+    call_timeout_ms: int | None = None
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
+
+    @property
+    def patience_ms(self) -> int:
+        """How long to go on trying."""
+        return self.request_timeout_ms if self.call_timeout_ms is None else self.call_timeout_ms
