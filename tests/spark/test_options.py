@@ -134,3 +134,7 @@ def test_kafka_options_that_have_an_effect() -> None:
     )
     assert dict(options.client_options) == {"client_id": "me", "request_timeout_ms": 5000}
     assert options.isolation_level == "read_committed"
+
+
+def test_a_cluster_has_a_minute_to_come_back_where_no_option_says_so() -> None:
+    assert dict(parse().client_options)["call_timeout_ms"] == 60_000

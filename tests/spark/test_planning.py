@@ -97,10 +97,6 @@ def test_without_need_nothing_is_limited() -> None:
     assert limit_rows(start, end, 10) == end
 
 
-def test_a_log_that_became_shorter_is_left_to_the_planner() -> None:
-    assert limit_rows({A0: 50, A1: 0}, {A0: 10, A1: 100}, 10) == {A0: 10, A1: 10}
-
-
 @derandomised
 @given(st.dictionaries(keys, st.integers(0, 2**62)))
 def test_offsets_survive_the_checkpoint(offsets: dict[TopicPartition, int]) -> None:

@@ -8,55 +8,25 @@ thousands of times, against logs in memory, where the real Spark takes seconds f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.spark.cluster import Cluster
-from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.planning import OffsetRange
 from drumlin.spark.stream import StreamReader
+from spark.lying_cluster import LyingCluster, there
 
 Death = Literal["before reading", "before committing"] | None
 Record = tuple[int, int]  # partition, offset
 
 
-class LogsInMemory:
-    """Stands in for `Cluster`: how long each partition of the topic is."""
-
-    def __init__(self) -> None:
-        self.ends = {TopicPartition("t", 0): 3}
-
-    def grow(self, partition: int, count: int) -> None:
-        key = TopicPartition("t", partition % len(self.ends))
-        self.ends[key] += count
-
-    def add_partition(self) -> None:
-        self.ends[TopicPartition("t", len(self.ends))] = 0
-
-    def partitions(self, *, expected: Iterable[TopicPartition] = ()) -> set[TopicPartition]:
-        return set(self.ends)
-
-    def current_ends(self, *, expected: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict(self.ends)
-
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 0)
-
-    def resolve(
-        self, limit: OffsetLimit, side: str, partitions: set[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        assert limit.value in (EARLIEST, LATEST)
-        return {key: 0 if limit.value == EARLIEST else self.ends[key] for key in partitions}
-
-
 class SmallSpark:
     """A streaming query: its journal, its commits, and what it has written batch by batch."""
 
-    def __init__(self, logs: LogsInMemory, options: SourceOptions) -> None:
+    def __init__(self, logs: LyingCluster, options: SourceOptions) -> None:
         self.logs = logs
         self._options = options
         self.journal: list[str] = []
@@ -124,7 +94,8 @@ def test_nothing_is_lost_and_nothing_comes_twice(
     options = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "startingoffsets": start}
     if limit is not None:
         options["maxoffsetspertrigger"] = limit
-    logs = LogsInMemory()
+    logs = LyingCluster(has_ids=True)
+    logs.grow(0, 3)
     spark = SmallSpark(logs, SourceOptions.parse(options))
     for action, *arguments in script:
         if action == "grow":
@@ -138,7 +109,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(
     written = [record for batch in spark.written.values() for record in batch]
     first = {} if start == "earliest" else json.loads(spark.journal[0])["t"]
     assert sorted(written) == [
-        (key.partition, offset)
-        for key, end in sorted(logs.ends.items())
-        for offset in range(first.get(str(key.partition), 0), end)
+        (partition, offset)
+        for _, partition, offset in there(logs)
+        if offset >= first.get(str(partition), 0)
     ]

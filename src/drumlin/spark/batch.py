@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
-from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.options import SourceOptions
+from drumlin.spark.offsets import LATEST, TopicPartition
+from drumlin.spark.options import OptionError, SourceOptions
 from drumlin.spark.tasks import read_task
 
 if TYPE_CHECKING:
@@ -28,26 +28,41 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         cluster = self._cluster
         starting, ending = self._options.batch_limits()
-        partitions = cluster.partitions()
-        start = cluster.resolve(starting, "starting", partitions)
-        end = cluster.resolve(ending, "ending", partitions)
+        logs = cluster.partitions()
+        start = cluster.resolve(starting, "starting", logs.keys())
+        end = cluster.resolve(ending, "ending", logs.keys())
+        if ending.value != LATEST:
+            _check_order(start, end)
         if isinstance(ending.value, Mapping) and not ending.is_timestamp:
-            end = self._within_logs(end, cluster.current_ends(expected=partitions))
-        return plan_tasks(cluster, self._options, start, end)
+            end = self._within_logs(end)
+        topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
+        return plan_tasks(cluster, self._options, start, end, topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are no partitions at all
             return iter(())
         return read_task(self._options, partition.value)
 
-    def _within_logs(
-        self, wanted: dict[TopicPartition, int], there: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
+    def _within_logs(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Say at once, and not after every task has waited in vain, that a log is too short."""
+        there = self._cluster.ends(at_least=wanted)
         for key, end_offset in wanted.items():
-            if end_offset > there.get(key, 0):
+            if end_offset > there[key]:
                 report_data_loss(
-                    f"{key} ends at offset {there.get(key, 0)}, before {end_offset}",
+                    f"{key} ends at offset {there[key]}, before {end_offset}",
                     fail=self._options.fail_on_data_loss,
                 )
-        return {key: min(end_offset, there.get(key, 0)) for key, end_offset in wanted.items()}
+        return {key: min(end_offset, there[key]) for key, end_offset in wanted.items()}
+
+
+def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+    """
+    Raises:
+        OptionError: the options end a partition before they begin it; no record is lost by that.
+    """
+    for key, end_offset in sorted(end.items()):
+        if start[key] > end_offset:
+            raise OptionError(
+                f"{key} is to be read from offset {start[key]} on, after its end {end_offset}: "
+                "the starting options name a later place than the ending options"
+            )

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from drumlin.spark.known_logs import LogIdentity, LogView
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options import OptionError, SourceOptions
 
 if TYPE_CHECKING:  # pulls in pyarrow, which a session that only looks for sources must not pay
+    from drumlin.client.admin import TopicDescription
     from drumlin.client.client import Client
     from drumlin.client.offsets import OffsetSpec
+    from drumlin.wire.errors import ErrorCode
 
 _logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
+
+#: For how long the sizes of partitions serve: they only make tasks of a good size.
+_DENSITY_LIFE_S: Final = 300.0
 
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
 
@@ -29,7 +36,7 @@ def client_of(options: SourceOptions) -> Client:
     """This process's client for a query's cluster.
 
     Spark reuses its Python workers, so the connections of one task serve the next; they end with
-    the process.
+    the process. A broker that is away when a worker starts is waited for as at any other time.
     """
     return _connect(options.bootstrap_servers, options.client_options)
 
@@ -38,7 +45,7 @@ def client_of(options: SourceOptions) -> Client:
 def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Client:
     from drumlin.client.client import connect
 
-    return connect(bootstrap, **dict(client_options))
+    return connect(bootstrap, check=False, **dict(client_options))
 
 
 class Cluster:
@@ -46,28 +53,77 @@ class Cluster:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._assigned = frozenset(options.subscription.partitions)
+        self._densities: dict[TopicPartition, float | None] = {}
+        self._densities_end_at = 0.0
 
-    def partitions(self, *, expected: Iterable[TopicPartition] = ()) -> set[TopicPartition]:
-        """The topic-partitions that the query reads, as they are now.
+    def partitions(self) -> dict[TopicPartition, LogIdentity]:
+        """The topic-partitions of a query that begins: what it names must be there."""
+        return self._retrying(lambda: self._find(set(), must_exist=True))
 
-        A topic that was subscribed to by name must exist. But one that went while the query was
-        running, as `expected` shows, is left out: whether that ends the query is not said here.
+    def logs(
+        self, *, expected: Collection[TopicPartition], may_be_missing: bool = False
+    ) -> dict[TopicPartition, LogView]:
+        """The partitions of a query that is running, as the cluster shows them now.
+
+        `expected` are those that it reads already. One of them that is missing is left out: what
+        that means is not said here. What only the options name must be there, unless the query
+        is to go on whatever happens.
         """
-        known_topics = {key.topic for key in expected}
-        return self._retrying(lambda: self._find_partitions(known_topics))
+        must_exist = self._options.fail_on_data_loss and not may_be_missing
 
-    def current_ends(self, *, expected: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition ends: the high watermark, or the last stable offset.
+        def look() -> dict[TopicPartition, LogView]:
+            # Both steps are repeated together, as a topic may go between them.
+            found = self._find(set(expected), must_exist=must_exist)
+            ends = self._list((key, "latest") for key in found)
+            return {
+                key: LogView(identity.topic_id, identity.leader_epoch, ends[key])
+                for key, identity in found.items()
+            }
 
-        For a query that is running, and may go on without its topics if it need not fail then.
+        return self._retrying(look)
+
+    def ends(self, at_least: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where logs end, the high watermark or the last stable offset.
+
+        A leader that was just elected may know less than the log holds: what is below `at_least`
+        is asked again, as SPARK-26267 has it.
         """
-        known_topics = {key.topic for key in expected}
-        if not self._options.fail_on_data_loss:
-            known_topics.update(self._options.subscription.topics)
-        # Both steps are repeated together, as a topic may go between them.
-        return self._retrying(
-            lambda: self._list((key, "latest") for key in self._find_partitions(known_topics))
-        )
+        for attempts_left in reversed(range(max(1, self._options.offset_fetch_attempts))):
+            ends = self._retrying(lambda: self._list((key, "latest") for key in at_least))
+            if all(ends[key] >= offset for key, offset in at_least.items()) or not attempts_left:
+                break
+            self._pause()
+        return ends
+
+    def reads(self, key: TopicPartition) -> bool:
+        """Whether the query's options name this partition."""
+        subscription = self._options.subscription
+        if self._assigned:
+            return key in self._assigned
+        if subscription.pattern is not None:
+            return re.fullmatch(subscription.pattern, key.topic) is not None
+        return key.topic in subscription.topics
+
+    def is_deleted(self, topic_id: str) -> bool:
+        """Whether the cluster says that it knows no topic of this id any more."""
+        return self._retrying(lambda: client_of(self._options).is_topic_id_unknown(topic_id))
+
+    def missing(
+        self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
+    ) -> set[TopicPartition]:
+        """Those of the partitions of a batch that are not there, and were waited for.
+
+        The wait ends early where the ids of their topics prove that they were deleted.
+        """
+        ends_at = time.monotonic() + client_of(self._options).options.patience_ms / 1000
+        while True:
+            there = self._retrying(lambda: self._find(set(wanted), must_exist=False))
+            missing = set(wanted) - there.keys()
+            ids = [topic_ids.get(topic) for topic in sorted({key.topic for key in missing})]
+            if time.monotonic() >= ends_at or all(each and self.is_deleted(each) for each in ids):
+                return missing
+            self._pause()
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offsets."""
@@ -78,7 +134,7 @@ class Cluster:
         self,
         limit: OffsetLimit,
         side: Literal["starting", "ending"],
-        partitions: set[TopicPartition],
+        partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, int]:
         """The offsets at which the partitions start or end, if they do so at `limit`.
 
@@ -88,7 +144,7 @@ class Cluster:
         """
         if isinstance(limit.value, int):
             wanted = dict.fromkeys(partitions, limit.value)
-        elif limit.value.keys() == partitions:
+        elif limit.value.keys() == set(partitions):
             wanted = dict(limit.value)
         else:
             raise OptionError(
@@ -104,42 +160,91 @@ class Cluster:
         """Bytes per offset of each partition, as far as the brokers tell.
 
         It only serves to make tasks of a good size, so a broker that does not know the request,
-        or a user who may not ask it, is no reason to fail.
+        or a user who may not ask it, is no reason to fail. A figure serves for minutes.
         """
+        if time.monotonic() >= self._densities_end_at:
+            self._densities.clear()
+            self._densities_end_at = time.monotonic() + _DENSITY_LIFE_S
+        asked = [key for key in partitions if key not in self._densities]
+        if asked:
+            self._densities |= self._ask_density(asked)
+        known = {key: self._densities[key] for key in partitions}
+        return {key: each for key, each in known.items() if each is not None}
+
+    def _ask_density(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, float | None]:
         from drumlin.client.errors import ClientError
 
+        density: dict[TopicPartition, float | None] = dict.fromkeys(partitions)
         try:
             sizes = client_of(self._options).partition_sizes(partitions)
             start = self._list((key, "earliest") for key in partitions)
             end = self._list((key, "latest") for key in partitions)
         except ClientError as error:
             _logger.info("the sizes of partitions are not known: %s", error)
-            return {}
-        return {
-            key: sizes[key] / (end[key] - start[key])
-            for key in partitions
-            if key in sizes and end[key] > start[key]
-        }
+            return density
+        for key in partitions:
+            if key in sizes and end[key] > start[key]:
+                density[key] = sizes[key] / (end[key] - start[key])
+        return density
 
-    def _find_partitions(self, known_topics: set[str]) -> set[TopicPartition]:
+    def _find(
+        self, expected: set[TopicPartition], *, must_exist: bool
+    ) -> dict[TopicPartition, LogIdentity]:
+        """The partitions that the query reads, as metadata shows them.
+
+        With `must_exist` what the options name must be there, unless it is among `expected`.
+        """
+        from drumlin.client.errors import as_client_error
+        from drumlin.wire.errors import ErrorCode, KafkaError
+
+        found, refused = self._look_up({key.topic for key in expected if self.reads(key)})
         subscription = self._options.subscription
-        if subscription.partitions:
-            return set(subscription.partitions)
-        client = client_of(self._options)
-        if subscription.pattern is not None:
-            topics = client.list_topics(subscription.pattern)
-        elif known_topics:
-            gone = known_topics.difference(client.list_topics(internal=True))
-            topics = [topic for topic in subscription.topics if topic not in gone]
-        else:
-            topics = list(subscription.topics)
-        if not topics:
-            return set()
-        return {
-            TopicPartition(topic, partition.index)
-            for topic, description in client.topics(topics).items()
-            for partition in description.partitions
+        may_be_missing = {key.topic for key in expected} if must_exist else refused.keys()
+        for topic, code in refused.items():
+            unknown = code is ErrorCode.unknown_topic_or_partition
+            if not unknown or (topic not in may_be_missing and subscription.pattern is None):
+                raise as_client_error(KafkaError(code, f"topic {topic!r}"))
+        shown = {
+            TopicPartition(topic, each.index): LogIdentity(description.topic_id, each.leader_epoch)
+            for topic, description in found.items()
+            for each in description.partitions
         }
+        if self._assigned:
+            shown = {key: shown[key] for key in subscription.partitions if key in shown}
+            absent = self._assigned - shown.keys() - expected
+            if absent and must_exist:
+                code = ErrorCode.unknown_topic_or_partition
+                raise as_client_error(KafkaError(code, f"assigned: {_names(absent)}"))
+        return shown
+
+    def _look_up(
+        self, expected_topics: set[str]
+    ) -> tuple[dict[str, TopicDescription], Mapping[str, ErrorCode]]:
+        """The topics that the query reads, asked for by their names; a pattern asks for all.
+
+        A list of all topics leaves out what it does not know, or what nobody may see: a topic
+        that is expected and not in it is asked for by its name, which gives an answer.
+        """
+        client = client_of(self._options)
+        subscription = self._options.subscription
+        if subscription.pattern is None:
+            names = subscription.topics or {key.topic for key in subscription.partitions}
+            return client.look_up_topics(list(dict.fromkeys(names)))
+        everything = client.look_up_topics()
+        matches = re.compile(subscription.pattern).fullmatch
+        found = {
+            name: each
+            for name, each in everything.found.items()
+            if matches(name) and not each.is_internal
+        }
+        unclear = expected_topics | {name for name in everything.refused if matches(name)}
+        unclear -= found.keys()
+        if not unclear:
+            return found, {}
+        by_name = client.look_up_topics(sorted(unclear))
+        return found | by_name.found, by_name.refused
 
     def _offsets_at(
         self, times: Mapping[TopicPartition, int], side: Literal["starting", "ending"]
@@ -164,16 +269,24 @@ class Cluster:
         return {TopicPartition(*key): place.offset for key, place in found.items()}
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Ask again after an error, as `fetchOffset.*` says, for what the client did not repeat."""
-        from drumlin.client.errors import ClientError
+        """Ask again after an error, as `fetchOffset.*` says.
+
+        What nobody answered at all the client has repeated already, for as long as it may take.
+        """
+        from drumlin.client.errors import BrokerUnreachable, ClientError, RequestTimedOut
 
         for _ in range(self._options.offset_fetch_attempts - 1):
             try:
                 return ask()
+            except (BrokerUnreachable, RequestTimedOut):
+                raise
             except ClientError as error:
                 _logger.warning("asking the cluster again after: %s", error)
-                time.sleep(self._options.offset_fetch_interval_ms / 1000)
+                self._pause()
         return ask()
+
+    def _pause(self) -> None:
+        time.sleep(self._options.offset_fetch_interval_ms / 1000)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -2,28 +2,37 @@
 
 Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as a
 query that goes on has a hole in its result for ever; `failOnDataLoss=false` warns and goes on.
+Only what is proven gone is a loss: a broker that is away, behind or slow is waited for, and then
+the query fails, whatever the option says.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 _logger = logging.getLogger(__name__)
+
+_REMOVED: Final = (
+    "Records may have been removed, by retention or with their topic, before this query has read "
+    "them; the option failOnDataLoss=false would go on without them."
+)
 
 
 class DataLoss(RuntimeError):
     """Records that the query was to read are not there any more."""
 
 
-def report_data_loss(what: str, *, fail: bool) -> None:
+class ReadFailed(RuntimeError):
+    """Records could not be read; nothing says that they are gone."""
+
+
+def report_data_loss(what: str, *, fail: bool, advice: str = _REMOVED) -> None:
     """Fail the query, or warn.
 
     Raises:
         DataLoss: if `fail`.
     """
     if fail:
-        raise DataLoss(
-            f"{what}. Records may have been removed, by retention or with their topic, before "
-            "this query has read them; the option failOnDataLoss=false would go on without them."
-        )
+        raise DataLoss(f"{what}. {advice}")
     _logger.warning("%s; going on, as failOnDataLoss is false", what)

@@ -25,6 +25,7 @@ def plan_tasks(
     options: SourceOptions,
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str | None],
 ) -> list[InputPartition]:
     """One `InputPartition` for each task, its value the `OffsetRange` to read.
 
@@ -39,7 +40,8 @@ def plan_tasks(
                 f"{key} ends at offset {end_offset} and was to be read from {start[key]} on",
                 fail=options.fail_on_data_loss,
             )
-        ranges.append(OffsetRange(key.topic, key.partition, start[key], end_offset))
+        topic_id = topic_ids.get(key.topic)
+        ranges.append(OffsetRange(key.topic, key.partition, start[key], end_offset, topic_id))
     rule = options.split_rule
     large = [
         TopicPartition(each.topic, each.partition) for each in ranges if each.size > _SMALL_RANGE

@@ -58,6 +58,9 @@ _DURATION_UNITS_MS: Final = {
 }
 
 
+#: How long the driver and tasks go on trying, where no option says so.
+_PATIENCE_MS: Final = 60_000
+
 #: What a task fetches, decodes and hands to Spark at a time.
 _FETCH_BYTES: Final = 8 << 20
 
@@ -188,6 +191,10 @@ def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, str | int], 
         number = _positive(options, name)
         if number is not None:
             values[keyword] = number
+    # A cluster whose brokers are restarted one by one is without a leader for a while, and a task
+    # that fails is lost work. Who sets a time of his own gets that.
+    if "request_timeout_ms" not in values:
+        values["call_timeout_ms"] = _PATIENCE_MS
     return tuple(values.items())
 
 

@@ -10,7 +10,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from drumlin.spark.offsets import TopicPartition
@@ -25,12 +25,17 @@ _USUAL_DENSITY: Final = 128.0
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets `[start_offset, end_offset)` of one partition."""
+    """The offsets `[start_offset, end_offset)` of one partition.
+
+    `topic_id`, where it is known, is that of the topic that was looked at when this was planned:
+    it proves whether a topic that is missing later was deleted.
+    """
 
     topic: str
     partition: int
     start_offset: int
     end_offset: int
+    topic_id: str | None = None
 
     @property
     def size(self) -> int:
@@ -40,7 +45,7 @@ class OffsetRange:
         """This range in `parts` ranges of the same size, give or take one offset."""
         borders = [self.start_offset + self.size * part // parts for part in range(parts + 1)]
         return [
-            OffsetRange(self.topic, self.partition, start, end)
+            replace(self, start_offset=start, end_offset=end)
             for start, end in itertools.pairwise(borders)
             if start < end
         ]

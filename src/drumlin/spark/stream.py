@@ -1,8 +1,10 @@
 """`spark.readStream`: the long-lived half on the driver that says how far the next batch goes.
 
 Spark keeps one reader in a Python process for the life of a query and journals the offsets that
-it answers. Everything that must survive is in that journal: after a restart a new reader gets
-the journalled offsets back, and asked for the same range, tasks read the same records.
+it answers, before it reads. Everything that must survive is in that journal: after a restart a
+new reader gets the journalled offsets back, and asked for the same range, tasks read the same
+records. So what is wrong must be found before it is answered (`Advance`), and a question about
+a batch has one answer however often it is asked: a stream joined with itself asks twice.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
+from drumlin.spark.known_logs import begins_anew
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition, from_json, to_json
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.planning import limit_rows, rows_between
@@ -44,17 +48,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._cluster = cluster
         self._starting = options.starting or OffsetLimit(LATEST)
+        self._advance = Advance(options, cluster)
         self._initial: Offsets | None = None
-        self._start_is_journalled = False
-        self._latest: Offsets | None = None  # as last seen, whatever was admitted
+        self._first_batch: tuple[Offsets, Offsets] | None = None  # the empty one: start and end
         self._is_available_now = False
         self._admitted_at: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts. The same answer every time: Spark asks more than once."""
         if self._initial is None:
-            partitions = self._cluster.partitions()
-            self._initial = self._cluster.resolve(self._starting, "starting", partitions)
+            logs = self._cluster.partitions()
+            self._advance.remember(logs)
+            self._initial = self._cluster.resolve(self._starting, "starting", logs.keys())
             _logger.info("the query starts at %s", to_json(self._initial))
         return to_json(self._initial)
 
@@ -68,39 +73,52 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on the query ends where the logs end now; Spark asks this of all its sources."""
         self._is_available_now = True
+        self._advance.fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` itself if there is to be none."""
+        """Where the next batch ends; `start` itself if there is to be none.
+
+        Raises:
+            DataLoss: something is not right, and the query is to fail then: nothing was journalled.
+        """
         begin = from_json(start)
-        if self._latest is None or not self._is_available_now:
-            self._latest = self._cluster.current_ends(expected=begin)
+        reach = self._advance.from_(begin)
         if self._must_journal_start(begin):
+            self._first_batch = (begin, begin)
             return start
-        end = self._latest
+        end = reach.end
         if not isinstance(limit, ReadAllAvailable):
-            begin |= self._cluster.earliest(end.keys() - begin.keys())
-            if self._is_too_little(rows_between(begin, end)):
+            if self._is_too_little(rows_between(reach.begin, end)):
                 return start
             if self._options.max_offsets_per_trigger is not None:
-                end = limit_rows(begin, end, self._options.max_offsets_per_trigger)
+                end = limit_rows(reach.begin, end, self._options.max_offsets_per_trigger)
         self._admitted_at = time.monotonic()
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the logs, from which a query's progress tells how far it is behind."""
-        return None if self._latest is None else to_json(self._latest)
+        return None if self._advance.latest is None else to_json(self._advance.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, finish = from_json(start), from_json(end)
-        if self._must_journal_start(begin) or begin == finish:
+        if self._is_first_batch(begin, finish) or begin == finish:
             return []
         gone = begin.keys() - finish.keys()
-        if gone:
+        # The first batch, repeated after a death, has its start asked for anew. Partitions that
+        # have come since are new to the next batch.
+        if gone and begin != self._initial:
             self._report_data_loss("partitions are gone", gone)
-        begin |= self._start_of_new(finish.keys() - begin.keys())
+        anew = set(begins_anew(begin, finish))
+        if anew:
+            self._report_data_loss("topics were deleted and created anew", anew)
+        begin |= self._start_of_new((finish.keys() - begin.keys()) | anew, finish)
         finish = {key: offset for key, offset in finish.items() if key in begin}
-        return plan_tasks(self._cluster, self._options, begin, finish)
+        if self._advance.latest is None and not self._options.fail_on_data_loss:
+            finish = self._without_what_is_gone(begin, finish)
+        topic_ids = self._advance.topic_ids
+        return plan_tasks(self._cluster, self._options, begin, finish, topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self._options, partition.value)
@@ -113,19 +131,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return LATEST in self._starting.values()
 
     def _must_journal_start(self, begin: Offsets) -> bool:
-        """Whether the first batch must be an empty one, or is that one.
+        """Whether the first batch must be an empty one, and is still to come.
 
         Spark journals only where batches end. If a query that starts at the end of the log died
         in its first batch, it would start again at a later end, and what came in between would
         be lost. An empty batch before the first record puts the start into the journal.
-
-        A query that dies in that batch runs it again: it has the end of the batch from its
-        journal, and asks anew for the start, which may well lie behind that end by then.
         """
-        if self._start_is_journalled or not self._starts_at_end or begin != self._initial:
-            return False
-        self._start_is_journalled = True
-        return True
+        return self._first_batch is None and self._starts_at_end and begin == self._initial
+
+    def _is_first_batch(self, begin: Offsets, finish: Offsets) -> bool:
+        """Whether this is the empty batch, repeated after the query has died in it.
+
+        Its end is in the journal. Its start is asked for anew, and may lie behind that end by now.
+        """
+        if self._must_journal_start(begin):
+            self._first_batch = (begin, finish)
+        return (begin, finish) == self._first_batch
 
     def _is_too_little(self, row_count: int) -> bool:
         """Whether `minOffsetsPerTrigger` asks to wait: never for long, and not for a last batch."""
@@ -135,18 +156,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_ms = (time.monotonic() - self._admitted_at) * 1000
         return row_count < smallest and waited_ms < self._options.max_trigger_delay_ms
 
-    def _start_of_new(self, new: set[TopicPartition]) -> Offsets:
+    def _start_of_new(self, new: set[TopicPartition], finish: Offsets) -> Offsets:
         """Partitions that came up since the last batch are read from their first record on."""
         if not new:
             return {}
-        there = new & self._cluster.partitions(expected=new)
-        if there != new:
-            self._report_data_loss("new partitions are gone already", new - there)
-        start = self._cluster.earliest(there)
+        missing = self._cluster.missing(new, self._advance.topic_ids)
+        if missing:
+            self._report_data_loss("new partitions are gone already", missing)
+        start = self._cluster.earliest(new - missing)
         late = {key for key, offset in start.items() if offset > 0}
         if late:
             self._report_data_loss("new partitions have lost their first records", late)
-        return start
+        return {key: min(offset, finish[key]) for key, offset in start.items()}
+
+    def _without_what_is_gone(self, begin: Offsets, finish: Offsets) -> Offsets:
+        """For a batch that is repeated after a restart: without what can never be read again."""
+        wanted = {key: offset for key, offset in finish.items() if offset > begin[key]}
+        gone = self._cluster.missing(wanted, self._advance.topic_ids) if wanted else set()
+        if gone:
+            self._report_data_loss("partitions of a batch that was begun are gone", gone)
+        anew = self._advance.made_anew({key: wanted[key] for key in wanted.keys() - gone})
+        if anew:
+            self._report_data_loss("topics of a batch that was begun were created anew", anew)
+        return {key: offset for key, offset in finish.items() if key not in gone | anew}
 
     def _report_data_loss(self, what: str, partitions: set[TopicPartition]) -> None:
         names = ", ".join(str(key) for key in sorted(partitions))

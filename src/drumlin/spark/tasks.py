@@ -1,23 +1,28 @@
 """A task: reads one range of offsets and yields it as Arrow batches in Spark's schema.
 
 A range may hold fewer records than offsets, down to none: compaction and transactions leave
-gaps, which are passed over in silence. Only what a log has lost at one of its ends is a loss.
+gaps, which are passed over in silence. A loss is only what is proven gone: offsets below the
+start of the log, and a topic that was deleted. Whatever else keeps a task from reading, be it
+a broker that is away, an election or a transaction that hangs, is waited for and then fails it.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from drumlin.spark.cluster import client_of
-from drumlin.spark.data_loss import report_data_loss
+from drumlin.spark.data_loss import ReadFailed, report_data_loss
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.planning import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PAUSE_S: Final = 0.5
 
 
 def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -25,18 +30,16 @@ def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.
 
     Raises:
         DataLoss: records are gone, and the query is to fail then.
+        ReadFailed: they cannot be read, and are not proven gone.
     """
-    from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
+    from drumlin.client.errors import ClientError
 
     task = _Task(options, offset_range)
     while not task.is_done:
         try:
             yield from task.read()
-        except (OffsetOutOfRange, LogEndsEarly, UnknownTopic) as error:
-            report_data_loss(str(error), fail=options.fail_on_data_loss)
-            # Retention moves the start of a log; in all other cases nothing more will come.
-            start = error.log_start_offset if isinstance(error, OffsetOutOfRange) else None
-            task.skip_to(start)
+        except ClientError as error:
+            task.skip_or_wait(error)
     _spare_garbage_collection()
 
 
@@ -59,6 +62,7 @@ class _Task:
         self._options = options
         self._range = offset_range
         self._position = offset_range.start_offset
+        self._moved_at = time.monotonic()
 
     @property
     def is_done(self) -> bool:
@@ -79,11 +83,60 @@ class _Task:
             max_bytes_per_batch=self._options.fetch_bytes,
         ):
             yield columns.convert(batch)
-            self._position = batch.column("offset")[-1].as_py() + 1
+            self._move_to(batch.column("offset")[-1].as_py() + 1)
         self._position = self._range.end_offset
 
-    def skip_to(self, log_start_offset: int | None) -> None:
-        """Go on where the log begins now, or end if it does not begin further on."""
-        if log_start_offset is None or log_start_offset <= self._position:
-            log_start_offset = self._range.end_offset
-        self._position = log_start_offset
+    def skip_or_wait(self, error: Exception) -> None:
+        """After `error`: pass over what is proven gone, or let some time go by.
+
+        The client has waited already for what may pass, except for a topic that is missing and an
+        offset beyond the end of the log: a broker that has just started knows less than others.
+
+        Raises:
+            DataLoss: there is a loss, and the query is to fail then.
+            ReadFailed: there is no reason to try once more.
+        """
+        from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
+
+        if not isinstance(error, OffsetOutOfRange | UnknownTopic):
+            raise self._failed(error) from error
+        if isinstance(error, OffsetOutOfRange) and error.log_start_offset > self._position:
+            self._lose(str(error), error.log_start_offset)
+        elif self._topic_is_deleted():
+            what = f"{self._place}: the topic was deleted ({error})"
+            self._lose(what, self._range.end_offset)
+        elif time.monotonic() - self._moved_at > self._patience_s:
+            raise self._failed(error) from error
+        else:
+            time.sleep(_PAUSE_S)
+
+    def _lose(self, what: str, until_offset: int) -> None:
+        report_data_loss(what, fail=self._options.fail_on_data_loss)
+        self._move_to(min(until_offset, self._range.end_offset))
+
+    def _move_to(self, offset: int) -> None:
+        self._position = offset
+        self._moved_at = time.monotonic()
+
+    def _topic_is_deleted(self) -> bool:
+        """Whether the topic that the plan was made for is proven gone."""
+        from drumlin.client.errors import ClientError
+
+        if self._range.topic_id is None:
+            return False
+        try:
+            return client_of(self._options).is_topic_id_unknown(self._range.topic_id)
+        except ClientError:
+            return False
+
+    def _failed(self, error: Exception) -> ReadFailed:
+        wanted = f"wanted up to {self._range.end_offset}"
+        return ReadFailed(f"{self._place} could not be read ({wanted}): {error}")
+
+    @property
+    def _place(self) -> str:
+        return f"{self._range.topic}-{self._range.partition} at offset {self._position}"
+
+    @property
+    def _patience_s(self) -> float:
+        return client_of(self._options).options.patience_ms / 1000

@@ -1,0 +1,178 @@
+"""How far a streaming query may go on: what is answered to Spark, and so journalled.
+
+A loss is found here, before it is in the checkpoint: a query that fails here goes on from where
+it was, once the cluster shows everything again. What is doubtful is asked again. A partition
+that is away keeps its position and is never taken for a new one; a position goes back only in
+a log that is proven to be another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from drumlin.spark.cluster import Cluster
+from drumlin.spark.data_loss import report_data_loss
+from drumlin.spark.known_logs import Findings, KnownLogs, LogIdentity, LogView, end_in_new_log
+from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.options import SourceOptions
+
+_logger = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, int]
+
+
+class Reach(NamedTuple):
+    """What there is to read now."""
+
+    begin: Offsets  # where each partition of `end` begins, new ones and those made anew included
+    end: Offsets
+
+
+class Advance:
+    """The logs of one query, looked at again and again."""
+
+    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._known = KnownLogs()
+        self._target: dict[TopicPartition, LogView] | None = None
+        self._settled = Findings()  # the last ones: their doubts are not asked again
+        self._reported: dict[str, frozenset[TopicPartition]] = {}
+        self.latest: Offsets | None = None  # as last seen, whatever was admitted
+
+    @property
+    def topic_ids(self) -> Mapping[str, str | None]:
+        return self._known.topic_ids
+
+    def remember(self, logs: Mapping[TopicPartition, LogIdentity]) -> None:
+        """The logs of a query that begins."""
+        self._known.remember(logs)
+
+    def fix_target(self) -> None:
+        """Go no further than the logs reach now."""
+        self._target = self._cluster.logs(expected=(), may_be_missing=True)
+
+    def from_(self, begin: Offsets) -> Reach:
+        """What there is for a query that stands at `begin`.
+
+        Raises:
+            DataLoss: something that was to be read is not there, and the query is to fail then.
+        """
+        read = {key: offset for key, offset in begin.items() if self._cluster.reads(key)}
+        self._report("the options leave out what the query has read", begin.keys() - read.keys())
+        shown, findings = self._look(read)
+        self._settle(findings, read, shown)
+        first = self._cluster.earliest(
+            (findings.ends.keys() - read.keys()) | findings.made_anew.keys()
+        )
+        lost = {key for key, offset in first.items() if offset and key not in read}
+        self._report("new partitions have lost their first records", lost)
+        end = findings.ends | {key: read[key] for key in findings.doubts}
+        for key, end_offset in findings.made_anew.items():
+            end[key] = end_in_new_log(read[key], first[key], end_offset)
+        self._known.remember(shown)
+        self._known.stands_before({key: read[key] for key in findings.made_anew})
+        self.latest = end
+        start = {key: first.get(key, read.get(key, 0)) for key in end}
+        return Reach({key: min(start[key], end[key]) for key in end}, end)
+
+    def made_anew(self, ends: Offsets) -> set[TopicPartition]:
+        """Those of a batch's partitions that are other logs now, and shorter than the batch."""
+        if not ends:
+            return set()
+        there = self._cluster.ends(at_least=ends)
+        short = {key for key, end_offset in ends.items() if there[key] < end_offset}
+        if not short:
+            return set()
+        shown = self._cluster.logs(expected=short)
+        return {key for key in short & shown.keys() if self._known.is_made_anew(key, shown[key])}
+
+    def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
+        """What the cluster shows; asked again while that is doubtful."""
+        if self._target is not None:
+            findings = self._known.judge(begin, self._target)
+            if self._is_settled(findings) and not self._names_more_than(begin, self._target):
+                return self._target, findings
+        for attempts_left in reversed(range(max(1, self._options.offset_fetch_attempts))):
+            shown = self._cluster.logs(expected=begin.keys())
+            findings = self._known.judge(begin, shown)
+            if self._is_settled(findings) or not attempts_left:
+                break
+            _logger.warning("asking the cluster again about %s", _names(findings.doubts))
+            time.sleep(self._options.offset_fetch_interval_ms / 1000)
+        if self._target is not None:
+            old = {key: log for key, log in self._target.items() if key not in begin}
+            shown = self._target = old | {key: shown[key] for key in begin if key in shown}
+            findings = self._known.judge(begin, shown)
+        return shown, findings
+
+    def _settle(
+        self, findings: Findings, begin: Offsets, shown: Mapping[TopicPartition, LogView]
+    ) -> None:
+        """Prove what can be proven of the doubts, and report what is not as it should be."""
+        for key in sorted(findings.shorter):
+            if self._known.is_made_anew(key, shown[key]):
+                findings.shorter.remove(key)
+                findings.made_anew[key] = shown[key].end_offset
+        # Who shows a topic of that name, be it another one, may just be behind.
+        for topic in sorted({key.topic for key in findings.away} - {key.topic for key in shown}):
+            topic_id = self.topic_ids.get(topic)
+            if topic_id is not None and self._cluster.is_deleted(topic_id):
+                gone = {key for key in findings.away if key.topic == topic}
+                findings.away -= gone
+                findings.gone |= gone
+        self._report("partitions are gone", findings.gone)
+        self._report("topics were deleted and created anew", findings.made_anew.keys())
+
+        def shorter(key: TopicPartition) -> str:
+            return f"{key} ends at {shown[key].end_offset}, and was read up to {begin[key]}"
+
+        kept = "with failOnDataLoss=false it would go on with all others and keep that position"
+        advice = f"Nothing was written to the checkpoint: a restart goes on from there; {kept}."
+        self._report("a log ends before its position", findings.shorter, shorter, advice)
+
+        def away(key: TopicPartition) -> str:
+            return f"{key} at offset {begin[key]}"
+
+        self._report("the cluster does not show partitions", findings.away, away, advice)
+        for topic in {key.topic for key in findings.gone} - {key.topic for key in shown}:
+            self._known.forget(topic)
+        self._settled = findings
+
+    def _is_settled(self, findings: Findings) -> bool:
+        """Whether there is no doubt that has not been asked about, and reported, before."""
+        before = self._settled
+        return findings.away <= before.away and findings.shorter <= before.shorter
+
+    def _names_more_than(self, begin: Offsets, shown: Mapping[TopicPartition, LogView]) -> bool:
+        """Whether a topic that the options name is nowhere: then a new look says so."""
+        topics = set(self._options.subscription.topics)
+        there = {key.topic for key in begin} | {key.topic for key in shown}
+        return self._options.fail_on_data_loss and not topics <= there
+
+    def _report(
+        self,
+        what: str,
+        partitions: Iterable[TopicPartition],
+        describe: Callable[[TopicPartition], str] = str,
+        advice: str | None = None,
+    ) -> None:
+        """Fail, or warn once of each partition for as long as that lasts."""
+        now = frozenset(partitions)
+        news = now - self._reported.get(what, frozenset())
+        self._reported[what] = now
+        if not news:
+            return
+        named = f"{what}: {', '.join(describe(key) for key in sorted(news))}"
+        fail = self._options.fail_on_data_loss
+        if advice is None:
+            report_data_loss(named, fail=fail)
+        else:
+            report_data_loss(named, fail=fail, advice=advice)
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(key) for key in sorted(partitions))
