@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
+import logging
 
 import pytest
 
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.options import OptionError, SourceOptions, Subscription
+from drumlin.spark.option_values import OptionError
+from drumlin.spark.options import SourceOptions, Subscription
+from drumlin.spark.source import DrumlinDataSource
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "flights"}
 
@@ -26,7 +28,6 @@ def test_defaults() -> None:
     assert options.isolation_level == "read_uncommitted"
     assert options.batch_limits() == (OffsetLimit(EARLIEST), OffsetLimit(LATEST))
     assert options.max_trigger_delay_ms == 15 * 60_000
-    assert pickle.loads(pickle.dumps(options)) == options
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"subscribe": " , "}, "no topics to subscribe"),
         ({"kafka.bootstrap.servers": "x:1", "subscribepattern": " "}, "is empty"),
         ({"kafka.bootstrap.servers": "x:1", "subscribepattern": "("}, "subscribePattern"),
+        ({"kafka.bootstrap.servers": "x:1", "subscribepattern": r"\R"}, "cannot be said here"),
         ({"kafka.bootstrap.servers": "x:1", "assign": "a"}, "expected e.g."),
         ({"kafka.bootstrap.servers": "x:1", "assign": "{}"}, "no topic-partitions"),
         (BASE | {"minpartitions": "0"}, "minPartitions"),
@@ -63,7 +65,14 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"failondataloss": "maybe"}, "failOnDataLoss"),
         (BASE | {"startingoffsets": "soon"}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":{"0":true}}'}, "startingOffsets"),
+        (BASE | {"startingoffsets": '{"a":"soon"}'}, "startingOffsets"),
+        (BASE | {"startingoffsets": '{"a":{"0":"earliest"}}'}, "startingOffsets"),
+        (BASE | {"startingoffsets": '{"a":{"0":-3}}'}, "-3 is no offset of a-0"),
+        (BASE | {"endingoffsets": '["a"]'}, "endingOffsets"),
         (BASE | {"startingtimestamp": "now"}, "startingTimestamp"),
+        (BASE | {"startingtimestamp": "-1"}, "startingTimestamp"),
+        (BASE | {"endingoffsetsbytimestamp": '{"a":{"0":-1}}'}, "endingOffsetsByTimestamp"),
+        (BASE | {"startingoffsetsbytimestamp": '{"a":"latest"}'}, "ByTimestamp"),
         (BASE | {"maxtriggerdelay": "1 fortnight"}, "maxTriggerDelay"),
         (BASE | {"startingoffsetsbytimestampstrategy": "guess"}, "must be one of"),
         (BASE | {"minoffsetspertrigger": "9", "maxoffsetspertrigger": "8"}, "is above"),
@@ -81,8 +90,54 @@ def test_refusals_name_the_option(options: dict[str, str], message: str) -> None
         SourceOptions.parse(options)
 
 
-def test_unknown_options_are_ignored_as_by_sparks_source() -> None:
-    assert parse(noSuchOption="1", kafka__no__such="2") == parse()
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("startingOffset", "'startingoffset' (did you mean 'startingOffsets'?)"),
+        (
+            "kafka.isolation.levle",
+            "'kafka.isolation.levle' (did you mean 'kafka.isolation.level'?)",
+        ),
+        ("noSuchThing", "'nosuchthing'"),
+    ],
+)
+def test_an_unknown_option_is_ignored_with_a_warning_or_refused(
+    name: str, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = BASE | {name.lower(): "1"}
+    with caplog.at_level(logging.WARNING):
+        DrumlinDataSource(options).schema()
+    assert [each.message for each in caplog.records] == [f"ignored: there is no option {hint}"]
+    with pytest.raises(OptionError) as refusal:
+        SourceOptions.parse(options | {"strictoptions": "true"})
+    assert hint in str(refusal.value)
+
+
+def test_options_without_effect_are_known(caplog: pytest.LogCaptureFixture) -> None:
+    harmless = {
+        "kafka.max.poll.records": "500",
+        "kafka.fetch.min.bytes": "1",
+        "kafka.group.id": "mine",
+        "groupidprefix": "team",
+        "path": "anywhere",
+        "checkpointlocation": "/tmp/checkpoint",
+        "strictoptions": "TRUE",
+    }
+    with caplog.at_level(logging.WARNING):
+        DrumlinDataSource(BASE | harmless).schema()
+    assert caplog.records == []
+    assert SourceOptions.parse(BASE | harmless) == SourceOptions.parse(BASE)
+
+
+def test_a_word_for_a_topic() -> None:
+    limit = parse(startingOffsets='{"a":"earliest","b":{"0":7,"1":-1}}').starting
+    assert limit is not None
+    partitions = {TopicPartition("b", 0): 7, TopicPartition("b", 1): LATEST}
+    words = {TopicPartition("a", 0): EARLIEST, TopicPartition("a", 1): EARLIEST}
+    assert limit.for_partitions(words.keys() | partitions.keys()) == words | partitions
+    assert limit.for_partitions(partitions.keys()) is None  # there is no topic a
+    assert limit.for_partitions(words.keys()) is None
+    assert limit.names() == ["a", "b-0", "b-1"]
 
 
 def test_the_most_special_way_to_start_wins() -> None:
@@ -104,6 +159,10 @@ def test_the_most_special_way_to_start_wins() -> None:
         {"endingOffsets": '{"flights":{"0":-2}}'},
         {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"a":{"0":4}}'},
         {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"b":{"0":6}}'},
+        {"startingOffsets": '{"a":"latest"}'},
+        {"endingOffsets": '{"a":"earliest"}'},
+        {"startingTimestamp": "6", "endingTimestamp": "5"},
+        {"startingTimestamp": "6", "endingOffsetsByTimestamp": '{"a":{"0":5}}'},
     ],
 )
 def test_what_a_batch_refuses(options: dict[str, str]) -> None:

@@ -11,7 +11,8 @@ from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
 from drumlin.spark.offsets import LATEST, TopicPartition
-from drumlin.spark.options import OptionError, SourceOptions
+from drumlin.spark.option_values import OptionError
+from drumlin.spark.options import SourceOptions
 from drumlin.spark.tasks import read_task
 
 if TYPE_CHECKING:

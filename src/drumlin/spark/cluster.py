@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from drumlin.spark.known_logs import LogIdentity, LogView
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.options import OptionError, SourceOptions
+from drumlin.spark.option_values import OptionError
+from drumlin.spark.options import SourceOptions
 
 if TYPE_CHECKING:  # pulls in pyarrow, which a session that only looks for sources must not pay
     from drumlin.client.admin import TopicDescription
@@ -142,14 +143,11 @@ class Cluster:
             OptionError: `limit` names other partitions, or no record is as young as a starting
                 timestamp asks.
         """
-        if isinstance(limit.value, int):
-            wanted = dict.fromkeys(partitions, limit.value)
-        elif limit.value.keys() == set(partitions):
-            wanted = dict(limit.value)
-        else:
+        wanted = limit.for_partitions(partitions)
+        if wanted is None:
             raise OptionError(
                 f"{side} offsets must be given for all topic-partitions that are read; given: "
-                f"{_names(limit.value)}; read: {_names(partitions)}"
+                f"{', '.join(limit.names()) or 'none'}; read: {_names(partitions)}"
             )
         if limit.is_timestamp:
             wanted = self._offsets_at(wanted, side)

@@ -8,12 +8,16 @@ must stay readable.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from drumlin.spark.crossing import Crossing
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+#: What users may write for them.
+WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class TopicPartition(NamedTuple):
@@ -27,18 +31,42 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetLimit:
+class OffsetLimit(Crossing):
     """Where a read starts or ends: one value for every partition, or one for each.
 
     A value is an offset (`EARLIEST` and `LATEST` included) or, if `is_timestamp`, milliseconds
-    since the Unix epoch: then it means the first record that is not older.
+    since the Unix epoch: then it means the first record that is not older. Beside partitions,
+    whole topics may be named.
     """
 
     value: int | Mapping[TopicPartition, int]
     is_timestamp: bool = False
+    topics: Mapping[str, int] = field(default_factory=dict)
 
     def values(self) -> list[int]:
-        return [self.value] if isinstance(self.value, int) else list(self.value.values())
+        if isinstance(self.value, int):
+            return [self.value]
+        return [*self.value.values(), *self.topics.values()]
+
+    def for_partitions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int] | None:
+        """The value of each; None if those that are named here are others, or not all."""
+        if isinstance(self.value, int):
+            return dict.fromkeys(partitions, self.value)
+        named = {key: self.topics[key.topic] for key in partitions if key.topic in self.topics}
+        known_topics = {key.topic for key in named}
+        named |= self.value
+        return (
+            named
+            if named.keys() == set(partitions) and known_topics >= self.topics.keys()
+            else None
+        )
+
+    def names(self) -> list[str]:
+        """What is named here, for people."""
+        keys = () if isinstance(self.value, int) else self.value
+        return sorted([*self.topics, *map(str, keys)])
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -64,18 +92,37 @@ def from_json(form: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int
     }
 
 
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Offsets (or timestamps) that a user wrote as JSON.
+def parse_offsets(text: str) -> OffsetLimit:
+    """Offsets that a user wrote as JSON, with words for whole topics if need be.
 
     Raises:
         ValueError: not of that form.
     """
-    try:
-        return from_json(json.loads(text))
-    except (TypeError, ValueError):
-        raise ValueError(
-            f'expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {text}'
-        ) from None
+    example = '{"topicA":{"0":23,"1":-1},"topicB":"earliest"}'
+    form = _json_object(text, example)
+    topics = {key: WORDS[word] for key, word in form.items() if word in ("earliest", "latest")}
+    offsets = _by_partition({key: form[key] for key in form.keys() - topics.keys()}, text, example)
+    for key, offset in offsets.items():
+        if offset < EARLIEST:
+            raise ValueError(
+                f"{offset} is no offset of {key}: below 0 there are only {LATEST}, the latest, "
+                f"and {EARLIEST}, the earliest"
+            )
+    return OffsetLimit(offsets, topics=topics)
+
+
+def parse_times(text: str) -> dict[TopicPartition, int]:
+    """Timestamps that a user wrote as JSON.
+
+    Raises:
+        ValueError: not of that form, or before 1970.
+    """
+    example = '{"topicA":{"0":1357020000000,"1":1357020000000}}'
+    times = _by_partition(_json_object(text, example), text, example)
+    for key, milliseconds in times.items():
+        if milliseconds < 0:
+            raise ValueError(f"{key}: milliseconds since 1970 are not negative: {milliseconds}")
+    return times
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
@@ -92,6 +139,23 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
         )
     except (AttributeError, TypeError, ValueError):
         raise ValueError(f'expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}') from None
+
+
+def _json_object(text: str, example: str) -> dict[str, Any]:
+    try:
+        form = json.loads(text)
+    except ValueError:
+        form = None
+    if not isinstance(form, dict):
+        raise ValueError(f"expected e.g. {example}, got {text}")
+    return form
+
+
+def _by_partition(form: Mapping[str, Any], text: str, example: str) -> dict[TopicPartition, int]:
+    try:
+        return from_json(form)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected e.g. {example}, got {text}") from None
 
 
 def _integer(value: Any) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from drumlin.spark.crossing import Crossing
 from drumlin.spark.offsets import TopicPartition
 
 #: How many bytes a task reads where the user asks for nothing else, as when Spark reads files. To
@@ -24,7 +25,7 @@ _USUAL_DENSITY: Final = 128.0
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
+class OffsetRange(Crossing):
     """The offsets `[start_offset, end_offset)` of one partition.
 
     `topic_id`, where it is known, is that of the topic that was looked at when this was planned:
@@ -52,7 +53,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRule:
+class SplitRule(Crossing):
     """How ranges become tasks.
 
     Without a wish of the user's, by bytes: even a single partition keeps many cores busy.

@@ -18,7 +18,9 @@ from pyspark.sql.types import (
 )
 
 from drumlin.spark.cluster import Cluster
-from drumlin.spark.options import OptionError, SourceOptions
+from drumlin.spark.option_names import warn_of_unknown
+from drumlin.spark.option_values import OptionError
+from drumlin.spark.options import SourceOptions
 
 
 def spark_schema(*, include_headers: bool) -> StructType:
@@ -45,6 +47,10 @@ class DrumlinDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "drumlin"
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        warn_of_unknown(options)  # here, as Spark makes a source once for each load()
 
     def schema(self) -> StructType:
         return spark_schema(include_headers=SourceOptions.parse(self.options).include_headers)

@@ -1,0 +1,43 @@
+"""Values that go from the driver to executors: by name, and only within one version of drumlin.
+
+Pickle writes a dataclass as a row of values. Another version on the executor, with one field more,
+would take each for another without an error. So they travel with their names and the version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+from drumlin.version import __version__
+
+
+class VersionMismatch(RuntimeError):
+    """The driver and an executor run different versions of drumlin."""
+
+
+class Crossing:
+    """Base of dataclasses that cross. They may hold each other."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
+        values = {field.name: getattr(self, field.name) for field in fields}
+        # The class goes by its name: another version may not even have it, and is to say so.
+        return arrive, (__version__, type(self).__module__, type(self).__qualname__, values)
+
+
+def arrive(version: str, module: str, name: str, values: dict[str, Any]) -> Any:
+    """The value as it was sent.
+
+    Raises:
+        VersionMismatch: by another version of drumlin.
+    """
+    if version != __version__:
+        raise VersionMismatch(
+            f"the driver runs drumlin {version} and this executor drumlin {__version__}: "
+            "install the same version on both"
+        )
+    return getattr(importlib.import_module(module), name)(**values)

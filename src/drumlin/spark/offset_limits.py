@@ -1,0 +1,81 @@
+"""Where a query starts and ends, from its options: a word, an offset or a time.
+
+Each may be said for all partitions, for a topic or for a partition. What the words mean in
+offsets is the cluster's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from drumlin.spark.offsets import (
+    EARLIEST,
+    WORDS,
+    OffsetLimit,
+    TopicPartition,
+    parse_offsets,
+    parse_times,
+)
+from drumlin.spark.option_values import OptionError, parsed
+
+Side = Literal["starting", "ending"]
+
+
+def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
+    """The most special of three ways to say it wins: one time, times, offsets."""
+    text = options.get(f"{side}timestamp")
+    if text is not None:
+        return OffsetLimit(parsed(f"{side}Timestamp", text, _time), is_timestamp=True)
+    text = options.get(f"{side}offsetsbytimestamp")
+    if text is not None:
+        times = parsed(f"{side}OffsetsByTimestamp", text, parse_times)
+        return OffsetLimit(times, is_timestamp=True)
+    text = options.get(f"{side}offsets")
+    if text is None:
+        return None
+    word = WORDS.get(text.strip().lower())
+    return OffsetLimit(word) if word is not None else parsed(f"{side}Offsets", text, parse_offsets)
+
+
+def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
+    """What a batch is given must not start after its end.
+
+    Raises:
+        OptionError: it does, whatever the topics hold; or start and end name different partitions.
+    """
+    if starting.is_timestamp != ending.is_timestamp:
+        return
+    if isinstance(starting.value, int) or isinstance(ending.value, int):
+        _check_for_all(starting, ending)
+        return
+    if starting.topics or ending.topics:
+        _check_pairs(starting.value, ending.value)
+        return
+    if starting.value.keys() != ending.value.keys():
+        raise OptionError("starting and ending offsets name different topic-partitions")
+    _check_pairs(starting.value, ending.value)
+
+
+def _check_for_all(starting: OffsetLimit, ending: OffsetLimit) -> None:
+    if starting.is_timestamp and min(starting.values()) > max(ending.values()):
+        raise OptionError(
+            f"the starting timestamp {min(starting.values())} is after the ending timestamp "
+            f"{max(ending.values())}"
+        )
+
+
+def _check_pairs(
+    starting: Mapping[TopicPartition, int], ending: Mapping[TopicPartition, int]
+) -> None:
+    for key, start in starting.items():
+        end = ending.get(key, EARLIEST)
+        if start >= 0 and 0 <= end < start:
+            raise OptionError(f"{key} starts at {start}, after its end {end}")
+
+
+def _time(text: str) -> int:
+    milliseconds = int(text)
+    if milliseconds < 0:
+        raise ValueError(f"milliseconds since 1970 are not negative: {milliseconds}")
+    return milliseconds

@@ -1,0 +1,108 @@
+"""Which options there are, so that a misspelt one does not pass for one that was never given.
+
+Spark's Kafka source ignores what it does not know, and so does this one, but it says so. Options
+of Kafka's consumer that have no effect here are known: programs bring them along.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from drumlin.spark.option_values import OptionError
+
+_logger = logging.getLogger(__name__)
+
+#: What this source understands, as its documentation spells it.
+_SOURCE: Final = (
+    "assign subscribe subscribePattern "
+    "startingOffsets startingTimestamp startingOffsetsByTimestamp "
+    "startingOffsetsByTimestampStrategy endingOffsets endingTimestamp endingOffsetsByTimestamp "
+    "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
+    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
+    "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
+    "groupIdPrefix strictOptions"
+)
+
+#: What Spark, or the other half of a program, gives to a source along with its options.
+_OF_SPARK: Final = "path paths checkpointLocation serialization.format topic"
+
+#: Options of Kafka's consumer.
+_OF_KAFKA: Final = (
+    "allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset "
+    "bootstrap.servers check.crcs client.dns.lookup client.id client.rack config.providers "
+    "connections.max.idle.ms default.api.timeout.ms enable.auto.commit enable.metrics.push "
+    "exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id "
+    "group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms "
+    "interceptor.classes internal.leave.group.on.close "
+    "internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer "
+    "max.partition.fetch.bytes max.poll.interval.ms max.poll.records metadata.max.age.ms "
+    "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters "
+    "metrics.num.samples metrics.recording.level metrics.sample.window.ms "
+    "partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms "
+    "reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms "
+    "sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd "
+    "sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name "
+    "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor "
+    "sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms "
+    "sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds "
+    "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor "
+    "sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms "
+    "sasl.mechanism sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud "
+    "sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss "
+    "sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds "
+    "sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file "
+    "sasl.oauthbearer.assertion.private.key.file "
+    "sasl.oauthbearer.assertion.private.key.passphrase "
+    "sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id "
+    "sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds "
+    "sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer "
+    "sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms "
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms "
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url "
+    "sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class "
+    "sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name "
+    "sasl.oauthbearer.token.endpoint.url security.protocol security.providers send.buffer.bytes "
+    "session.timeout.ms share.acknowledgement.mode share.acquire.mode "
+    "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.cipher.suites "
+    "ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class "
+    "ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key "
+    "ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider "
+    "ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates "
+    "ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deserializer"
+)
+
+#: By the name in lower case.
+_KNOWN: Final = {name.lower(): name for name in (*_SOURCE.split(), *_OF_SPARK.split())} | {
+    f"kafka.{name}": f"kafka.{name}" for name in _OF_KAFKA.split()
+}
+
+
+def unknown_options(names: Iterable[str]) -> list[str]:
+    """A phrase for each name (in any case) that no option has, with the nearest that there is."""
+    return [
+        _with_hint(name) for name in sorted(each.lower() for each in names) if name not in _KNOWN
+    ]
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """
+    Raises:
+        OptionError: there are unknown ones.
+    """
+    unknown = unknown_options(names)
+    if unknown:
+        raise OptionError(f"strictOptions is true, and there is no option {', '.join(unknown)}")
+
+
+def warn_of_unknown(names: Iterable[str]) -> None:
+    """Say which options have no effect because there are none of that name."""
+    for phrase in unknown_options(names):
+        _logger.warning("ignored: there is no option %s", phrase)
+
+
+def _with_hint(name: str) -> str:
+    close = difflib.get_close_matches(name, _KNOWN, 1, cutoff=0.75)
+    return f"'{name}' (did you mean '{_KNOWN[close[0]]}'?)" if close else f"'{name}'"

@@ -1,0 +1,93 @@
+"""One option's text as a value: numbers, choices, durations. Each complaint names the option.
+
+Nothing here knows which options there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+_Value = TypeVar("_Value")
+
+_DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+_DURATION_UNITS_MS: Final = {
+    "us": 0.001,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class OptionError(ValueError):
+    """An option of the source that cannot be; the message names it."""
+
+
+def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """One of `allowed`, the first being the default."""
+    value = options.get(name.lower(), allowed[0]).strip().lower()
+    if value not in allowed:
+        raise OptionError(f"option '{name}' must be one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """True or false, however it is capitalised."""
+    allowed = ("true", "false") if default else ("false", "true")
+    return choice(options, name, allowed) == "true"
+
+
+def positive(options: Mapping[str, str], name: str) -> int | None:
+    """A number above zero; None where the option is not given."""
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    value = parsed(name, text, int)
+    if value <= 0:
+        raise OptionError(f"option '{name}' must be positive, not {value}")
+    return value
+
+
+def converted(
+    options: Mapping[str, str], name: str, convert: Callable[[str], _Value], default: str
+) -> _Value:
+    """The option, or its default, as `convert` understands it."""
+    return parsed(name, options.get(name.lower(), default), convert)
+
+
+def text(options: Mapping[str, str], name: str) -> str | None:
+    """Words that must not be blank; None where the option is not given."""
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    if not value.strip():
+        raise OptionError(f"option '{name}' is empty")
+    return value.strip()
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of `30s`, `15m` and the like; a bare number is milliseconds.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"expected e.g. 500ms, 30s, 15m, 2h, got {text!r}")
+    return round(int(match[1]) * _DURATION_UNITS_MS[match[2] or "ms"])
+
+
+def parsed(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
+    """What `parse` makes of the text.
+
+    Raises:
+        OptionError: it raised a ValueError.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise OptionError(f"option '{name}': {error}") from error
