@@ -9,7 +9,12 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from drumlin.records.columns import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
-from drumlin.spark.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS, SparkColumns
+from drumlin.spark.columns import (
+    ARROW_SCHEMA,
+    ARROW_SCHEMA_WITH_HEADERS,
+    SparkColumns,
+    TimestampTooLarge,
+)
 from drumlin.spark.source import spark_schema
 
 
@@ -43,6 +48,14 @@ def test_values_stay_what_they_are() -> None:
     microseconds = converted.column("timestamp").cast(pa.int64()).to_pylist()
     assert microseconds == [1_700_000_000_123_000, -1_000, 1_700_000_000_123_000]
     assert converted.column("timestampType").to_pylist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("timestamp", [1_700_000_000_000_000_000, 2**63 - 1, -(2**63) + 1])
+def test_a_timestamp_that_does_not_fit_names_its_record(timestamp: int) -> None:
+    rows = [row(5), row(7, timestamp=timestamp), row(8, timestamp=timestamp)]
+    batch = pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA)
+    with pytest.raises(TimestampTooLarge, match=f"'flights' partition 3 offset 7: .* {timestamp} "):
+        SparkColumns("flights", include_headers=False).convert(batch)
 
 
 def test_a_sliced_batch_is_converted_whole() -> None:

@@ -31,6 +31,14 @@ ARROW_SCHEMA: Final = pa.schema(
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", _HEADERS))
 
 
+#: More do not fit Spark's microseconds.
+_LARGEST_MS: Final = (2**63 - 1) // 1000
+
+
+class TimestampTooLarge(ValueError):
+    """A record's timestamp cannot be said in Spark's microseconds."""
+
+
 class SparkColumns:
     """Converts the batches of one topic."""
 
@@ -48,23 +56,34 @@ class SparkColumns:
             self._topic_column(batch.num_rows),
             batch.column("partition"),
             batch.column("offset"),
-            _microseconds(batch.column("timestamp")),
+            self._microseconds(batch),
             batch.column("timestamp_type"),
         ]
         if self._include_headers:
             columns.append(_headers(batch.column("headers")))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def _microseconds(self, batch: pa.RecordBatch) -> pa.Array:
+        """Timestamps as Spark stores them.
+
+        Raises:
+            TimestampTooLarge: they are no milliseconds, or not of any year that Spark has.
+        """
+        milliseconds = np.asarray(batch.column("timestamp").view(pa.int64()))
+        if np.any((milliseconds > _LARGEST_MS) | (milliseconds < -_LARGEST_MS)):
+            row = int(np.argmax((milliseconds > _LARGEST_MS) | (milliseconds < -_LARGEST_MS)))
+            raise TimestampTooLarge(
+                f"topic {self._topic.as_py()!r} partition {batch.column('partition')[row]} offset "
+                f"{batch.column('offset')[row]}: the timestamp {milliseconds[row]} is too large "
+                "for milliseconds; its producer may have meant micro- or nanoseconds"
+            )
+        values = milliseconds * 1000
+        return pa.Array.from_buffers(_TIMESTAMP, len(values), [None, pa.py_buffer(values)])
+
     def _topic_column(self, row_count: int) -> pa.Array:
         if len(self._topics) < row_count:
             self._topics = pa.repeat(self._topic, row_count)
         return self._topics.slice(0, row_count)
-
-
-def _microseconds(milliseconds: pa.Array) -> pa.Array:
-    """Timestamps as Spark stores them. Multiplying wraps where a cast would have to check."""
-    values = np.asarray(milliseconds.view(pa.int64())) * 1000
-    return pa.Array.from_buffers(_TIMESTAMP, len(values), [None, pa.py_buffer(values)])
 
 
 def _headers(lists: pa.Array) -> pa.Array:
