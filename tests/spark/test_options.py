@@ -197,3 +197,12 @@ def test_kafka_options_that_have_an_effect() -> None:
 
 def test_a_cluster_has_a_minute_to_come_back_where_no_option_says_so() -> None:
     assert dict(parse().client_options)["call_timeout_ms"] == 60_000
+
+
+def test_a_group_for_progress() -> None:
+    assert parse(commitOffsetsToGroup=" mine ", kafka__group__id="mine").progress_group == "mine"
+    assert parse(kafka__group__id="mine").progress_group is None
+    with pytest.raises(OptionError, match="commitOffsetsToGroup"):
+        parse(commitOffsetsToGroup="mine", kafka__group__id="another")
+    with pytest.raises(OptionError, match="is empty"):
+        parse(commitOffsetsToGroup=" ")

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack
 from uuid import UUID
 
 import pyarrow as pa
 
-from drumlin.client import admin, arguments, log_sizes, offsets, reader
+from drumlin.client import admin, arguments, group_admin, log_sizes, offsets, reader
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.errors import TopicExists, translated
+from drumlin.client.group_admin import GroupDescription
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
@@ -249,6 +251,20 @@ class Client:
     def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of these partitions' logs on their leaders, as far as the brokers tell."""
         return self._run(log_sizes.partition_sizes(self._connections, partitions))
+
+    # -- groups --------------------------------------------------------------------------
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """State and members of a consumer group; one that does not exist is "Dead"."""
+        return self._run(group_admin.describe_group(self._connections, group))
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> Future[None]:
+        """Commit offsets to a group from outside, as no member of it. Does not wait.
+
+        The future raises what went wrong: `CommitFailed` where the broker refuses them, as it
+        does while the group has members.
+        """
+        return self._thread.submit(group_admin.commit_all(self._connections, group, offsets))
 
     # -- reading -------------------------------------------------------------------------
 

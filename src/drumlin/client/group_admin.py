@@ -20,6 +20,7 @@ from drumlin.client.committed_offsets import (
     refused_commits,
 )
 from drumlin.client.coordinators import LOST_COORDINATOR, find_coordinator
+from drumlin.client.errors import CommitFailed, translated
 from drumlin.client.group_members import Member, classic_members, consumer_members
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
@@ -194,6 +195,21 @@ async def commit(
     return await ask_coordinator(
         connections, group, "offset_commit", build, read, version_max=NAMES_UP_TO
     )
+
+
+async def commit_all(
+    connections: BrokerConnections, group: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Commit from outside, plain offsets.
+
+    Raises:
+        CommitFailed: some were refused; the others are committed.
+    """
+    with translated():
+        positions = {place: OffsetAndMetadata(offset) for place, offset in offsets.items()}
+        refused = await commit(connections, group, positions)
+    for (topic, partition), code in sorted(refused.items()):
+        raise CommitFailed(f"group {group!r}, topic {topic!r} partition {partition}: {code}", code)
 
 
 def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:

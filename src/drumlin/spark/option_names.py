@@ -23,7 +23,7 @@ _SOURCE: Final = (
     "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
     "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
-    "groupIdPrefix strictOptions"
+    "groupIdPrefix commitOffsetsToGroup strictOptions"
 )
 
 #: What Spark, or the other half of a program, gives to a source along with its options.

@@ -25,6 +25,7 @@ from drumlin.spark.option_values import (
     duration_ms,
     parsed,
     positive,
+    text,
 )
 from drumlin.spark.planning import SplitRule
 
@@ -37,7 +38,7 @@ _REFUSED_KAFKA_OPTIONS: Final = {
     "kafka.auto.offset.reset": "set 'startingOffsets' instead: Spark keeps the offsets itself",
     "kafka.key.deserializer": "keys are bytes; decode them with DataFrame functions",
     "kafka.value.deserializer": "values are bytes; decode them with DataFrame functions",
-    "kafka.enable.auto.commit": "offsets are kept in the checkpoint, never committed",
+    "kafka.enable.auto.commit": "offsets are kept in the checkpoint; see 'commitOffsetsToGroup'",
     "kafka.interceptor.classes": "an interceptor could change the records",
 }
 
@@ -85,6 +86,7 @@ class SourceOptions(Crossing):
     offset_fetch_attempts: int
     offset_fetch_interval_ms: int
     fetch_bytes: int
+    progress_group: str | None  # to which a stream commits how far it has come
     client_options: tuple[tuple[str, str | int], ...]  # for `drumlin.connect`
 
     @classmethod
@@ -121,6 +123,7 @@ class SourceOptions(Crossing):
             offset_fetch_attempts=converted(options, "fetchOffset.numRetries", int, "3"),
             offset_fetch_interval_ms=converted(options, "fetchOffset.retryIntervalMs", int, "1000"),
             fetch_bytes=positive(options, "kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
+            progress_group=_progress_group(options),
             client_options=_client_options(options),
         )
         source._check_trigger_limits()
@@ -140,6 +143,8 @@ class SourceOptions(Crossing):
         check_order(starting, ending)
         if self.max_offsets_per_trigger or self.min_offsets_per_trigger:
             _logger.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger mean nothing in a batch")
+        if self.progress_group is not None:
+            _logger.warning("commitOffsetsToGroup means nothing in a batch")
 
     def check_stream(self) -> None:
         """What holds for a streaming query only.
@@ -183,6 +188,17 @@ def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, str | int], 
     if "request_timeout_ms" not in values:
         values["call_timeout_ms"] = _PATIENCE_MS
     return tuple(values.items())
+
+
+def _progress_group(options: Mapping[str, str]) -> str | None:
+    group = text(options, "commitOffsetsToGroup")
+    joined = options.get("kafka.group.id", group)
+    if group is not None and joined != group:
+        raise OptionError(
+            f"'kafka.group.id' is {joined!r} and 'commitOffsetsToGroup' {group!r}: only the second "
+            "has an effect, so leave the first one out"
+        )
+    return group
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:

@@ -27,6 +27,7 @@ from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
+from drumlin.spark.group_progress import GroupProgress
 from drumlin.spark.known_logs import begins_anew
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition, from_json, to_json
 from drumlin.spark.options import SourceOptions
@@ -53,6 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first_batch: tuple[Offsets, Offsets] | None = None  # the empty one: start and end
         self._is_available_now = False
         self._admitted_at: float | None = None
+        self._progress = GroupProgress(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts. The same answer every time: Spark asks more than once."""
@@ -84,6 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLoss: something is not right, and the query is to fail then: nothing was journalled.
         """
         begin = from_json(start)
+        # Not in `commit`: Spark calls that a batch later, and for the last one never.
+        self._progress.tell(begin, may_end=self._is_available_now)
         reach = self._advance.from_(begin)
         if self._must_journal_start(begin):
             self._first_batch = (begin, begin)
