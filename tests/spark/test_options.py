@@ -189,9 +189,14 @@ def test_kafka_options_that_have_an_effect() -> None:
         kafka__client__id="me",
         kafka__request__timeout__ms="5000",
         kafka__isolation__level="READ_COMMITTED",
+        kafka__client__rack="zone-b",
         kafka__group__id="mine",
     )
-    assert dict(options.client_options) == {"client_id": "me", "request_timeout_ms": 5000}
+    assert dict(options.client_options) == {
+        "client_id": "me",
+        "request_timeout_ms": 5000,
+        "client_rack": "zone-b",
+    }
     assert options.isolation_level == "read_committed"
 
 

@@ -73,6 +73,7 @@ def by_schemas(version: int, frame: bytes) -> FetchResponse:
                         for aborted in each.aborted_transactions or ()
                     ],
                     each.records or b"",
+                    getattr(each, "preferred_read_replica", -1),
                 )
                 for each in topic.partitions
             ],

@@ -47,6 +47,7 @@ def connect(
     retry_backoff_ms: int = 50,
     retry_backoff_max_ms: int = 1_000,
     check: bool = True,
+    client_rack: str = "",
 ) -> Client:
     """A client of the cluster that the brokers in `bootstrap` belong to.
 
@@ -59,6 +60,8 @@ def connect(
         connect_timeout_ms: how long one broker may take to accept a connection.
         check: ask the cluster once before this returns, so that a wrong address shows here and at
             once. Without it the first call connects, and waits for a broker as every call does.
+        client_rack: the rack (zone) of this machine, as brokers call it. Where the leader of a
+            partition knows a replica there, ranges are read from that one (KIP-392).
 
     Raises:
         BrokerUnreachable: none of the brokers answers.
@@ -71,6 +74,7 @@ def connect(
         connect_timeout_ms=connect_timeout_ms,
         retry_backoff_ms=retry_backoff_ms,
         retry_backoff_max_ms=retry_backoff_max_ms,
+        client_rack=client_rack,
     )
     client = Client(bootstrap, options)
     if not check:

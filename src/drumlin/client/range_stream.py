@@ -11,9 +11,11 @@ import asyncio
 from typing import Final, NamedTuple
 
 from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange
+from drumlin.client.nearest_replica import NearestReplica
 from drumlin.client.offsets import list_offsets
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import InvalidResponse
+from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.errors import InvalidResponse, PeerError
 from drumlin.peer.fetch import end_of_batches, fetch
 from drumlin.peer.options import Isolation
 from drumlin.peer.retry import Deadline
@@ -46,6 +48,7 @@ class RangeStream:
         self._range = wanted
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
+        self._nearest = NearestReplica(connections.options.client_rack)
         # A piece, the error that ended fetching, or None behind the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
         self._task = asyncio.ensure_future(self._fetch_all())
@@ -85,25 +88,48 @@ class RangeStream:
             patience = Deadline(self._connections.options.patience_ms)
 
     async def _fetch(self, offset: int) -> PartitionFetch:
-        topic, partition = self._range.topic, self._range.partition
+        topic = self._range.topic
+        fetched = await self._fetch_near(offset)
+        if fetched is not None:
+            return fetched
 
         async def attempt() -> PartitionFetch:
-            return await fetch(
-                await self._connections.leader(topic, partition),
-                topic,
-                partition,
-                offset,
-                max_bytes=self._fetch_bytes,
-                max_wait_ms=_MAX_WAIT_MS,
-                isolation=self._isolation,
-            )
+            leader = await self._connections.leader(topic, self._range.partition)
+            return await self._fetch_from(leader, offset, self._nearest.rack)
 
         try:
-            return await self._connections.retrying(attempt, topics=(topic,))
+            fetched = await self._connections.retrying(attempt, topics=(topic,))
         except KafkaError as error:
             if error.code is not ErrorCode.offset_out_of_range:
                 raise
             raise await self._out_of_range(offset) from error
+        self._nearest.follow(fetched.preferred_read_replica)
+        return fetched
+
+    async def _fetch_near(self, offset: int) -> PartitionFetch | None:
+        """From the replica that the leader has named. None: the leader is to be asked."""
+        node_id = self._nearest.node_id
+        if node_id is None:
+            return None
+        try:
+            replica = await self._connections.broker(node_id)
+            return await self._fetch_from(replica, offset, self._nearest.rack)
+        except (KafkaError, PeerError):
+            # Away, no replica any more, or behind: only the leader can say what is really so.
+            self._nearest.give_up()
+            return None
+
+    async def _fetch_from(self, broker: BrokerConnection, offset: int, rack: str) -> PartitionFetch:
+        return await fetch(
+            broker,
+            self._range.topic,
+            self._range.partition,
+            offset,
+            max_bytes=self._fetch_bytes,
+            max_wait_ms=_MAX_WAIT_MS,
+            isolation=self._isolation,
+            rack=rack,
+        )
 
     def _check_empty(self, fetched: PartitionFetch, offset: int, patience: Deadline) -> None:
         # A leader that was just elected may know less than the log holds, for a moment.

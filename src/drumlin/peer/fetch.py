@@ -41,8 +41,11 @@ async def fetch(
     max_bytes: int,
     max_wait_ms: int,
     isolation: Isolation,
+    rack: str = "",
 ) -> PartitionFetch:
     """Batches from the one that holds `offset` on, up to about `max_bytes`.
+
+    A leader that is told a rack may name a replica there in place of records (KIP-392).
 
     Raises:
         KafkaError: the broker's error for this partition.
@@ -65,6 +68,7 @@ async def fetch(
             isolation_level=ISOLATION_LEVELS[isolation],
             topics=(shape("FetchTopic", topic=topic, partitions=(wanted,)),),
             forgotten_topics_data=(),
+            rack_id=rack,
         )
 
     response: FetchResponse = await connection.request(

@@ -25,6 +25,7 @@ class PeerOptions:
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
+    client_rack: str = ""  # where this client is: it may then read from a replica near it (KIP-392)
 
     @property
     def patience_ms(self) -> int:

@@ -179,6 +179,8 @@ def _refuse_kafka_options(options: Mapping[str, str]) -> None:
 
 def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, str | int], ...]:
     values: dict[str, str | int] = {"client_id": options.get("kafka.client.id", "drumlin-spark")}
+    if "kafka.client.rack" in options:
+        values["client_rack"] = options["kafka.client.rack"].strip()
     for name, keyword in _CLIENT_OPTIONS.items():
         number = positive(options, name)
         if number is not None:

@@ -52,6 +52,7 @@ class PartitionFetch(NamedTuple):
     log_start_offset: int  # -1: this version does not tell
     aborted_transactions: list[AbortedTransaction]
     records: memoryview
+    preferred_read_replica: int = -1  # read there instead (KIP-392); -1: here
 
 
 class TopicFetch(NamedTuple):
@@ -110,8 +111,9 @@ class _Reader:
         if self._version >= _LOG_START_OFFSETS_FROM:
             (log_start_offset,) = fields.fixed(_INT64)
         aborted = [self._aborted() for _ in range(fields.nullable_array_length() or 0)]
+        preferred_read_replica = -1
         if self._version >= _READ_REPLICAS_FROM:
-            fields.fixed(_INT32)
+            (preferred_read_replica,) = fields.fixed(_INT32)
         records = fields.nullable_bytes()
         fields.skip_tags()
         return PartitionFetch(
@@ -122,6 +124,7 @@ class _Reader:
             log_start_offset,
             aborted,
             memoryview(b"") if records is None else records,
+            preferred_read_replica,
         )
 
     def _aborted(self) -> AbortedTransaction:

@@ -1,0 +1,47 @@
+"""Which replica of a partition to read from: the leader, or one nearer that it names (KIP-392).
+
+Traffic between zones costs money, so a broker with a replica selector sends a client that says
+where it is to a follower there. Plain state without I/O.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+#: For how long the leader is read after a follower has failed. It would name the same one again.
+_AFTER_FAILURE_S: Final = 30.0
+#: For how long a follower is read before the leader is asked again: there may be a nearer one.
+_FOLLOWED_S: Final = 300.0
+
+
+class NearestReplica:
+    """What is known about one partition. Without a rack, only the leader is read."""
+
+    def __init__(self, rack: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rack = rack
+        self._clock = clock
+        self._node_id: int | None = None
+        self._until = 0.0  # how long the follower is read; without one, the leader
+
+    @property
+    def node_id(self) -> int | None:
+        """The follower to read from; None: the leader."""
+        if self._node_id is not None and self._clock() >= self._until:
+            self._node_id = None
+        return self._node_id
+
+    @property
+    def rack(self) -> str:
+        """What to tell a broker; nothing where the leader itself is to answer."""
+        return self._rack if self._node_id is not None or self._clock() >= self._until else ""
+
+    def follow(self, preferred: int) -> None:
+        """The leader has answered, and named this replica; below 0: itself."""
+        if preferred >= 0:
+            self._node_id, self._until = preferred, self._clock() + _FOLLOWED_S
+
+    def give_up(self) -> None:
+        """The follower has failed."""
+        self._node_id, self._until = None, self._clock() + _AFTER_FAILURE_S
