@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from rig.apache_kafka import Unavailable
 from rig.java import spark_environment
+from rig.spark_connector import connector_jars
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
 
-_JARS = Path(__file__).parents[2] / "script" / "spark-kafka-jars"
 _JOB = Path(__file__).with_name("spark_kafka_job.py")
 
 
 def test_batch_and_stream(bootstrap: str, unique: Callable[[str], str]) -> None:
-    found = subprocess.run([_JARS], capture_output=True, text=True, timeout=300, check=False)
-    if found.returncode:
-        pytest.skip(found.stderr.strip().splitlines()[-1])
-    jars = ",".join(map(str, Path(found.stdout.strip()).glob("*.jar")))
+    try:
+        jars = connector_jars()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
     source, target = unique("source"), unique("target")
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd"})
     for number in range(1000):

@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
+from rig.apache_kafka import Unavailable
 from rig.java import spark_environment
+from rig.spark_connector import connector_jars
 from spark.topics import Topic
 
 
@@ -25,11 +27,29 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.stopTimeout", "30s")
         .config("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+        .config("spark.jars", _jars())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def _jars() -> str:
+    try:
+        return connector_jars()
+    except Unavailable:
+        return ""
+
+
+@pytest.fixture(scope="session")
+def both_sources(spark: SparkSession) -> tuple[str, str]:
+    """The formats of Spark's own source and of ours, to be compared."""
+    try:
+        connector_jars()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return "kafka", "drumlin"
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,184 @@
+"""Option by option beside Spark's own Kafka source: the same rows, or a refusal by both.
+
+The same topics of the same Apache Kafka. What is meant to differ is in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.topics import Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+START_MS = 1_700_000_000_000
+Both = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_address: str) -> dict[str, Topic]:
+    """`t`: 20 and 10 records in two partitions, one a second; `u`: five in one partition."""
+    t, u = Topic(kafka_address, 2).create(), Topic(kafka_address, 1).create()
+    headers = [("a", b"1"), ("b", None), ("a", b"")]
+    for partition, count in ((0, 20), (1, 10)):
+        t.write(
+            (
+                partition,
+                b"k%d" % each if each % 3 else None,
+                b"v%d" % each if each % 4 else b"",
+                START_MS + 1000 * each,
+                headers if each % 2 else None,
+            )
+            for each in range(count)
+        )
+    u.fill(5)
+    return {"T": t, "U": u}
+
+
+def load(spark: SparkSession, source: str, topics: dict[str, Topic], options: Any) -> DataFrame:
+    """Names of topics are put for T and U; `subscribe` is T unless something else is said."""
+    given = {"kafka.bootstrap.servers": topics["T"].address, **options}
+    if not given.keys() & {"subscribe", "subscribePattern", "assign"}:
+        given["subscribe"] = "T"
+    for name, value in given.items():
+        for letter, topic in topics.items():
+            value = value.replace(f'"{letter}"', f'"{topic.name}"')
+            if name.startswith("subscribe"):
+                value = value.replace(letter, topic.name)
+        given[name] = value
+    return spark.read.format(source).options(**given).load()
+
+
+def at(**offsets: int) -> str:
+    """JSON for the partitions of T: `at(p0=3, p1=-1)`."""
+    return json.dumps({"T": {name[1:]: offset for name, offset in offsets.items()}})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"includeHeaders": "true"},
+        {"subscribe": "T, U", "startingOffsets": " Earliest ", "endingOffsets": "LATEST"},
+        {"subscribePattern": r"(?<both>T|\QU\E)\p{L}*+"},
+        {"assign": '{"T":[1],"U":[0]}'},
+        {"startingOffsets": at(p0=3, p1=-2), "endingOffsets": at(p0=-1, p1=7)},
+        {"startingTimestamp": str(START_MS + 4_001), "endingTimestamp": str(START_MS + 8_000)},
+        {
+            "startingOffsetsByTimestamp": at(p0=START_MS + 5_000, p1=START_MS + 9_000),
+            "endingOffsetsByTimestamp": at(p0=START_MS + 10_000, p1=START_MS + 99_000),
+        },
+        {  # past the end of the second partition
+            "startingTimestamp": str(START_MS + 12_000),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
+        {"startingOffsets": at(p0=2, p1=2), "endingTimestamp": str(START_MS + 6_000)},
+        {  # the timestamp for all wins
+            "startingOffsets": at(p0=2, p1=2),
+            "startingOffsetsByTimestamp": at(p0=START_MS + 3_000, p1=START_MS + 3_000),
+            "startingTimestamp": str(START_MS + 4_000),
+        },
+        {"startingOffsets": at(p0=20, p1=10)},
+        {"noSuchOption": "x", "kafka.group.id": "g", "groupIdPrefix": "p", "topic": "x"},
+    ],
+    ids=lambda options: ",".join(options),
+)
+def test_the_same_rows(
+    spark: SparkSession, both_sources: Both, topics: dict[str, Topic], options: Mapping[str, str]
+) -> None:
+    theirs, ours = (load(spark, source, topics, options) for source in both_sources)
+    assert theirs.schema == ours.schema
+    order = ("topic", "partition", "offset")
+    assert theirs.orderBy(*order).collect() == ours.orderBy(*order).collect()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"minPartitions": "7"},
+        {"minPartitions": "1", "maxRecordsPerPartition": "100"},
+    ],
+    ids=lambda options: ",".join(options),
+)
+def test_as_many_tasks(
+    spark: SparkSession, both_sources: Both, topics: dict[str, Topic], options: Mapping[str, str]
+) -> None:
+    theirs, ours = (load(spark, source, topics, options) for source in both_sources)
+    assert theirs.rdd.getNumPartitions() == ours.rdd.getNumPartitions()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kafka.bootstrap.servers": ""},
+        {"subscribe": "T", "assign": '{"T":[0]}'},
+        {"subscribe": " "},
+        {"subscribe": "no-such-topic"},
+        {"subscribePattern": "("},
+        {"subscribePattern": ""},
+        {"assign": "T"},
+        {"startingOffsets": "latest"},
+        {"endingOffsets": "earliest"},
+        {"startingOffsets": at(p0=-1, p1=0)},
+        {"endingOffsets": at(p0=-2, p1=0)},
+        {"startingOffsets": at(p0=3)},
+        {"startingOffsets": "[]"},
+        {"startingOffsets": at(p0=9, p1=0), "endingOffsets": at(p0=8, p1=1)},
+        {"startingTimestamp": "soon"},
+        {"startingTimestamp": str(START_MS + 12_000)},
+        {"startingOffsetsByTimestampStrategy": "guess"},
+        {"startingOffsetsByTimestamp": "{"},
+        {"failOnDataLoss": "maybe"},
+        {"includeHeaders": "maybe"},
+        {"minPartitions": "0"},
+        {"maxRecordsPerPartition": "0"},
+        {"minPartitions": "many"},
+        {"kafka.isolation.level": "serializable"},
+        {"kafka.auto.offset.reset": "latest"},
+        {"kafka.key.deserializer": "X"},
+        {"kafka.value.deserializer": "X"},
+        {"kafka.enable.auto.commit": "true"},
+        {"kafka.interceptor.classes": "X"},
+    ],
+    ids=str,
+)
+def test_both_refuse(
+    spark: SparkSession, both_sources: Both, topics: dict[str, Topic], options: Mapping[str, str]
+) -> None:
+    short = {"fetchOffset.numRetries": "1", "kafka.default.api.timeout.ms": "3000"}
+    for source in both_sources:
+        with pytest.raises((PySparkException, Py4JError)):
+            load(spark, source, topics, short | options).count()
+
+
+def test_each_batch_of_a_stream_ends_at_the_same_offsets(
+    spark: SparkSession, both_sources: Both, topics: dict[str, Topic], tmp_path: Path
+) -> None:
+    options = topics["T"].options(
+        subscribe=f"{topics['T'].name},{topics['U'].name}",
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=13,
+    )
+    journals = []
+    for source in both_sources:
+        stream = spark.readStream.format(source).options(**options).load()
+        query = stream.writeStream.format("noop").trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / source)).start().awaitTermination()
+        entries = sorted((tmp_path / source / "offsets").glob("[0-9]*"), key=lambda x: int(x.name))
+        journals.append([json.loads(each.read_text().splitlines()[-1]) for each in entries])
+    assert journals[0] == journals[1]
+
+
+def test_kafkas_options_are_known(spark: SparkSession, both_sources: Both) -> None:
+    from drumlin.spark.option_names import unknown_options
+
+    jvm: Any = spark._jvm
+    consumer = jvm.org.apache.kafka.clients.consumer.ConsumerConfig
+    assert unknown_options(f"kafka.{name}" for name in consumer.configNames()) == []
