@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.certificates import Certificates
 from rig.drumlin_server import DrumlinServer
 from rig.scheduling import ByServers, order
+from rig.secured_kafka import SecuredKafka
 
 # Programs that tests start are without hypothesis, as they are for users. See the module there.
 _FOR_PROGRAMS = str(Path(__file__).parent / "rig" / "for_programs")
@@ -62,3 +64,30 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(str(reason))
     finally:
         kafka.close()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates, good and bad; made by Java."""
+    try:
+        return Certificates(tmp_path_factory.mktemp("certificates"))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[SecuredKafka]:
+    """Apache Kafka with TLS, logins and rights, where it can be had."""
+    kafka = None
+    try:
+        kafka = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"), certificates)
+        kafka.start()
+        kafka.make_topics()
+        yield kafka
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        if kafka is not None:
+            kafka.close()

@@ -1,13 +1,15 @@
 """Drumlin: a commit-log platform that speaks the Kafka wire protocol."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from drumlin.version import __version__
 
 if TYPE_CHECKING:
+    from drumlin import security as security
     from drumlin.client.client import connect as connect
 
-__all__ = ["__version__", "connect"]
+__all__ = ["__version__", "connect", "security"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +18,6 @@ def __getattr__(name: str) -> Any:
         from drumlin.client.client import connect
 
         return connect
+    if name == "security":
+        return importlib.import_module("drumlin.security")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

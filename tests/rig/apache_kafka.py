@@ -77,20 +77,26 @@ class ApacheKafka(BrokerProcess):
     """One broker, which is its own controller."""
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str], jvm: Sequence[str] = _JVM
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        jvm: Sequence[str] = _JVM,
+        format_options: Sequence[str] = (),
     ) -> None:
         super().__init__(directory / "kafka.out")
         self.directory = directory
         self.port, self._controller_port = free_ports(2)
         self._settings = dict(settings)
         self._jvm = list(jvm)
+        self._format_options = list(format_options)
 
     def start(self, timeout_s: float = 90.0) -> None:
         """Format new storage, start, and wait until topics can be created."""
         is_new = not (self.directory / "data").exists()
         properties = self._write_properties()
         if is_new:
-            run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+            what = ["format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options]
+            run_tool("kafka.tools.StorageTool", *what)
         command = [java(), *self._jvm, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
         self.launch(command, cwd=self.directory)
         wait_until(self._is_ready, "Apache Kafka to be ready", timeout_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 
 #: Folders that are given to a worker as a whole. They come first, as they take longest.
-TOGETHER = ("tests/spark/", "tests/differential/")
+TOGETHER = ("tests/spark/", "tests/differential/", "tests/security/")
 
 
 def order(node_id: str) -> int:

@@ -31,6 +31,13 @@ class InvalidResponse(PeerError):
     """The broker sent bytes that are no answer to what it was asked."""
 
 
+class AuthenticationFailed(PeerError):
+    """The broker is not whom we trust, or does not take us for whom we say we are.
+
+    The same would happen again: nothing is tried a second time after it.
+    """
+
+
 def only(answers: Sequence[T], what: str) -> T:
     """The one answer about the one thing that was asked for.
 

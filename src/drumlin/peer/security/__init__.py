@@ -1,0 +1,1 @@
+"""How a client proves brokers and itself: TLS, and logins by SASL. Knows no Kafka request."""

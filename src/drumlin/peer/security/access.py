@@ -1,0 +1,67 @@
+"""What a client has ready for all its connections: a TLS context, and the way to log in.
+
+Made once for a client, in which files are read; shared by its connections, in one event loop.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from drumlin.peer.security.exchanges import BearerExchange, Exchange, PlainExchange
+from drumlin.peer.security.scram import ScramExchange
+from drumlin.peer.security.secret import Secret
+from drumlin.peer.security.settings import OAuthBearer, Plain, Security
+from drumlin.peer.security.tls import context_of
+from drumlin.peer.security.tokens import TokenSource
+
+
+class Access:
+    """How to get at the brokers that `security` is for."""
+
+    def __init__(self, security: Security, timeout_ms: int) -> None:
+        """
+        Raises:
+            SecurityOptionError: a certificate or key cannot be read.
+        """
+        self.tls: ssl.SSLContext | None = None if security.tls is None else context_of(security.tls)
+        self._login = security.login
+        self._tokens: TokenSource | None = None
+        if isinstance(self._login, OAuthBearer):
+            self._tokens = TokenSource(self._login, timeout_ms)
+
+    @property
+    def has_login(self) -> bool:
+        return self._login is not None
+
+    @property
+    def who(self) -> str:
+        """The user, as an error says it."""
+        if self._login is None or isinstance(self._login, OAuthBearer):
+            return "the token"
+        return f"user {self._login.username!r}"
+
+    async def exchange(self) -> Exchange:
+        """A new exchange, to log in once.
+
+        Raises:
+            AuthenticationFailed: there is no token to be had.
+            ConnectionLost: there is none to be had now.
+        """
+        login = self._login
+        assert login is not None
+        if isinstance(login, OAuthBearer):
+            assert self._tokens is not None
+            return BearerExchange(await self._tokens.token(), login.extensions)
+        return PlainExchange(login) if isinstance(login, Plain) else ScramExchange(login)
+
+    def refused(self) -> None:
+        """The broker refused the login."""
+        if self._tokens is not None:
+            self._tokens.forget()
+
+    def without_secrets(self, message: str) -> str:
+        """What a broker said, printable, short, and without the password that it was sent."""
+        if isinstance(self._login, Plain) and isinstance(self._login.password, Secret):
+            message = self._login.password.hidden_in(message)
+        readable = "".join(each if each.isprintable() else " " for each in message[:2000])
+        return readable if len(readable) <= 300 else readable[:300] + "…"

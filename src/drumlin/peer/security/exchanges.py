@@ -1,0 +1,67 @@
+"""The exchanges of messages by which a client logs in, one for each mechanism. No I/O."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from drumlin.peer.errors import AuthenticationFailed
+from drumlin.peer.security.settings import Plain, revealed
+
+_END_OF_FAILURE = b"\x01"
+
+
+class Exchange(Protocol):
+    """One login: `first`, and then `answer` until it gives None."""
+
+    @property
+    def mechanism(self) -> str:
+        """The name of SASL's."""
+
+    def first(self) -> bytes:
+        """What to begin with."""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """What to answer; None at the end. May take a while: not for the event loop.
+
+        Raises:
+            AuthenticationFailed: the broker breaks the rules.
+        """
+
+
+class PlainExchange:
+    """RFC 4616: all in one message."""
+
+    mechanism = "PLAIN"
+
+    def __init__(self, login: Plain) -> None:
+        self._message = f"\0{login.username}\0{revealed(login.password)}".encode()
+
+    def first(self) -> bytes:
+        return self._message
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if challenge:
+            raise AuthenticationFailed("the broker goes on where PLAIN is over")
+        return None
+
+
+class BearerExchange:
+    """RFC 7628: a token; a broker that does not take it says why before it refuses."""
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(self, token: str, extensions: tuple[tuple[str, str], ...] = ()) -> None:
+        pairs = "".join(f"{name}={value}\x01" for name, value in extensions)
+        self._message = f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
+        self._is_refused = False
+
+    def first(self) -> bytes:
+        return self._message
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if self._is_refused:
+            raise AuthenticationFailed("the broker does not take the token")
+        if not challenge:
+            return None
+        self._is_refused = True
+        return _END_OF_FAILURE

@@ -1,0 +1,96 @@
+"""Certificates and keys as PEM, from a file or from an option's text.
+
+Java's key stores cannot be read here: they are refused, with the command that converts them.
+No message shows what is in a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from drumlin.peer.security.settings import SecurityOptionError, is_pem
+
+_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_JAVA_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_PKCS12: Final = re.compile(
+    rb"\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...|\x84....)\x02\x01\x03", re.DOTALL
+)
+_FILE_BYTES_MAX: Final = 16 << 20
+
+
+def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
+    """The PEM blocks of a file, or of the text itself, each line in its place.
+
+    Raises:
+        SecurityOptionError: there is no such file, or it is none of PEM.
+    """
+    text = given if is_pem(given) else _file_text(given, what, holds_key)
+    blocks = [_block(kind, body) for kind, body in _BLOCK.findall(text)]
+    if not blocks:
+        where = "the text" if is_pem(given) else given
+        raise SecurityOptionError(f"{what}: {where} holds no PEM (-----BEGIN …)")
+    return "\n".join(blocks) + "\n"
+
+
+def _block(kind: str, body: str) -> str:
+    # Kafka takes PEM that has lost its line ends, as options often have; OpenSSL does not.
+    if ":" not in body:  # no headers, as old encrypted keys have them
+        packed = "".join(body.split())
+        body = "\n".join(packed[at : at + 64] for at in range(0, len(packed), 64))
+    return f"-----BEGIN {kind}-----\n{body.strip()}\n-----END {kind}-----"
+
+
+def _file_text(path: str, what: str, holds_key: bool) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_FILE_BYTES_MAX)
+    except OSError as error:
+        raise SecurityOptionError(f"{what}: {path}: {error.strerror}") from None
+    if data.startswith(_JAVA_MAGIC):
+        raise SecurityOptionError(f"{what}: {refusal_of_store(path, 'JKS', holds_key)}")
+    if _PKCS12.match(data):
+        raise SecurityOptionError(f"{what}: {refusal_of_store(path, 'PKCS12', holds_key)}")
+    return data.decode("utf-8", "replace")
+
+
+def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
+    """Why a Java store is not taken, and the command that makes PEM of it."""
+    stem = str(Path(path).with_suffix(""))
+    source, pem, pkcs12 = (shlex.quote(each) for each in (path, f"{stem}.pem", f"{stem}.p12"))
+    if not holds_key:
+        command = f"keytool -list -rfc -keystore {source} > {pem}"
+    elif kind == "PKCS12":
+        command = f"openssl pkcs12 -in {source} -out {pem}"
+    else:
+        command = (
+            f"keytool -importkeystore -srckeystore {source} -destkeystore {pkcs12} "
+            f"-deststoretype PKCS12 && openssl pkcs12 -in {pkcs12} -out {pem}"
+        )
+    return f"{path} is a {kind} store and PEM is needed; convert it with: {command}"
+
+
+@contextlib.contextmanager
+def as_file(text: str) -> Iterator[str]:
+    """The path of a file with `text` in it, for a library that takes nothing else.
+
+    It is in memory where the system can do that, and nobody else may read it.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(text.encode())
+        file.flush()
+        yield file.name

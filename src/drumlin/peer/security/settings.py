@@ -1,0 +1,166 @@
+"""What a user says about security: whom to trust, and who one is.
+
+Plain values that can be compared, pickled and printed: what is secret in them is a `Secret`.
+Nothing is read or asked here. The values say it all: with `tls` a connection is encrypted, with
+`login` it is logged in, and there is no way to half of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from drumlin.peer.security.secret import Secret
+
+ScramMechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+SCRAM_MECHANISMS: Final[tuple[ScramMechanism, ...]] = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_PEM: Final = "-----BEGIN"
+
+
+class SecurityOptionError(ValueError):
+    """An option of security that cannot be; the message names it."""
+
+
+def is_pem(text: str) -> bool:
+    """Whether it is the PEM text itself; it is the path of a file otherwise."""
+    return _PEM in text
+
+
+@dataclass(frozen=True)
+class Tls:
+    """An encrypted connection. Certificates and keys are paths of PEM files, or PEM text.
+
+    `ca` are the certificates to trust, the system's by default. `certificate` is the client's
+    own with its chain, and may hold the key too.
+    """
+
+    ca: str | None = None
+    certificate: str | Secret | None = None
+    key: str | Secret | None = None
+    key_password: str | Secret | None = None
+    check_host_name: bool = True
+    versions: tuple[str, ...] = TLS_VERSIONS
+
+    def __post_init__(self) -> None:
+        for name in ("certificate", "key", "key_password"):
+            _conceal(self, name)
+        unknown = [each for each in self.versions if each not in TLS_VERSIONS]
+        if unknown or not self.versions:
+            allowed = " and ".join(TLS_VERSIONS)
+            raise SecurityOptionError(f"TLS versions {self.versions}: there are {allowed}")
+        if self.key is not None and self.certificate is None:
+            raise SecurityOptionError("a key without a certificate: both are needed, or neither")
+        if self.key_password is not None and self.certificate is None:
+            raise SecurityOptionError("a password for a key, and no key")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """SASL PLAIN: the broker gets the password."""
+
+    username: str
+    password: str | Secret
+
+    def __post_init__(self) -> None:
+        _conceal(self, "password")
+        if "\0" in self.username + revealed(self.password):
+            raise SecurityOptionError("PLAIN: a user name or password cannot have a NUL in it")
+
+
+@dataclass(frozen=True)
+class Scram:
+    """SASL SCRAM: both sides prove that they know the password, and neither sends it."""
+
+    username: str
+    password: str | Secret
+    mechanism: ScramMechanism = "SCRAM-SHA-512"
+
+    def __post_init__(self) -> None:
+        _conceal(self, "password")
+        if self.mechanism not in SCRAM_MECHANISMS:
+            raise SecurityOptionError(
+                f"mechanism {self.mechanism!r}: expected one of {', '.join(SCRAM_MECHANISMS)}"
+            )
+
+
+@dataclass(frozen=True)
+class OAuthBearer:
+    """SASL OAUTHBEARER: a token, from a function, or from an endpoint for client credentials.
+
+    `token` is called in a thread whenever one is needed. If it raises ConnectionError or
+    TimeoutError it is called again, as a broker that is away is asked again. `token_tls` is for
+    the endpoint; by default the system's certificates are trusted.
+    """
+
+    token: Callable[[], str] | None = field(default=None, repr=False)
+    token_endpoint: str | None = None
+    client_id: str | None = None
+    client_secret: str | Secret | None = None
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    token_tls: Tls = field(default_factory=Tls)
+
+    def __post_init__(self) -> None:
+        _conceal(self, "client_secret")
+        if (self.token is None) == (self.token_endpoint is None):
+            raise SecurityOptionError("OAUTHBEARER: either a function gives tokens or an endpoint")
+        if self.token_endpoint is None:
+            if self.client_id is not None or self.client_secret is not None:
+                raise SecurityOptionError("OAUTHBEARER: client credentials, and no token endpoint")
+        elif self.client_id is None or self.client_secret is None:
+            raise SecurityOptionError(
+                "OAUTHBEARER: the token endpoint wants a client id and a client secret"
+            )
+        for name, value in self.extensions:
+            if not name.isascii() or not name.isalpha() or name == "auth" or "\x01" in value:
+                raise SecurityOptionError(f"OAUTHBEARER: {name!r} is no name of an extension")
+
+
+Login = Plain | Scram | OAuthBearer
+
+
+@dataclass(frozen=True)
+class Security:
+    """How all connections of a client are secured."""
+
+    tls: Tls | None = None
+    login: Login | None = None
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's name for it."""
+        if self.login is None:
+            return "PLAINTEXT" if self.tls is None else "SSL"
+        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+    @classmethod
+    def of(cls, given: Security | Mapping[str, str] | None) -> Security:
+        """What a user gives: nothing, a `Security`, or Kafka's properties.
+
+        Raises:
+            SecurityOptionError: a property that cannot be.
+        """
+        if isinstance(given, Security):
+            return given
+        from drumlin.peer.security.properties import security_of
+
+        return security_of(given or {})
+
+
+def revealed(text: str | Secret) -> str:
+    """The text, secret or not."""
+    return text.reveal() if isinstance(text, Secret) else text
+
+
+def _conceal(settings: object, name: str) -> None:
+    """Make a field's text secret; done where the settings are made, and nowhere else."""
+    given = getattr(settings, name)
+    if given is None or isinstance(given, Secret):
+        return
+    if not isinstance(given, str):
+        raise TypeError(f"{name}: expected a string")
+    # The path of a certificate may be seen; its text may have the key in it.
+    if name != "certificate" or is_pem(given):
+        object.__setattr__(settings, name, Secret(given))

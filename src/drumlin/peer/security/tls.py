@@ -1,0 +1,121 @@
+"""TLS: the context of a client's connections, and what its failures mean.
+
+A certificate is checked in every case; only the check of the host's name can be turned off.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
+from drumlin.peer.security.pem import as_file, pem_of
+from drumlin.peer.security.settings import SecurityOptionError, Tls, revealed
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_UNKNOWN_CA: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_…, of self-signed and of no issuer
+_WRONG_NAME: Final = frozenset({62, 64})
+
+
+def context_of(tls: Tls) -> ssl.SSLContext:
+    """A context that trusts, and shows, what `tls` says.
+
+    Raises:
+        SecurityOptionError: a certificate or key cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.check_host_name
+    context.minimum_version = min(_VERSIONS[each] for each in tls.versions)
+    context.maximum_version = max(_VERSIONS[each] for each in tls.versions)
+    if tls.ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, pem_of(tls.ca, "CA certificates"))
+    if tls.certificate is not None:
+        _show(context, tls)
+    return context
+
+
+def _trust(context: ssl.SSLContext, pem: str) -> None:
+    # As Java does it: whatever is in the list is trusted, also a certificate that is no root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=pem)
+    except ssl.SSLError as error:
+        raise SecurityOptionError(f"CA certificates: {_reason(error)}") from None
+
+
+def _show(context: ssl.SSLContext, tls: Tls) -> None:
+    assert tls.certificate is not None
+    pem = pem_of(revealed(tls.certificate), "client certificate", holds_key=True)
+    if tls.key is not None:
+        pem += pem_of(revealed(tls.key), "client key", holds_key=True)
+    if "PRIVATE KEY-----" not in pem:
+        raise SecurityOptionError("client certificate: the private key is missing")
+    password = None if tls.key_password is None else revealed(tls.key_password)
+    if password is None and "ENCRYPTED" in pem:
+        raise SecurityOptionError("client key: it is encrypted, and no password is given")
+    try:
+        with as_file(pem) as path:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(path, password=password or "")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = "the key does not belong to the certificate"
+        elif password is not None:
+            why = "the key cannot be read; is its password right?"
+        else:
+            why = f"it cannot be read ({_reason(error)})"
+        raise SecurityOptionError(f"client certificate and key: {why}") from None
+
+
+def explained(error: OSError, where: str) -> PeerError:
+    """A failure of TLS with a broker, or whoever is `where`, as one sentence.
+
+    What will be the same next time is `AuthenticationFailed`; a connection that merely ended is
+    `ConnectionLost`.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(f"{where}: {_complaint(error)}")
+    reason = getattr(error, "reason", None) or ""
+    if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}:
+        return AuthenticationFailed(
+            f"{where}: it does not speak TLS there; a plain listener wants "
+            "security.protocol PLAINTEXT or SASL_PLAINTEXT"
+        )
+    if "ALERT" in reason:
+        alert = reason.partition("ALERT_")[2].replace("_", " ").lower() or reason
+        return AuthenticationFailed(
+            f"{where}: it refused the TLS connection: {alert}{_hint(alert)}"
+        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        return AuthenticationFailed(f"{where}: no TLS connection: {_reason(error)}")
+    return ConnectionLost(
+        f"{where}: the connection ended in the TLS handshake; is it a plain listener "
+        "(security.protocol PLAINTEXT or SASL_PLAINTEXT)?"
+    )
+
+
+def _complaint(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code == 10:
+        return "its certificate has expired"
+    if error.verify_code in _UNKNOWN_CA:
+        return (
+            "its certificate was not signed by a CA that is trusted here "
+            f"({error.verify_message}); is the right CA given (ssl.truststore.…, Tls(ca=…))?"
+        )
+    if error.verify_code in _WRONG_NAME:
+        return f"its certificate is for another host name ({error.verify_message.rstrip('.')})"
+    return f"its certificate is not valid: {error.verify_message}"
+
+
+def _hint(alert: str) -> str:
+    if "certificate" not in alert and "ca" not in alert.split() and alert != "handshake failure":
+        return ""
+    return (
+        "; does it want a client certificate, or another one (ssl.keystore.…, Tls(certificate=…))?"
+    )
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()

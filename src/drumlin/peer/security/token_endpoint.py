@@ -1,0 +1,162 @@
+"""A token for client credentials, from an OAuth 2.0 endpoint (RFC 6749, section 4.4).
+
+Runs in a thread. Neither follows redirects, which would carry the secret elsewhere, nor sends it
+in the clear to another machine. `abort` ends it from outside, however slowly the endpoint sends.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import socket
+import time
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError, revealed
+from drumlin.peer.security.tls import context_of, explained
+
+_ANSWER_BYTES_MAX: Final = 1 << 20
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_PASSING: Final = frozenset({408, 425, 429})
+
+
+class Token(NamedTuple):
+    """`lifetime_s` is None where nobody says how long it is good for."""
+
+    text: str
+    lifetime_s: float | None
+
+
+class TokenEndpoint:
+    """Where tokens come from. One `request` for each."""
+
+    def __init__(self, login: OAuthBearer) -> None:
+        assert login.token_endpoint is not None
+        self._url = _checked(login.token_endpoint)
+        self._login = login
+        self._context = context_of(login.token_tls) if self._url.scheme == "https" else None
+
+    def request(self, timeout_s: float) -> TokenRequest:
+        """A request that is not sent yet."""
+        host, port = self._url.hostname or "", self._url.port
+        connection: http.client.HTTPConnection
+        if self._context is None:
+            connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        else:
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=timeout_s, context=self._context
+            )
+        return TokenRequest(connection, self._url, self._login)
+
+
+class TokenRequest:
+    """One question to the endpoint. `send` in a thread; `abort` in any."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, url: SplitResult, login: OAuthBearer
+    ) -> None:
+        self._connection = connection
+        self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._login = login
+        # Neither a user in the URL nor its query need be seen.
+        self._where = f"token endpoint {url.scheme}://{url.hostname}{url.path}"
+
+    def send(self) -> Token:
+        """
+        Raises:
+            AuthenticationFailed: refused, or no token in the answer.
+            ConnectionLost: the endpoint is away, or is not well.
+        """
+        try:
+            self._connection.request("POST", self._target, self._body(), self._headers())
+            response = self._connection.getresponse()
+            body = response.read(_ANSWER_BYTES_MAX)
+        except OSError as error:
+            if type(error).__module__ == "ssl":
+                raise explained(error, self._where) from None
+            raise ConnectionLost(f"{self._where}: {error.strerror or error}") from None
+        except http.client.HTTPException as error:
+            raise ConnectionLost(f"{self._where}: {type(error).__name__}") from None
+        finally:
+            self._connection.close()
+        return self._token(response.status, body)
+
+    def abort(self) -> None:
+        """End it now, wherever it is."""
+        sock = self._connection.sock
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _body(self) -> str:
+        fields = {"grant_type": "client_credentials"}
+        if self._login.scope:
+            fields["scope"] = self._login.scope
+        return urlencode(fields)
+
+    def _headers(self) -> dict[str, str]:
+        assert self._login.client_id is not None
+        assert self._login.client_secret is not None
+        pair = f"{self._login.client_id}:{revealed(self._login.client_secret)}"
+        return {
+            "Accept": "application/json",
+            "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+
+    def _token(self, status: int, body: bytes) -> Token:
+        try:
+            answer: Any = json.loads(body)
+        except ValueError:  # also of bytes that are no text
+            answer = None
+        except RecursionError:
+            answer = None
+        if not isinstance(answer, dict):
+            answer = {}
+        if status != http.client.OK:
+            why = f"{self._where}: HTTP status {status}{_error_of(answer)}"
+            if status >= 500 or status in _PASSING:
+                raise ConnectionLost(why)
+            raise AuthenticationFailed(why)
+        text, lifetime_s = answer.get("access_token"), answer.get("expires_in")
+        if not isinstance(text, str) or not text:
+            raise AuthenticationFailed(f"{self._where}: there is no access_token in its answer")
+        is_number = isinstance(lifetime_s, int | float) and not isinstance(lifetime_s, bool)
+        return Token(text, float(lifetime_s) if is_number else lifetime_of(text))
+
+
+def lifetime_of(token: str) -> float | None:
+    """How long a token is good for, if it is a JWT that says so (RFC 7519). It is not checked."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"]) - time.time()
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+
+
+def _error_of(answer: dict[str, Any]) -> str:
+    """What the endpoint says of an error (RFC 6749, section 5.2)."""
+    said = [answer.get("error"), answer.get("error_description")]
+    texts = [each[:200] for each in said if isinstance(each, str) and each.isprintable()]
+    return f" ({': '.join(texts)})" if texts else ""
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        is_known = parts.scheme in {"https", "http"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise SecurityOptionError("token endpoint: expected a URL, https://…")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise SecurityOptionError("token endpoint: the client's secret is sent over https only")
+    return parts

@@ -1,0 +1,80 @@
+"""The token of a client for OAUTHBEARER: had once for all its connections, and anew in time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.security.settings import OAuthBearer
+from drumlin.peer.security.token_endpoint import Token, TokenEndpoint, lifetime_of
+
+#: A token is used for this part of its life, as in Kafka's clients.
+_USED_PART: Final = 0.8
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1
+_TOKEN_SIZE_MAX: Final = 256 * 1024
+
+
+class TokenSource:
+    """Gives a token that is good for a while. Lives in one event loop; blocks none."""
+
+    def __init__(self, login: OAuthBearer, timeout_ms: int) -> None:
+        self._function = login.token
+        self._endpoint = None if login.token is not None else TokenEndpoint(login)
+        self._timeout_s = timeout_ms / 1000
+        self._asking = asyncio.Lock()
+        self._token = ""
+        self._good_until = 0.0
+
+    async def token(self) -> str:
+        """A token with a part of its life before it.
+
+        Raises:
+            AuthenticationFailed: there is none to be had.
+            ConnectionLost: there is none to be had now.
+        """
+        async with self._asking:
+            if time.monotonic() >= self._good_until:
+                asked_at = time.monotonic()
+                text, lifetime_s = await self._ask()
+                if len(text) > _TOKEN_SIZE_MAX or not _TOKEN.fullmatch(text):
+                    raise AuthenticationFailed("the token for OAUTHBEARER is no bearer token")
+                self._token = text
+                self._good_until = asked_at + _USED_PART * (lifetime_s or 0.0)
+            return self._token
+
+    def forget(self) -> None:
+        """The broker does not take it: have another one next time."""
+        self._good_until = 0.0
+
+    async def _ask(self) -> Token:
+        if self._function is not None:
+            return await asyncio.to_thread(_call, self._function)
+        assert self._endpoint is not None
+        request = self._endpoint.request(self._timeout_s)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.to_thread(request.send)
+        except TimeoutError:
+            waited = f"no token within {self._timeout_s * 1000:g} ms"
+            raise ConnectionLost(f"the token endpoint: {waited}") from None
+        finally:
+            request.abort()
+
+
+def _call(function: Callable[[], str]) -> Token:
+    try:
+        text = function()
+    # The text of an error is not repeated: it may have anything in it.
+    except (ConnectionError, TimeoutError) as error:
+        why = f"the function for tokens raised {type(error).__name__}"
+        raise ConnectionLost(why) from error
+    except Exception as error:
+        why = f"the function for tokens raised {type(error).__name__}"
+        raise AuthenticationFailed(why) from error
+    if not isinstance(text, str):
+        raise AuthenticationFailed("the function for tokens gave no string")
+    return Token(text, lifetime_of(text))

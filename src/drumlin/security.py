@@ -1,0 +1,15 @@
+"""How connections to a cluster are secured: what `drumlin.connect(security=...)` takes.
+
+security = Security(tls=Tls(ca="ca.pem"), login=Scram("user", "password"))
+"""
+
+from drumlin.peer.security.settings import (
+    OAuthBearer,
+    Plain,
+    Scram,
+    Security,
+    SecurityOptionError,
+    Tls,
+)
+
+__all__ = ["OAuthBearer", "Plain", "Scram", "Security", "SecurityOptionError", "Tls"]
