@@ -32,6 +32,7 @@ from drumlin.client.reader import Place, ReadOptions
 from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
+from drumlin.peer.security.settings import Security
 from drumlin.records import kernels
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ def connect(
     retry_backoff_max_ms: int = 1_000,
     check: bool = True,
     client_rack: str = "",
+    security: Security | Mapping[str, str] | None = None,
 ) -> Client:
     """A client of the cluster that the brokers in `bootstrap` belong to.
 
@@ -62,9 +64,13 @@ def connect(
             once. Without it the first call connects, and waits for a broker as every call does.
         client_rack: the rack (zone) of this machine, as brokers call it. Where the leader of a
             partition knows a replica there, ranges are read from that one (KIP-392).
+        security: TLS and login, as `drumlin.security` has them or as Kafka's properties
+            ("security.protocol", "sasl.mechanism", ...). Without it nothing is encrypted.
 
     Raises:
         BrokerUnreachable: none of the brokers answers.
+        AuthenticationFailed: a broker is not to be trusted, or refuses the login.
+        ValueError: an option cannot be.
     """
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
@@ -75,6 +81,7 @@ def connect(
         retry_backoff_ms=retry_backoff_ms,
         retry_backoff_max_ms=retry_backoff_max_ms,
         client_rack=client_rack,
+        security=Security.of(security),
     )
     client = Client(bootstrap, options)
     if not check:
@@ -94,8 +101,8 @@ class Client:
         self.bootstrap = bootstrap
         self.options = options
         addresses = parse_bootstrap(bootstrap)
-        self._thread = LoopThread(f"drumlin-client {bootstrap}")
         self._connections = BrokerConnections(addresses, options)
+        self._thread = LoopThread(f"drumlin-client {bootstrap}")
         self._producer = Producer(self._connections)
         kernels.load_in_background()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from drumlin.peer.errors import AuthenticationFailed as NotAuthentic
 from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -19,6 +20,10 @@ class ClientError(Exception):
 
 class BrokerUnreachable(ClientError, ConnectionError):
     """No broker could be reached, or the connection broke and could not be had again in time."""
+
+
+class AuthenticationFailed(ClientError, PermissionError):
+    """A broker is not to be trusted, or refuses whom we log in as. Trying again does not help."""
 
 
 class RequestTimedOut(ClientError, TimeoutError):
@@ -39,6 +44,10 @@ class UnknownTopic(RequestRefused, LookupError):
 
 class TopicExists(RequestRefused):
     """A topic of that name is there already."""
+
+
+class NotAuthorized(RequestRefused, PermissionError):
+    """The user whom the client has logged in as has no right to do that."""
 
 
 class OffsetOutOfRange(ClientError, LookupError):
@@ -120,13 +129,23 @@ class BufferFull(ClientError, TimeoutError):
 _REFUSALS: dict[ErrorCode, type[RequestRefused]] = {
     ErrorCode.unknown_topic_or_partition: UnknownTopic,
     ErrorCode.topic_already_exists: TopicExists,
+    ErrorCode.topic_authorization_failed: NotAuthorized,
+    ErrorCode.group_authorization_failed: NotAuthorized,
+    ErrorCode.cluster_authorization_failed: NotAuthorized,
+    ErrorCode.transactional_id_authorization_failed: NotAuthorized,
 }
 
 
 def as_client_error(error: KafkaError | PeerError) -> ClientError:
     """The same failure in this module's terms."""
     if isinstance(error, KafkaError):
-        return _REFUSALS.get(error.code, RequestRefused)(str(error), error.code)
+        kind = _REFUSALS.get(error.code, RequestRefused)
+        if kind is NotAuthorized:
+            what = error.message or "the request"
+            return kind(f"{what}: this user has no right to it ({error.code.name})", error.code)
+        return kind(str(error), error.code)
+    if isinstance(error, NotAuthentic):
+        return AuthenticationFailed(str(error))
     if isinstance(error, ConnectionLost):
         return BrokerUnreachable(str(error))
     if isinstance(error, RequestTimeout):

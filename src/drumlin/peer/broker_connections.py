@@ -14,10 +14,11 @@ from typing import Final, TypeVar
 
 from drumlin.peer.cluster_view import ClusterView
 from drumlin.peer.connection import Address, BrokerConnection
-from drumlin.peer.errors import ConnectionLost, PeerError
+from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.retry import Deadline, is_stale_metadata, retrying
+from drumlin.peer.security.access import Access
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -48,8 +49,18 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
 class BrokerConnections:
     """All connections of one client. `view` is what it knows of the cluster."""
 
-    def __init__(self, bootstrap: Sequence[Address], options: PeerOptions) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        options: PeerOptions,
+        access: Access | None = None,
+    ) -> None:
+        """
+        Raises:
+            SecurityOptionError: certificates or keys of the options cannot be read.
+        """
         self.options = options
+        self._access = access or Access(options.security, options.connect_timeout_ms)
         self.view = ClusterView()
         self.memory = FrameMemory()
         self._bootstrap = list(bootstrap)
@@ -61,7 +72,7 @@ class BrokerConnections:
 
         For requests that a broker may hold for long: it answers each connection in order.
         """
-        connections = BrokerConnections(self._bootstrap, self.options)
+        connections = BrokerConnections(self._bootstrap, self.options, self._access)
         connections.view = self.view
         connections.memory = self.memory
         return connections
@@ -81,6 +92,8 @@ class BrokerConnections:
 
         Raises:
             ConnectionLost: no broker, known or bootstrap, answers.
+            AuthenticationFailed: one refuses us, or is not to be trusted. The others are not
+                asked: a wrong password that is tried everywhere locks its user out.
         """
         for connection in self._open.values():
             if connection.is_open:
@@ -91,6 +104,8 @@ class BrokerConnections:
         for address in dict.fromkeys(known + self._bootstrap):
             try:
                 return await self._connect(address)
+            except AuthenticationFailed:
+                raise
             except PeerError as error:
                 failures.append(str(error))
         raise ConnectionLost("; ".join(failures))
@@ -130,7 +145,8 @@ class BrokerConnections:
             return connection
         task = self._opening.get(address)
         if task is None:
-            task = asyncio.ensure_future(BrokerConnection.open(address, self.options, self.memory))
+            opening = BrokerConnection.open(address, self.options, self.memory, self._access)
+            task = asyncio.ensure_future(opening)
             self._opening[address] = task
             task.add_done_callback(partial(self._opened, address))
         # Several may wait for one connection: the first of them to give up must not end it.

@@ -4,16 +4,23 @@ Requests are pipelined: any number may wait for their answers. A request that is
 in time closes the connection, since a broker answers in order and everything behind the late
 answer would be late as well. After any error the connection is dead and says why to all who
 wait; making a new one is up to `BrokerConnections`.
+
+A connection that is to be encrypted or logged in never goes on without it. Where a login ends
+after a time it is repeated before (KIP-368): what is sent meanwhile is held back, in its order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable
+import random
+import ssl
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from drumlin.peer.errors import (
+    AuthenticationFailed,
     ConnectionLost,
     InvalidResponse,
     PeerError,
@@ -21,10 +28,14 @@ from drumlin.peer.errors import (
     UnsupportedByBroker,
 )
 from drumlin.peer.frame_memory import FrameMemory
+from drumlin.peer.login import log_in
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.security.access import Access
+from drumlin.peer.security.exchanges import Exchange
+from drumlin.peer.security.tls import explained
 from drumlin.version import __version__
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.frames import FrameReader
+from drumlin.wire.frames import SCRATCH_BYTES, FrameReader
 from drumlin.wire.messages import (
     API_KEYS,
     Shape,
@@ -34,7 +45,14 @@ from drumlin.wire.messages import (
     schema_versions,
 )
 
+_logger = logging.getLogger(__name__)
+
 _FRAME_BYTES_MAX: Final = 2**31 - 1
+#: Nobody whom we do not know yet has more to say to us.
+_STRANGERS_FRAME_BYTES_MAX: Final = 1 << 20
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
+_RENEWED_AFTER: Final = (0.85, 0.95)  # parts of a session's life, as in Kafka's clients
+_LIFETIME_MAX_S: Final = 30 * 86400.0
 # Below this, one write of joined parts is cheaper than a system call for each.
 _JOIN_BYTES_MAX: Final = 128 * 1024
 
@@ -66,42 +84,63 @@ class _Waiting(NamedTuple):
 class BrokerConnection(asyncio.BufferedProtocol):
     """Open it with `BrokerConnection.open`; it is ready to be asked then."""
 
-    def __init__(self, address: Address, options: PeerOptions, memory: FrameMemory) -> None:
+    def __init__(
+        self, address: Address, options: PeerOptions, memory: FrameMemory, access: Access
+    ) -> None:
         self.address = address
         self._options = options
+        self._access = access
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameReader(_FRAME_BYTES_MAX, memory.take)
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._frames = FrameReader(_STRANGERS_FRAME_BYTES_MAX, memory.take, self._scratch)
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._transport: asyncio.Transport | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._closed_by: PeerError | None = None
+        self._is_paused = False  # the transport has enough
         self._may_write = asyncio.Event()
         self._may_write.set()
+        self._has_served = False  # answered more than which versions it has
+        self._held_back: list[Sequence[bytes | memoryview]] | None = None
+        self._unanswered: set[int] = set()  # of before a login is repeated
+        self._all_answered = asyncio.Event()
+        self._session: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
-        cls, address: Address, options: PeerOptions, memory: FrameMemory | None = None
+        cls,
+        address: Address,
+        options: PeerOptions,
+        memory: FrameMemory | None = None,
+        access: Access | None = None,
     ) -> Self:
-        """Connect and agree on versions.
+        """Connect, agree on versions, and log in; `access` is made from the options by default.
 
         Raises:
             ConnectionLost: refused, not resolved, or not accepted in time.
+            AuthenticationFailed: the broker is not to be trusted, or does not trust us.
             PeerError: whoever listens there is no broker that we can talk to.
         """
-        loop = asyncio.get_running_loop()
+        memory = memory or FrameMemory()
+        access = access or Access(options.security, options.connect_timeout_ms)
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
-                _, connection = await loop.create_connection(
-                    lambda: cls(address, options, memory or FrameMemory()),
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: cls(address, options, memory, access),
                     address.host,
                     address.port,
+                    ssl=access.tls,
                 )
         except TimeoutError:
             waited = f"no connection within {options.connect_timeout_ms} ms"
             raise ConnectionLost(f"broker {address}: {waited}") from None
         except OSError as error:
+            if isinstance(error, ssl.SSLError | ConnectionResetError) and access.tls is not None:
+                raise explained(error, f"broker {address}") from error
             raise ConnectionLost(f"broker {address}: {_reason(error)}") from error
+        except ValueError:
+            raise ConnectionLost(f"broker {address}: that is no name of a host") from None
         try:
             await connection._negotiate()
         except BaseException:
@@ -196,24 +235,34 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_ms: float | None,
         parse: ResponseParser | None = None,
     ) -> asyncio.Future[Any]:
-        correlation_id = self._write(api_name, version, message)
+        return self._await_answer(
+            self._write(api_name, version, message), api_name, version, timeout_ms, parse
+        )
+
+    def _await_answer(
+        self,
+        correlation_id: int,
+        api_name: str,
+        version: int,
+        timeout_ms: float | None,
+        parse: ResponseParser | None = None,
+    ) -> asyncio.Future[Any]:
         timeout_ms = timeout_ms or self._options.request_timeout_ms
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, api_name, timeout_ms)
         response: asyncio.Future[Any] = self._loop.create_future()
         self._waiting[correlation_id] = _Waiting(api_name, version, parse, response, timer)
         return response
 
-    def _write(self, api_name: str, version: int, message: Any) -> int:
+    def _write(self, api_name: str, version: int, message: Any, *, is_login: bool = False) -> int:
         if self._closed_by is not None or self._transport is None:
             raise ConnectionLost(f"{api_name} not sent: {self._closed_by or 'not connected'}")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request(api_name, version, correlation_id, self._options.client_id, message)
-        if sum(map(len, parts)) <= _JOIN_BYTES_MAX:
-            self._transport.write(b"".join(parts))
+        if self._held_back is not None and not is_login:
+            self._held_back.append(parts)
         else:
-            for part in parts:
-                self._transport.write(part)
+            _put(self._transport, parts)
         return correlation_id
 
     def _time_out(self, api_name: str, timeout_ms: float) -> None:
@@ -233,6 +282,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, f"broker {self.address}: api_versions")
         self._learn_versions(response)
+        if self._access.has_login:
+            lifetime_s = await self._log_in(await self._access.exchange())
+            if lifetime_s > 0:
+                self._session = asyncio.ensure_future(self._stay_logged_in(lifetime_s))
+        self._frames.max_frame_bytes = _FRAME_BYTES_MAX
 
     def _send_api_versions(self, version: int) -> asyncio.Future[Any]:
         message = request_shape("api_versions", version)(
@@ -246,6 +300,62 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._versions = {
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
+
+    # -- login ---------------------------------------------------------------------------
+
+    async def _log_in(self, exchange: Exchange) -> float:
+        if self.version_of("sasl_handshake") < 1:
+            # KIP-152: messages of SASL without Kafka's frames, which no broker of today needs.
+            raise UnsupportedByBroker(f"broker {self.address} is too old to log in to")
+        where = f"broker {self.address}"
+        return await log_in(self._ask_for_login, self._access, exchange, where)
+
+    async def _ask_for_login(self, api_name: str, build: RequestBuilder) -> Any:
+        version = self.version_of(api_name)
+        message = build(request_shape(api_name, version))
+        correlation_id = self._write(api_name, version, message, is_login=True)
+        timeout_ms = self._options.connect_timeout_ms
+        return await self._await_answer(correlation_id, api_name, version, timeout_ms)
+
+    async def _stay_logged_in(self, lifetime_s: float) -> None:
+        """Log in again and again, each time before the session ends (KIP-368)."""
+        try:
+            while lifetime_s > 0:
+                lifetime_s = min(lifetime_s, _LIFETIME_MAX_S)
+                await asyncio.sleep(lifetime_s * random.uniform(*_RENEWED_AFTER))
+                exchange = await self._exchange_when_possible()
+                lifetime_s = await self._log_in_again(exchange)
+        except PeerError as error:
+            self._fail(error)
+        except KafkaError as error:
+            self._fail(ConnectionLost(str(error)))
+
+    async def _exchange_when_possible(self) -> Exchange:
+        while True:
+            try:
+                return await self._access.exchange()
+            except ConnectionLost as error:
+                # The broker ends the connection if this takes too long.
+                _logger.warning("broker %s: not logged in again yet: %s", self.address, error)
+                await asyncio.sleep(self._options.retry_backoff_max_ms / 1000)
+
+    async def _log_in_again(self, exchange: Exchange) -> float:
+        """The broker takes nothing else meanwhile: what comes is held back until it is done."""
+        self._held_back = []
+        self._may_write.clear()
+        self._unanswered = set(self._waiting)
+        if self._unanswered:
+            # It may hold a request for minutes, and would not hear of a login until then.
+            self._all_answered.clear()
+            await self._all_answered.wait()
+        lifetime_s = await self._log_in(exchange)
+        held_back, self._held_back = self._held_back, None
+        for parts in held_back:
+            if self._transport is not None:
+                _put(self._transport, parts)
+        if not self._is_paused:
+            self._may_write.set()
+        return lifetime_s
 
     # -- the transport's side ------------------------------------------------------------
 
@@ -261,7 +371,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             for frame in self._frames.received(nbytes):
                 self._receive(frame)
         except (MalformedMessage, PeerError) as error:
-            self._fail(InvalidResponse(f"broker {self.address}: {error}"))
+            failure: PeerError = InvalidResponse(f"broker {self.address}: {error}")
+            if not self._versions and self._scratch.startswith(_TLS_RECORDS):
+                why = "it speaks TLS there, which wants security.protocol SSL or SASL_SSL"
+                failure = AuthenticationFailed(f"broker {self.address}: {why}")
+            self._fail(failure)
 
     def _receive(self, frame: memoryview) -> None:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
@@ -271,21 +385,41 @@ class BrokerConnection(asyncio.BufferedProtocol):
         response = _parse(waiting, frame)
         del self._waiting[correlation_id]
         waiting.timer.cancel()
+        self._has_served |= waiting.api_name != "api_versions"
+        if self._unanswered:
+            self._unanswered.discard(correlation_id)
+            if not self._unanswered:
+                self._all_answered.set()
         if not waiting.response.done():
             waiting.response.set_result(response)
 
     def pause_writing(self) -> None:
+        self._is_paused = True
         self._may_write.clear()
 
     def resume_writing(self) -> None:
-        self._may_write.set()
+        self._is_paused = False
+        if self._held_back is None:
+            self._may_write.set()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
+            self._fail(explained(exc, f"broker {self.address}"))
+            return
         why = f": {exc}" if exc else " by the broker"
-        self._fail(ConnectionLost(f"broker {self.address}: connection closed{why}"))
+        self._fail(ConnectionLost(f"broker {self.address}: connection closed{why}{self._guess()}"))
+
+    def _guess(self) -> str:
+        """What may be wrong where a broker ends a connection that it has hardly served."""
+        if self._has_served:
+            return ""
+        if not self._versions:
+            has_tls = self._access.tls is not None
+            return "; does it want a client certificate?" if has_tls else ""
+        return "" if self._access.has_login else "; does it want a login (sasl.mechanism)?"
 
     def close(self) -> None:
         """Close at once; whoever waits for an answer gets `ConnectionLost`."""
@@ -301,8 +435,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not each.response.done():
                 each.response.set_exception(type(error)(f"{each.api_name}: {error}"))
         self._may_write.set()
+        self._held_back = None
+        self._all_answered.set()
+        if self._session is not None and self._session is not asyncio.current_task():
+            self._session.cancel()
         if self._transport is not None:
             self._transport.abort()
+
+
+def _put(transport: asyncio.Transport, parts: Sequence[bytes | memoryview]) -> None:
+    if sum(map(len, parts)) <= _JOIN_BYTES_MAX:
+        transport.write(b"".join(parts))
+    else:
+        for part in parts:
+            transport.write(part)
 
 
 def _reason(error: OSError) -> str:

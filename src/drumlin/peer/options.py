@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from drumlin.peer.security.settings import Security
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -26,6 +28,7 @@ class PeerOptions:
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
     client_rack: str = ""  # where this client is: it may then read from a replica near it (KIP-392)
+    security: Security = field(default_factory=Security)
 
     @property
     def patience_ms(self) -> int:

@@ -54,10 +54,10 @@ class FrameReader:
         "_large_room",
         "_large_size",
         "_limit_of",
-        "_max",
         "_rest",
         "_scratch",
         "_trusted",
+        "max_frame_bytes",
     )
 
     def __init__(
@@ -68,7 +68,7 @@ class FrameReader:
         has_plenty: Callable[[], bool] = lambda: True,
         limit_of: Callable[[int], int | None] | None = None,
     ) -> None:
-        self._max = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._allocate = allocate
         self._has_plenty = has_plenty
         self._limit_of = limit_of
@@ -146,7 +146,7 @@ class FrameReader:
     def _cut(self, end: int, frames: list[memoryview]) -> int:
         """Take whole frames out of `scratch[:end]`; where the first one begins that is not."""
         scratch, start = self._scratch, 0
-        small = min(self._max, _SMALL_BYTES)
+        small = min(self.max_frame_bytes, _SMALL_BYTES)
         while end - start >= _PREFIX:
             body = start + _PREFIX
             size: int = _LENGTH.unpack_from(scratch, start)[0]
@@ -173,9 +173,9 @@ class FrameReader:
         Raises:
             MalformedMessage: it may not.
         """
-        if size < 0 or size > self._max:
-            message = f"a frame of {size} bytes; socket.request.max.bytes allows {self._max}"
-            raise MalformedMessage(message)
+        if size < 0 or size > self.max_frame_bytes:
+            allowed = f"socket.request.max.bytes allows {self.max_frame_bytes}"
+            raise MalformedMessage(f"a frame of {size} bytes; {allowed}")
         if self._limit_of is None:
             return True
         if len(begun) < _API_KEY.size:

@@ -1,0 +1,82 @@
+"""How a connection logs in: SaslHandshake, then SaslAuthenticate until both sides have had enough.
+
+KIP-43 and KIP-152. What is said in these messages is up to the exchange; here is what Kafka
+wraps them in, and what the broker's refusals mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from drumlin.peer.errors import AuthenticationFailed
+from drumlin.peer.security.access import Access
+from drumlin.peer.security.exchanges import Exchange
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+#: Sends a request ahead of all others and waits for the answer.
+Ask = Callable[[str, Callable[[Shape], Any]], Awaitable[Any]]
+
+
+async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> float:
+    """Log in, and tell for how many seconds that is good; 0 stands for ever.
+
+    Raises:
+        AuthenticationFailed: one of both sides does not take the other for what it says.
+        PeerError, KafkaError: the broker cannot tell now.
+    """
+    response = await ask("sasl_handshake", partial(_handshake, exchange.mechanism))
+    _check_handshake(response, exchange.mechanism, where)
+    message: bytes | None = exchange.first()
+    lifetime_s = 0.0
+    while message is not None:
+        answer = await ask("sasl_authenticate", partial(_authenticate, message))
+        _check(answer, access, exchange, where)
+        if hasattr(answer, "session_lifetime"):
+            lifetime_s = max(answer.session_lifetime.total_seconds(), 0.0)
+        try:
+            message = await asyncio.to_thread(exchange.answer, answer.auth_bytes)
+        except AuthenticationFailed as error:
+            raise _failed(access, exchange, where, access.without_secrets(str(error))) from None
+    return lifetime_s
+
+
+def _handshake(mechanism: str, shape: Shape) -> Any:
+    return shape("SaslHandshakeRequest", mechanism=mechanism)
+
+
+def _authenticate(message: bytes, shape: Shape) -> Any:
+    return shape("SaslAuthenticateRequest", auth_bytes=message)
+
+
+def _check_handshake(response: Any, mechanism: str, where: str) -> None:
+    code = response.error_code
+    if code is ErrorCode.none:
+        return
+    if code is ErrorCode.unsupported_sasl_mechanism:
+        names = (each[:40] for each in response.mechanisms[:20] if each.isprintable())
+        offered = ", ".join(sorted(names)) or "nothing"
+        raise AuthenticationFailed(f"{where}: it does not offer {mechanism}, but {offered}")
+    if code is ErrorCode.illegal_sasl_state:
+        raise AuthenticationFailed(
+            f"{where}: nobody logs in there; it wants security.protocol PLAINTEXT or SSL"
+        )
+    raise KafkaError(code, f"{where}: sasl_handshake")
+
+
+def _check(answer: Any, access: Access, exchange: Exchange, where: str) -> None:
+    if answer.error_code is ErrorCode.none:
+        return
+    access.refused()
+    reason = access.without_secrets(answer.error_message or answer.error_code.name)
+    if answer.error_code.retriable:
+        raise KafkaError(answer.error_code, f"{where}: sasl_authenticate: {reason}")
+    raise _failed(access, exchange, where, reason)
+
+
+def _failed(access: Access, exchange: Exchange, where: str, reason: str) -> AuthenticationFailed:
+    who = f"{access.who} cannot log in with {exchange.mechanism}"
+    return AuthenticationFailed(f"{where}: {who}: {reason}")

@@ -1,0 +1,237 @@
+"""Kafka's properties: what they come to, and that no wrong one makes a connection less secure."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import drumlin
+from drumlin.peer.security.properties import security_of
+from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOptionError, Tls
+
+PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nHUNTER2\n-----END PRIVATE KEY-----\n"
+CREDENTIALS = 'username="alice" password="hunter2"'
+PLAIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required {CREDENTIALS};"
+SCRAM = f"org.apache.kafka.common.security.scram.ScramLoginModule required {CREDENTIALS};"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required {};"
+ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": "https://issuer.example/token"}
+VALUES = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "PEM", "https", "TLSv1.2", "/x.pem", "", " ")
+SSL = {"security.protocol": "SSL"}
+
+
+def sasl(mechanism: str, jaas: str = "", **others: str) -> dict[str, str]:
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}
+    return given | ({"sasl.jaas.config": jaas} if jaas else {}) | others
+
+
+CLIENT = OAuthBearer(
+    token_endpoint="https://issuer.example/token", client_id="i", client_secret="s"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, Security()),
+        ({"security.protocol": "plaintext", "group.id": "g"}, Security()),
+        (SSL, Security(Tls())),
+        (SSL | {"ssl.endpoint.identification.algorithm": ""}, Security(Tls(check_host_name=False))),
+        (SSL | {"ssl.endpoint.identification.algorithm": "HTTPS"}, Security(Tls())),
+        (SSL | {"ssl.protocol": "TLSv1.2"}, Security(Tls(versions=("TLSv1.2",)))),
+        (SSL | {"ssl.enabled.protocols": "TLSv1.3"}, Security(Tls(versions=("TLSv1.3",)))),
+        (
+            SSL | {"ssl.truststore.type": "PEM", "ssl.truststore.location": " /ca.pem "},
+            Security(Tls(ca="/ca.pem")),
+        ),
+        (
+            SSL
+            | {
+                "ssl.truststore.certificates": PEM,
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": PEM,
+                "ssl.keystore.key": KEY,
+                "ssl.key.password": "hunter2",
+            },
+            Security(Tls(ca=PEM, certificate=PEM, key=KEY, key_password="hunter2")),
+        ),
+        (sasl("PLAIN", PLAIN), Security(Tls(), Plain("alice", "hunter2"))),
+        (sasl("SCRAM-SHA-256", SCRAM), Security(Tls(), Scram("alice", "hunter2", "SCRAM-SHA-256"))),
+        (
+            sasl("SCRAM-SHA-512", SCRAM) | {"security.protocol": "SASL_PLAINTEXT"},
+            Security(None, Scram("alice", "hunter2", "SCRAM-SHA-512")),
+        ),
+        (
+            sasl("OAUTHBEARER", BEARER.format("clientId='i' clientSecret='s'")) | ENDPOINT,
+            Security(Tls(), CLIENT),
+        ),
+        (
+            sasl("OAUTHBEARER")
+            | ENDPOINT
+            | {
+                "sasl.oauthbearer.client.credentials.client.id": "i",
+                "sasl.oauthbearer.client.credentials.client.secret": "s",
+                "sasl.login.refresh.window.factor": "0.7",
+            },
+            Security(Tls(), CLIENT),
+        ),
+    ],
+)
+def test_properties_come_to_settings(given: dict[str, str], expected: Security) -> None:
+    assert security_of(given) == expected
+    assert (
+        security_of({f"kafka.{name}": value for name, value in given.items()}, "kafka.") == expected
+    )
+
+
+TRUST = "ssl.truststore.location"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"security.protocol": "TLS"}, "'security.protocol': expected one of"),
+        ({TRUST: "/ca.pem"}, f"'{TRUST}': .*security.protocol is PLAINTEXT"),
+        ({"sasl.mechanism": "PLAIN"}, "'sasl.mechanism': .*security.protocol is PLAINTEXT"),
+        (SSL | {"sasl.jaas.config": PLAIN}, "'sasl.jaas.config': .*security.protocol is SSL"),
+        (
+            sasl("PLAIN", PLAIN) | {"security.protocol": "SASL_PLAINTEXT", TRUST: "/ca.pem"},
+            f"'{TRUST}': .*SASL_PLAINTEXT",
+        ),
+        (
+            SSL | {"ssl.trustore.location": "/ca.pem"},
+            "'ssl.trustore.location': .*ssl.truststore.loc",
+        ),
+        (SSL | {"ssl.cipher.suites": "hunter2"}, "'ssl.cipher.suites'"),
+        (SSL | {"ssl.engine.factory.class": "a.B"}, "'ssl.engine.factory.class': Java"),
+        (SSL | {"ssl.protocol": "TLSv1.1"}, "'ssl.protocol'"),
+        (SSL | {"ssl.enabled.protocols": "TLSv1.2,SSLv3"}, "'ssl.enabled.protocols'"),
+        (SSL | {"ssl.endpoint.identification.algorithm": "none"}, "'ssl.endpoint.identification"),
+        (SSL | {"ssl.truststore.certificates": "hunter2"}, "'ssl.truststore.certificates': .*PEM"),
+        (SSL | {"ssl.truststore.certificates": PEM, TRUST: "/ca.pem"}, "only one"),
+        (SSL | {TRUST: "/ca.pem", "ssl.truststore.password": "hunter2"}, "truststore.password'"),
+        (SSL | {"ssl.keystore.key": KEY}, "certificate.chain is missing"),
+        (SSL | {"ssl.keystore.certificate.chain": PEM}, "ssl.keystore.key is missing"),
+        (SSL | {"ssl.key.password": "hunter2"}, "'ssl.key.password': there is no key"),
+        (SSL | {"ssl.keystore.type": "BCFKS"}, "'ssl.keystore.type': only PEM"),
+        (sasl("GSSAPI", PLAIN), "'sasl.mechanism': GSSAPI"),
+        ({"security.protocol": "SASL_SSL"}, "'sasl.mechanism': GSSAPI"),
+        ({"sasl.kerberos.service.name": "kafka"}, "'sasl.kerberos.service.name': GSSAPI"),
+        (sasl("SCRAM-SHA-1", SCRAM), "'sasl.mechanism': expected one of"),
+        (sasl("PLAIN"), "'sasl.jaas.config': it is missing"),
+        (sasl("PLAIN", SCRAM), "'sasl.jaas.config': ScramLoginModule does not go with PLAIN"),
+        (sasl("PLAIN", PLAIN[:-1]), "'sasl.jaas.config': .*semicolon"),
+        (sasl("PLAIN", PLAIN.replace("username", "user")), "'sasl.jaas.config': .*'user'"),
+        (sasl("PLAIN", PLAIN.replace('username="alice"', "")), "lacks username"),
+        (sasl("SCRAM-SHA-256", SCRAM[:-1] + " tokenauth=true;"), "'tokenauth'"),
+        (sasl("PLAIN", PLAIN) | ENDPOINT, "token.endpoint.url': .*sasl.mechanism is PLAIN"),
+        (sasl("OAUTHBEARER", BEARER.format("clientId=i clientSecret=s")), "url': it is missing"),
+        (sasl("OAUTHBEARER", BEARER.format("clientId=i")) | ENDPOINT, "client secret"),
+        (
+            sasl("OAUTHBEARER", BEARER.format("clientId=i clientSecret=hunter2"))
+            | {"sasl.oauthbearer.token.endpoint.url": "http://issuer.example/"},
+            "token endpoint: .*https only",
+        ),
+        (
+            sasl("PLAIN", PLAIN) | {"sasl.client.callback.handler.class": "a.B"},
+            "'sasl.client.callback.handler.class': Java",
+        ),
+        (
+            sasl("OAUTHBEARER") | ENDPOINT | {"sasl.login.callback.handler.class": "a.Iam"},
+            "'sasl.login.callback.handler.class'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name_and_shows_nothing(
+    given: dict[str, str], why: str
+) -> None:
+    with pytest.raises(SecurityOptionError, match=why) as caught:
+        # Some are found when all is there: before anything is sent, in any case.
+        drumlin.connect("127.0.0.1:1", security=given)
+    assert "hunter2" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "command"),
+    [
+        ("a b.jks", "JKS", "keytool -list -rfc -keystore '{folder}/a b.jks' > '{folder}/a b.pem'"),
+        ("t.p12", "PKCS12", "keytool -list -rfc -keystore {folder}/t.p12 > {folder}/t.pem"),
+    ],
+)
+@pytest.mark.parametrize("said", ["name", "type", "bytes"])
+def test_a_java_store_is_refused_with_the_command_that_converts_it(
+    tmp_path: Path, name: str, kind: str, command: str, said: str
+) -> None:
+    magic = {"JKS": b"\xfe\xed\xfe\xed\0\0\0\2", "PKCS12": b"\x30\x82\x0a\x0b\x02\x01\x03\x30"}[
+        kind
+    ]
+    path = tmp_path / (name if said == "name" else name.rpartition(".")[0])
+    path.write_bytes(magic)
+    given = SSL | {TRUST: str(path)} | ({"ssl.truststore.type": kind} if said == "type" else {})
+    with pytest.raises(SecurityOptionError) as caught:
+        drumlin.connect("127.0.0.1:1", security=given)
+    expected = command.format(folder=tmp_path)
+    if said != "name":
+        expected = expected.replace(name, name.rpartition(".")[0])
+    assert f"is a {kind} store" in str(caught.value)
+    assert str(caught.value).endswith(expected)
+
+
+def test_a_store_with_a_key_is_converted_by_another_command() -> None:
+    given = SSL | {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "hunter2"}
+    with pytest.raises(SecurityOptionError, match=r"keytool -importkeystore .* && openssl pkcs12"):
+        security_of(given)
+
+
+def test_nothing_secret_is_ever_shown() -> None:
+    given = [
+        sasl("PLAIN", PLAIN),
+        sasl("SCRAM-SHA-512", SCRAM),
+        sasl("OAUTHBEARER", BEARER.format("clientId=i clientSecret=hunter2")) | ENDPOINT,
+        SSL | {"ssl.keystore.certificate.chain": PEM, "ssl.keystore.key": KEY},
+        SSL | {"ssl.keystore.location": "/k.pem", "ssl.key.password": "hunter2"},
+    ]
+    for each in map(security_of, given):
+        for text in (repr(each), str(each), f"{each}", repr([each])):
+            assert "hunter2" not in text.lower()
+            assert "***" in text
+        again = pickle.loads(pickle.dumps(each))
+        assert again == each, "tasks on other machines get it whole"
+        assert hash(again) == hash(each)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "security.protocol",
+                "sasl.mechanism",
+                "sasl.jaas.config",
+                "ssl.truststore.location",
+                "ssl.truststore.type",
+                "ssl.keystore.key",
+                "ssl.keystore.certificate.chain",
+                "ssl.endpoint.identification.algorithm",
+                "ssl.protocol",
+                *ENDPOINT,
+            ]
+        ),
+        st.sampled_from(
+            ["PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT", *VALUES, PLAIN, SCRAM, PEM, KEY]
+        ),
+    )
+)
+def test_a_connection_is_as_secure_as_it_is_said_or_there_is_none(given: dict[str, str]) -> None:
+    try:
+        security = security_of(given)
+    except SecurityOptionError:
+        return
+    protocol = (given.get("security.protocol", "").strip() or "PLAINTEXT").upper()
+    assert security.protocol == protocol
+    if security.tls is not None:
+        unchecked = not given.get("ssl.endpoint.identification.algorithm", "https").strip()
+        assert security.tls.check_host_name != unchecked
