@@ -16,8 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from drumlin.client.reader import FETCH_BYTES
-from drumlin.spark.columns import ARROW_SCHEMA
+from drumlin.spark.columns import arrow_schema
 from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.options import COLUMNS
 from drumlin.spark.planning import OffsetRange, SplitRule, split_ranges
 from drumlin.spark.source import spark_schema
 
@@ -32,7 +33,7 @@ class PrebuiltSource(DataSource):
         return _TOPIC
 
     def schema(self) -> StructType:
-        return spark_schema(include_headers=False)
+        return spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         records, record_bytes = map(int, self.options["subscribe"].split("x"))
@@ -62,7 +63,8 @@ def _batch(record_bytes: int) -> pa.RecordBatch:
     rows = FETCH_BYTES // record_bytes
     zeros = np.zeros(rows, np.int32)
     numbers = np.arange(rows, dtype=np.int64)
-    timestamp = ARROW_SCHEMA.field("timestamp").type
+    schema = arrow_schema(COLUMNS)
+    timestamp = schema.field("timestamp").type
     columns = [
         pa.nulls(rows, pa.binary()),
         pa.array([b"v" * record_bytes] * rows, pa.binary()),
@@ -74,4 +76,4 @@ def _batch(record_bytes: int) -> pa.RecordBatch:
     ]
     gc.collect()
     gc.freeze()  # as Drumlin's source: Spark collects garbage after every task
-    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

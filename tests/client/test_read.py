@@ -10,7 +10,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
-from drumlin.client.range_stream import RangeStream
+from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -117,6 +117,24 @@ def test_offsets_outside_the_log_are_named(client: Client, topic: str) -> None:
         list(client.read_range(topic, 2, 11, 12))
 
 
+def test_ranges_are_read_one_by_one_and_fail_one_by_one(client: Client, topic: str) -> None:
+    append(client, topic, 0, records(3_000))
+    append(client, topic, 1, records(20))
+    ranges = [OffsetRange(topic, 0, start, start + 7) for start in range(0, 2_800, 70)]
+    ranges[3:3] = [OffsetRange(topic, 1, 21, 22)]
+    ranges += [OffsetRange(topic, 1, 0, 20, fetch_bytes=1), OffsetRange(topic, 0, 0, 3_000)]
+    found = []
+    for wanted, batches in client.read_ranges(ranges, columns=["offset"]):
+        try:
+            offsets = [each for batch in batches for each in batch["offset"].to_pylist()]
+        except OffsetOutOfRange as error:
+            assert (wanted.partition, error.offset) == (1, 21)
+            continue
+        assert offsets == list(range(wanted.start_offset, wanted.end_offset))
+        found.append(wanted)
+    assert found == [each for each in ranges if each.start_offset != 21]
+
+
 def test_a_range_beyond_the_end_gives_up(address: str, topic: str) -> None:
     import drumlin
 
@@ -148,7 +166,7 @@ def test_a_fault_of_the_fetcher_is_raised_to_the_reader(
 ) -> None:
     client.append(pa.table({"value": [b"v"]}), topic)
 
-    async def broken(self: RangeStream, offset: int) -> None:
+    async def broken(self: RangeStream, offset: int, max_bytes: int) -> None:
         raise RuntimeError("not today")
 
     monkeypatch.setattr(RangeStream, "_fetch", broken)

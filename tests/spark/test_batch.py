@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from drumlin.spark.options import COLUMNS
 from drumlin.spark.source import spark_schema
 from spark.topics import Topic, rows
 
@@ -26,7 +27,7 @@ def test_every_record_as_it_was_produced(spark: SparkSession, new_topic: NewTopi
     topic.fill(1_000)
     topic.write([(1, b"", b"", 1_600_000_000_000, None), (1, b"k", None, 1, None)])
     frame = read(spark, topic.options())
-    assert frame.schema == spark_schema(include_headers=False)
+    assert frame.schema == spark_schema()
     assert rows(frame) == topic.expected()
     others = frame.select("topic", "timestampType").distinct().collect()
     assert [(row.topic, row.timestampType) for row in others] == [(topic.name, 0)]
@@ -37,7 +38,7 @@ def test_headers(spark: SparkSession, new_topic: NewTopic) -> None:
     some = [("a", b"1"), ("b", None), ("a", b"")]
     topic.write([(0, b"k", b"v", 0, some), (0, b"k", b"v", 0, None)])
     frame = read(spark, topic.options(includeHeaders="true"))
-    assert frame.schema == spark_schema(include_headers=True)
+    assert frame.schema == spark_schema((*COLUMNS, "headers"))
     first, second = frame.orderBy("offset").collect()
     assert second.headers is None
     assert [(header.key, header.value) for header in first.headers] == some
@@ -80,7 +81,7 @@ def test_start_and_end_by_offset_and_by_time(spark: SparkSession, new_topic: New
 
 
 @pytest.mark.parametrize(
-    ("option", "tasks"), [({"minPartitions": 5}, 5), ({"maxRecordsPerPartition": 30}, 8), ({}, 2)]
+    ("option", "tasks"), [({"minPartitions": 5}, 5), ({"maxRecordsPerPartition": 30}, 8), ({}, 1)]
 )
 def test_ranges_are_shared_out_among_tasks(
     spark: SparkSession, new_topic: NewTopic, option: dict[str, int], tasks: int
@@ -135,10 +136,47 @@ def test_bad_options_are_explained(
         read(spark, new_topic(1).options() | change).collect()
 
 
-def test_the_columns_are_fixed(spark: SparkSession, new_topic: NewTopic) -> None:
-    reader = spark.read.format("drumlin").options(**new_topic(1).options())
-    with pytest.raises(PySparkException, match="columns of a topic are fixed"):
-        reader.schema("value STRING").load().collect()
+def test_columns_are_selected_by_option_and_by_schema(
+    spark: SparkSession, new_topic: NewTopic
+) -> None:
+    topic = new_topic(2)
+    topic.write([(0, b"k", b"v", 1_600_000_000_000, [("h", b"1")]), (1, None, b"w", 0, None)])
+    by_option = read(spark, topic.options(columns="Offset, value,partition"))
+    assert by_option.columns == ["offset", "value", "partition"]
+    found = sorted(tuple(row) for row in by_option.collect())
+    assert [(offset, bytes(value), partition) for offset, value, partition in found] == [
+        (0, b"v", 0),
+        (0, b"w", 1),
+    ]
+    reader = spark.read.format("drumlin").options(**topic.options())
+    header = "headers array<struct<key: string, value: binary>>"
+    by_schema = reader.schema(f"topic string, {header}").load()
+    headers = {row.topic: row.headers for row in by_schema.where("headers is not null").collect()}
+    assert [(each.key, bytes(each.value)) for each in headers[topic.name]] == [("h", b"1")]
+    assert reader.schema("timestampType int").load().collect() == [(0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("value string", "column 'value' is binary, not string"),
+        ("offset int, value binary", "column 'offset' is bigint, not int"),
+        ("headers array<string>", "column 'headers' is array"),
+        ("payload binary", "no column 'payload'"),
+    ],
+)
+def test_a_schema_of_other_columns_is_refused_by_name(
+    spark: SparkSession, address: str, schema: str, message: str
+) -> None:
+    reader = spark.read.format("drumlin").options(**Topic(address).options())
+    with pytest.raises(PySparkException, match=message):
+        reader.schema(schema).load().collect()
+
+
+def test_columns_and_schema_may_not_contradict(spark: SparkSession, address: str) -> None:
+    options = Topic(address).options(columns="value")
+    with pytest.raises(PySparkException, match="leave out one of them"):
+        spark.read.format("drumlin").options(**options).schema("key binary").load().collect()
 
 
 def test_a_topic_that_is_not_there(spark: SparkSession, address: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.option_values import OptionError
-from drumlin.spark.options import SourceOptions, Subscription
+from drumlin.spark.options import COLUMNS, SourceOptions, Subscription
 from drumlin.spark.source import DrumlinDataSource
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "flights"}
@@ -24,7 +24,7 @@ def test_defaults() -> None:
     options = parse()
     assert options.subscription == Subscription(topics=("flights",))
     assert options.fail_on_data_loss
-    assert not options.include_headers
+    assert options.columns == COLUMNS
     assert options.isolation_level == "read_uncommitted"
     assert options.batch_limits() == (OffsetLimit(EARLIEST), OffsetLimit(LATEST))
     assert options.max_trigger_delay_ms == 15 * 60_000
@@ -211,3 +211,16 @@ def test_a_group_for_progress() -> None:
         parse(commitOffsetsToGroup="mine", kafka__group__id="another")
     with pytest.raises(OptionError, match="is empty"):
         parse(commitOffsetsToGroup=" ")
+
+
+def test_columns() -> None:
+    assert parse(columns="VALUE, timestamptype ,headers").columns == (
+        "value",
+        "timestampType",
+        "headers",
+    )
+    assert parse(columns="offset", includeHeaders="true").columns == ("offset",)
+    assert parse(includeHeaders="true").columns == (*COLUMNS, "headers")
+    for text, message in [("", "nothing"), ("valu", "valu is no column"), ("key,KEY", "twice")]:
+        with pytest.raises(OptionError, match=message):
+            parse(columns=text)

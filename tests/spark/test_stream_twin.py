@@ -71,8 +71,12 @@ class SmallSpark:
         assert again == records, "a batch that is repeated must be the same"
 
 
-def _records_of(wanted: OffsetRange) -> list[Record]:
-    return [(wanted.partition, each) for each in range(wanted.start_offset, wanted.end_offset)]
+def _records_of(ranges: tuple[OffsetRange, ...]) -> list[Record]:
+    return [
+        (wanted.partition, each)
+        for wanted in ranges
+        for each in range(wanted.start_offset, wanted.end_offset)
+    ]
 
 
 steps = st.one_of(

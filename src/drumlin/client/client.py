@@ -94,6 +94,11 @@ def connect(
     return client
 
 
+def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with translated():
+        yield from batches
+
+
 class Client:
     """One cluster, seen from one process. Use it as a context manager, or `close` it."""
 
@@ -357,13 +362,19 @@ class Client:
         """
         reader.check_options("read_range", options)
         ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
-        return self._read_ranges(ranges, options)
+        return _translated(reader.read_ranges(self._thread, self._connections, ranges, options))
 
-    def _read_ranges(
-        self, ranges: Sequence[OffsetRange], options: ReadOptions
-    ) -> Iterator[pa.RecordBatch]:
-        with translated():
-            yield from reader.read_ranges(self._thread, self._connections, ranges, options)
+    def read_ranges(
+        self, ranges: Sequence[OffsetRange], **options: Unpack[ReadOptions]
+    ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
+        """As `read_range`, for many ranges, fetching ahead from one to the next.
+
+        Each comes with its batches, which are to be read before the next range is asked for.
+        What they raise concerns their range alone: the others can be read all the same.
+        """
+        reader.check_options("read_ranges", options)
+        each = reader.read_each_range(self._thread, self._connections, ranges, options)
+        return ((wanted, _translated(batches)) for wanted, batches in each)
 
     def consumer(
         self,

@@ -26,12 +26,17 @@ _MAX_WAIT_MS: Final = 500
 
 
 class OffsetRange(NamedTuple):
-    """start_offset <= offset < end_offset, in one partition."""
+    """start_offset <= offset < end_offset, in one partition.
+
+    A fetch does not stop at the end of a range: who knows that it is small may bound the first
+    fetch by `fetch_bytes`.
+    """
 
     topic: str
     partition: int
     start_offset: int
     end_offset: int
+    fetch_bytes: int | None = None
 
 
 class RangeStream:
@@ -74,9 +79,10 @@ class RangeStream:
 
     async def _fetch_pieces(self) -> None:
         offset = self._range.start_offset
+        fetch_bytes = min(self._range.fetch_bytes or self._fetch_bytes, self._fetch_bytes)
         patience = Deadline(self._connections.options.patience_ms)
         while offset < self._range.end_offset:
-            fetched = await self._fetch(offset)
+            fetched = await self._fetch(offset, fetch_bytes)
             end_offset = end_of_batches(fetched.records)
             if end_offset is None:
                 self._check_empty(fetched, offset, patience)
@@ -84,18 +90,18 @@ class RangeStream:
             if end_offset <= offset:
                 raise InvalidResponse(f"{self._where}: asked for {offset}, got what is before it")
             await self._ready.put(fetched)
-            offset = end_offset
+            offset, fetch_bytes = end_offset, self._fetch_bytes
             patience = Deadline(self._connections.options.patience_ms)
 
-    async def _fetch(self, offset: int) -> PartitionFetch:
+    async def _fetch(self, offset: int, max_bytes: int) -> PartitionFetch:
         topic = self._range.topic
-        fetched = await self._fetch_near(offset)
+        fetched = await self._fetch_near(offset, max_bytes)
         if fetched is not None:
             return fetched
 
         async def attempt() -> PartitionFetch:
             leader = await self._connections.leader(topic, self._range.partition)
-            return await self._fetch_from(leader, offset, self._nearest.rack)
+            return await self._fetch_from(leader, offset, max_bytes, self._nearest.rack)
 
         try:
             fetched = await self._connections.retrying(attempt, topics=(topic,))
@@ -106,26 +112,28 @@ class RangeStream:
         self._nearest.follow(fetched.preferred_read_replica)
         return fetched
 
-    async def _fetch_near(self, offset: int) -> PartitionFetch | None:
+    async def _fetch_near(self, offset: int, max_bytes: int) -> PartitionFetch | None:
         """From the replica that the leader has named. None: the leader is to be asked."""
         node_id = self._nearest.node_id
         if node_id is None:
             return None
         try:
             replica = await self._connections.broker(node_id)
-            return await self._fetch_from(replica, offset, self._nearest.rack)
+            return await self._fetch_from(replica, offset, max_bytes, self._nearest.rack)
         except (KafkaError, PeerError):
             # Away, no replica any more, or behind: only the leader can say what is really so.
             self._nearest.give_up()
             return None
 
-    async def _fetch_from(self, broker: BrokerConnection, offset: int, rack: str) -> PartitionFetch:
+    async def _fetch_from(
+        self, broker: BrokerConnection, offset: int, max_bytes: int, rack: str
+    ) -> PartitionFetch:
         return await fetch(
             broker,
             self._range.topic,
             self._range.partition,
             offset,
-            max_bytes=self._fetch_bytes,
+            max_bytes=max_bytes,
             max_wait_ms=_MAX_WAIT_MS,
             isolation=self._isolation,
             rack=rack,

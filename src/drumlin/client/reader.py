@@ -31,6 +31,7 @@ Place = Literal["earliest", "latest"] | int | datetime
 
 FETCH_BYTES: Final = 8 << 20
 _RANGES_AHEAD: Final = 2
+_SMALL_RANGES_AHEAD: Final = 8  # as long as they take no more memory than the large ones
 _KERNELS_FROM_BYTES: Final = 256 << 10  # less is read sooner in plain Python, if they aren't there
 
 
@@ -130,35 +131,68 @@ def read_ranges(
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `ranges`, one range after the other, each in offset order.
+    """The records of `ranges`, one range after the other, each in offset order."""
+    for _, batches in read_each_range(thread, connections, ranges, options):
+        yield from batches
 
-    While one range is decoded the next is being fetched already, so that many short ranges
-    do not cost a round trip each.
+
+def read_each_range(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
+    """Every range with its records, which are to be read before the next is asked for.
+
+    While one range is decoded the next are being fetched already, so that many short ranges
+    do not cost a round trip each. What goes wrong in a range is raised by its iterator, and
+    leaves the others as they are.
     """
     waiting = deque(ranges)
     open_streams: deque[tuple[OffsetRange, RangeStream]] = deque()
     isolation = options.get("isolation", "read_uncommitted")
     fetch_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
 
+    def size_of(wanted: OffsetRange) -> int:
+        return min(wanted.fetch_bytes or fetch_bytes, fetch_bytes)
+
+    def is_next_due() -> bool:
+        if not waiting or len(open_streams) < _RANGES_AHEAD:
+            return bool(waiting)
+        ahead = [size_of(wanted) for wanted, _ in open_streams] + [size_of(waiting[0])]
+        return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
+
     async def open_stream(wanted: OffsetRange) -> RangeStream:
         return RangeStream(connections, wanted, isolation, fetch_bytes)
 
     try:
         while waiting or open_streams:
-            while waiting and len(open_streams) < _RANGES_AHEAD:
+            while is_next_due():
                 wanted = waiting.popleft()
                 open_streams.append((wanted, thread.run(open_stream(wanted))))
             wanted, stream = open_streams[0]
-            piece = thread.run(stream.next())
-            if piece is None:
-                open_streams.popleft()
-                continue
-            yield from _decode(piece, wanted, options)
-            connections.memory.give_back(piece.records)
+            yield wanted, _read_stream(thread, connections, wanted, stream, options)
+            _close(thread, open_streams.popleft()[1])
     finally:
         for _, stream in open_streams:
-            if thread.is_running:
-                thread.call_soon(stream.close)
+            _close(thread, stream)
+
+
+def _read_stream(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    wanted: OffsetRange,
+    stream: RangeStream,
+    options: ReadOptions,
+) -> Iterator[pa.RecordBatch]:
+    while (piece := thread.run(stream.next())) is not None:
+        yield from _decode(piece, wanted, options)
+        connections.memory.give_back(piece.records)
+
+
+def _close(thread: LoopThread, stream: RangeStream) -> None:
+    if thread.is_running:
+        thread.call_soon(stream.close)
 
 
 def schema_of(options: ReadOptions) -> pa.Schema:

@@ -6,6 +6,7 @@ row, keys and values are not touched, and columns that hold one value are built 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,18 +18,29 @@ _HEADERS: Final = pa.list_(
 )
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
-ARROW_SCHEMA: Final = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", _TIMESTAMP),
-        ("timestampType", pa.int32()),
-    ]
-)
-ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", _HEADERS))
+#: What Spark calls a column, what our client calls it, and its type for Spark. The client knows
+#: no topic: it reads one range at a time.
+_COLUMNS: Final[dict[str, tuple[str | None, pa.DataType]]] = {
+    "key": ("key", pa.binary()),
+    "value": ("value", pa.binary()),
+    "topic": (None, pa.string()),
+    "partition": ("partition", pa.int32()),
+    "offset": ("offset", pa.int64()),
+    "timestamp": ("timestamp", _TIMESTAMP),
+    "timestampType": ("timestamp_type", pa.int32()),
+    "headers": ("headers", _HEADERS),
+}
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """What Spark expects of batches with these columns."""
+    return pa.schema([(name, _COLUMNS[name][1]) for name in columns])
+
+
+def client_columns(columns: Sequence[str]) -> list[str]:
+    """What to ask of the client; with offsets always, as they tell how far a task has come."""
+    wanted = [ours for ours, _ in map(_COLUMNS.__getitem__, columns) if ours is not None]
+    return wanted if "offset" in wanted else [*wanted, "offset"]
 
 
 #: More do not fit Spark's microseconds.
@@ -40,28 +52,29 @@ class TimestampTooLarge(ValueError):
 
 
 class SparkColumns:
-    """Converts the batches of one topic."""
+    """Converts the batches of one partition."""
 
-    def __init__(self, topic: str, *, include_headers: bool) -> None:
+    def __init__(self, topic: str, partition: int, columns: Sequence[str]) -> None:
+        self._partition = partition
         self._topic = pa.scalar(topic, pa.string())
         self._topics = pa.repeat(self._topic, 0)
-        self._include_headers = include_headers
-        self._schema = ARROW_SCHEMA_WITH_HEADERS if include_headers else ARROW_SCHEMA
+        self._columns = columns
+        self._schema = arrow_schema(columns)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The same records in Spark's columns."""
-        columns = [
-            batch.column("key"),
-            batch.column("value"),
-            self._topic_column(batch.num_rows),
-            batch.column("partition"),
-            batch.column("offset"),
-            self._microseconds(batch),
-            batch.column("timestamp_type"),
-        ]
-        if self._include_headers:
-            columns.append(_headers(batch.column("headers")))
+        columns = [self._column(name, batch) for name in self._columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(self, name: str, batch: pa.RecordBatch) -> pa.Array:
+        ours = _COLUMNS[name][0]
+        if ours is None:
+            return self._topic_column(batch.num_rows)
+        if name == "timestamp":
+            return self._microseconds(batch)
+        if name == "headers":
+            return _headers(batch.column(ours))
+        return batch.column(ours)
 
     def _microseconds(self, batch: pa.RecordBatch) -> pa.Array:
         """Timestamps as Spark stores them.
@@ -73,7 +86,7 @@ class SparkColumns:
         if np.any((milliseconds > _LARGEST_MS) | (milliseconds < -_LARGEST_MS)):
             row = int(np.argmax((milliseconds > _LARGEST_MS) | (milliseconds < -_LARGEST_MS)))
             raise TimestampTooLarge(
-                f"topic {self._topic.as_py()!r} partition {batch.column('partition')[row]} offset "
+                f"topic {self._topic.as_py()!r} partition {self._partition} offset "
                 f"{batch.column('offset')[row]}: the timestamp {milliseconds[row]} is too large "
                 "for milliseconds; its producer may have meant micro- or nanoseconds"
             )

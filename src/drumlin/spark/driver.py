@@ -1,6 +1,6 @@
 """What a batch query and a micro-batch plan alike on the driver: two sets of offsets become tasks.
 
-Plans are small values that Spark pickles for each task: a topic, a partition, two offsets.
+Plans are small values that Spark pickles for each task: topics, partitions, offsets.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
+from drumlin.spark.packing import pack_ranges
 from drumlin.spark.planning import OffsetRange, split_ranges
 
 #: Ranges this small are not worth a question about the sizes of partitions.
@@ -27,7 +28,7 @@ def plan_tasks(
     end: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str | None],
 ) -> list[InputPartition]:
-    """One `InputPartition` for each task, its value the `OffsetRange` to read.
+    """One `InputPartition` for each task, its value a tuple of the `OffsetRange`s to read.
 
     Raises:
         DataLoss: a partition ends before it starts, so it has lost records, and the query is to
@@ -47,4 +48,6 @@ def plan_tasks(
         TopicPartition(each.topic, each.partition) for each in ranges if each.size > _SMALL_RANGE
     ]
     density = cluster.density(large) if rule.by_size and large else {}
-    return [InputPartition(each) for each in split_ranges(ranges, rule, density)]
+    pieces = split_ranges(ranges, rule, density)
+    tasks = pack_ranges(pieces) if rule.by_size else [(each,) for each in pieces]
+    return [InputPartition(each) for each in tasks]

@@ -54,8 +54,13 @@ _CLIENT_OPTIONS: Final = {
 #: How long the driver and tasks go on trying, where no option says so.
 _PATIENCE_MS: Final = 60_000
 
-#: What a task fetches, decodes and hands to Spark at a time.
+#: What a task fetches and decodes at a time, and what it hands to Spark.
 _FETCH_BYTES: Final = 8 << 20
+_BATCH_BYTES: Final = 8 << 20
+
+#: The columns of Spark's Kafka source, in its order; the last only if it is asked for.
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS_COLUMN: Final = "headers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class SourceOptions(Crossing):
     ending: OffsetLimit | None
     no_match_is_latest: bool
     fail_on_data_loss: bool
-    include_headers: bool
+    columns: tuple[str, ...]  # of Spark's schema, in the order that is wanted
     split_rule: SplitRule
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -87,6 +92,7 @@ class SourceOptions(Crossing):
     offset_fetch_interval_ms: int
     fetch_bytes: int
     progress_group: str | None  # to which a stream commits how far it has come
+    batch_bytes: int
     client_options: tuple[tuple[str, str | int], ...]  # for `drumlin.connect`
 
     @classmethod
@@ -111,7 +117,7 @@ class SourceOptions(Crossing):
             )
             == "latest",
             fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
-            include_headers=boolean(options, "includeHeaders", default=False),
+            columns=_columns(options),
             split_rule=SplitRule(
                 min_partitions=positive(options, "minPartitions"),
                 max_records=positive(options, "maxRecordsPerPartition"),
@@ -124,6 +130,7 @@ class SourceOptions(Crossing):
             offset_fetch_interval_ms=converted(options, "fetchOffset.retryIntervalMs", int, "1000"),
             fetch_bytes=positive(options, "kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
             progress_group=_progress_group(options),
+            batch_bytes=positive(options, "batchBytes") or _BATCH_BYTES,
             client_options=_client_options(options),
         )
         source._check_trigger_limits()
@@ -224,6 +231,27 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     if not value:
         raise OptionError("the pattern in option 'subscribePattern' is empty")
     return Subscription(pattern=parsed("subscribePattern", value, python_pattern))
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of the option `columns`; of all there are, `headers` only with `includeHeaders`."""
+    everything = (*COLUMNS, HEADERS_COLUMN)
+    include_headers = boolean(options, "includeHeaders", default=False)
+    text = options.get("columns")
+    if text is None:
+        return everything if include_headers else COLUMNS
+    known = {name.lower(): name for name in everything}
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown or not names:
+        raise OptionError(
+            f"option 'columns': {', '.join(unknown) or 'nothing'} is no column of a topic; there "
+            f"are {', '.join(everything)}"
+        )
+    columns = tuple(known[name.lower()] for name in names)
+    if len(set(columns)) < len(columns):
+        raise OptionError(f"option 'columns' names a column twice: {text!r}")
+    return columns
 
 
 def _isolation_level(options: Mapping[str, str]) -> Literal["read_uncommitted", "read_committed"]:

@@ -10,7 +10,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from drumlin.spark.crossing import Crossing
@@ -24,12 +24,16 @@ TASK_BYTES: Final = 128 << 20
 _USUAL_DENSITY: Final = 128.0
 
 
+_FETCH_BYTES_MIN: Final = 64 << 10
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetRange(Crossing):
     """The offsets `[start_offset, end_offset)` of one partition.
 
     `topic_id`, where it is known, is that of the topic that was looked at when this was planned:
-    it proves whether a topic that is missing later was deleted.
+    it proves whether a topic that is missing later was deleted. `size_bytes` is what the offsets
+    are expected to take, and None where nobody can tell.
     """
 
     topic: str
@@ -37,16 +41,23 @@ class OffsetRange(Crossing):
     start_offset: int
     end_offset: int
     topic_id: str | None = None
+    size_bytes: int | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
         return self.end_offset - self.start_offset
 
-    def split(self, parts: int) -> list[OffsetRange]:
+    @property
+    def fetch_bytes(self) -> int | None:
+        """What to fetch at once, so that a small range does not bring much that is behind it."""
+        return None if self.size_bytes is None else self.size_bytes * 5 // 4 + _FETCH_BYTES_MIN
+
+    def split(self, parts: int, size_bytes: float | None = None) -> list[OffsetRange]:
         """This range in `parts` ranges of the same size, give or take one offset."""
         borders = [self.start_offset + self.size * part // parts for part in range(parts + 1)]
+        bytes_each = None if size_bytes is None else math.ceil(size_bytes / parts)
         return [
-            replace(self, start_offset=start, end_offset=end)
+            replace(self, start_offset=start, end_offset=end, size_bytes=bytes_each)
             for start, end in itertools.pairwise(borders)
             if start < end
         ]
@@ -96,7 +107,8 @@ def _split_by_bytes(
     pieces = []
     for each in ranges:
         density = bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
-        pieces += each.split(max(1, math.ceil(each.size * density / TASK_BYTES)))
+        size_bytes = each.size * density
+        pieces += each.split(max(1, math.ceil(size_bytes / TASK_BYTES)), size_bytes)
     return pieces
 
 

@@ -6,6 +6,10 @@ everything that needs pyarrow or a broker is imported where it is used.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import (
     ArrayType,
@@ -13,6 +17,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -20,25 +25,23 @@ from pyspark.sql.types import (
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.option_values import OptionError
-from drumlin.spark.options import SourceOptions
+from drumlin.spark.options import COLUMNS, HEADERS_COLUMN, SourceOptions
+
+_TYPES: Final = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS_COLUMN: ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
+}
 
 
-def spark_schema(*, include_headers: bool) -> StructType:
-    """The columns of Spark's Kafka source."""
-    schema = (
-        StructType()
-        .add("key", BinaryType())
-        .add("value", BinaryType())
-        .add("topic", StringType())
-        .add("partition", IntegerType())
-        .add("offset", LongType())
-        .add("timestamp", TimestampType())
-        .add("timestampType", IntegerType())
-    )
-    if include_headers:
-        header = StructType().add("key", StringType()).add("value", BinaryType())
-        schema = schema.add("headers", ArrayType(header))
-    return schema
+def spark_schema(columns: Sequence[str] = COLUMNS) -> StructType:
+    """These columns, with the types that they have in Spark's Kafka source."""
+    return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
 class DrumlinDataSource(DataSource):
@@ -53,7 +56,7 @@ class DrumlinDataSource(DataSource):
         warn_of_unknown(options)  # here, as Spark makes a source once for each load()
 
     def schema(self) -> StructType:
-        return spark_schema(include_headers=SourceOptions.parse(self.options).include_headers)
+        return spark_schema(SourceOptions.parse(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from drumlin.spark.batch import BatchReader
@@ -70,7 +73,35 @@ class DrumlinDataSource(DataSource):
         return StreamReader(options, Cluster(options))
 
     def _checked_options(self, schema: StructType) -> SourceOptions:
+        """The options, with the columns of `schema`: `.schema(...)` selects columns too.
+
+        Raises:
+            OptionError: it has other columns or types, or contradicts the option `columns`.
+        """
         options = SourceOptions.parse(self.options)
-        if schema != spark_schema(include_headers=options.include_headers):
-            raise OptionError("the columns of a topic are fixed: leave out .schema(...)")
-        return options
+        for field in schema.fields:
+            _check_field(field)
+        names = tuple(schema.fieldNames())
+        if len(set(names)) < len(names) or not names:
+            raise OptionError(f"a schema names each column once, not {', '.join(names) or 'none'}")
+        if "columns" in self.options and names != options.columns:
+            raise OptionError(
+                f".schema(...) asks for {', '.join(names)}, the option 'columns' for "
+                f"{', '.join(options.columns)}: leave out one of them"
+            )
+        return dataclasses.replace(options, columns=names)
+
+
+def _check_field(field: StructField) -> None:
+    wanted = _TYPES.get(field.name)
+    if wanted is None:
+        raise OptionError(
+            f"a topic has no column {field.name!r}; it has {', '.join(_TYPES)}: select some of "
+            "them, and convert them by expressions on the DataFrame"
+        )
+    if field != StructField(field.name, wanted, metadata=field.metadata):
+        raise OptionError(
+            f"column {field.name!r} is {wanted.simpleString()}, not "
+            f"{field.dataType.simpleString()}{'' if field.nullable else ' not null'}: convert it "
+            "by an expression on the DataFrame"
+        )

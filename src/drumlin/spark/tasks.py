@@ -1,4 +1,4 @@
-"""A task: reads one range of offsets and yields it as Arrow batches in Spark's schema.
+"""A task: reads ranges of offsets and yields them as Arrow batches in Spark's schema.
 
 A range may hold fewer records than offsets, down to none: compaction and transactions leave
 gaps, which are passed over in silence. A loss is only what is proven gone: offsets below the
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.spark.cluster import client_of
@@ -22,25 +22,49 @@ from drumlin.spark.planning import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from drumlin.client.reader import ReadOptions
+
 _PAUSE_S: Final = 0.5
 
 
-def read_task(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range, each of them once, in order.
+def read_task(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """The records of the ranges, each of them once; in order within a range.
 
     Raises:
         DataLoss: records are gone, and the query is to fail then.
         ReadFailed: they cannot be read, and are not proven gone.
     """
+    from drumlin.spark.batch_sizes import of_good_size
+
+    yield from of_good_size(_read_ranges(options, ranges), options.batch_bytes)
+    _spare_garbage_collection()
+
+
+def _read_ranges(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    from drumlin.client.range_stream import OffsetRange as Wanted
+
+    wanted = [
+        Wanted(each.topic, each.partition, each.start_offset, each.end_offset, each.fetch_bytes)
+        for each in ranges
+    ]
+    ahead = client_of(options).read_ranges(wanted, **read_options(options))
+    for offset_range, (_, batches) in zip(ranges, ahead, strict=True):
+        yield from _read_range(options, offset_range, batches)
+
+
+def _read_range(
+    options: SourceOptions, offset_range: OffsetRange, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """One range; `batches` are its records from its start on, which are being fetched already."""
     from drumlin.client.errors import ClientError
 
-    task = _Task(options, offset_range)
-    while not task.is_done:
+    progress = _Progress(options, offset_range)
+    while not progress.is_done:
         try:
-            yield from task.read()
+            yield from progress.of(batches)
         except ClientError as error:
-            task.skip_or_wait(error)
-    _spare_garbage_collection()
+            progress.skip_or_wait(error)
+            batches = progress.read_on()
 
 
 @functools.cache
@@ -55,8 +79,19 @@ def _spare_garbage_collection() -> None:
     gc.freeze()
 
 
-class _Task:
-    """How far a task has come in its range."""
+def read_options(options: SourceOptions) -> ReadOptions:
+    """How the client reads for a query."""
+    from drumlin.spark.columns import client_columns
+
+    return {
+        "columns": client_columns(options.columns),
+        "isolation": options.isolation_level,
+        "max_bytes_per_batch": options.fetch_bytes,
+    }
+
+
+class _Progress:
+    """How far a task has come in a range."""
 
     def __init__(self, options: SourceOptions, offset_range: OffsetRange) -> None:
         self._options = options
@@ -68,23 +103,25 @@ class _Task:
     def is_done(self) -> bool:
         return self._position >= self._range.end_offset
 
-    def read(self) -> Iterator[pa.RecordBatch]:
+    def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches from the present position on; advances with every batch."""
         from drumlin.spark.columns import SparkColumns
 
-        columns = SparkColumns(self._range.topic, include_headers=self._options.include_headers)
-        for batch in client_of(self._options).read_range(
+        columns = SparkColumns(self._range.topic, self._range.partition, self._options.columns)
+        for batch in batches:
+            yield columns.convert(batch)
+            self._move_to(batch.column("offset")[-1].as_py() + 1)
+        self._position = self._range.end_offset
+
+    def read_on(self) -> Iterator[pa.RecordBatch]:
+        """What is left of the range, as the log is now."""
+        return client_of(self._options).read_range(
             self._range.topic,
             self._range.partition,
             self._position,
             self._range.end_offset,
-            headers=self._options.include_headers,
-            isolation=self._options.isolation_level,
-            max_bytes_per_batch=self._options.fetch_bytes,
-        ):
-            yield columns.convert(batch)
-            self._move_to(batch.column("offset")[-1].as_py() + 1)
-        self._position = self._range.end_offset
+            **read_options(self._options),
+        )
 
     def skip_or_wait(self, error: Exception) -> None:
         """After `error`: pass over what is proven gone, or let some time go by.
