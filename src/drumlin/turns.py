@@ -72,6 +72,15 @@ def to_end(work: Work[T]) -> T:
         return result
 
 
+def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the turn that the loop is in has lasted so long that what can wait had better.
+
+    Only loops know that say when their turn began, as that of a broker's process does.
+    """
+    began: float | None = getattr(loop, "turn_began", None)
+    return began is not None and time.monotonic() - began > TURN_S / 2
+
+
 class Turns:
     """All work of one loop that goes on turn by turn."""
 

@@ -12,12 +12,14 @@ import pytest
 
 from drumlin.broker.channel import PlainChannel
 from drumlin.broker.connection import Connection
+from drumlin.broker.loop_watch import LoopWatch
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.wakeups import Wakeups
 from drumlin.turns import TURN_S, Rounds
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _SENT = 2_000
+_ANSWER_BYTES = 128 * 1024
 
 
 class CountingRouter:
@@ -43,7 +45,7 @@ class CountingRouter:
 class Pair:
     """A connection over a socket whose other end is ours."""
 
-    def __init__(self, router: Any) -> None:
+    def __init__(self, router: Any, channel: type[PlainChannel] = PlainChannel) -> None:
         listening = socket.create_server(("127.0.0.1", 0))
         self.peer = socket.create_connection(listening.getsockname())
         accepted, _ = listening.accept()
@@ -51,7 +53,7 @@ class Pair:
         accepted.setblocking(False)
         self.ended: list[Connection] = []
         self.connection = Connection(
-            PlainChannel(accepted),
+            channel(accepted),
             router,
             memory=RequestMemory(1 << 30),
             scratch=bytearray(SCRATCH_BYTES),
@@ -99,6 +101,43 @@ def test_many_connections_with_much_to_do_take_their_turns_one_after_the_other()
             pair.peer.close()
 
     asyncio.run(run())
+
+
+def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
+    """Readers who come at the same moment, each of whom is answered with much."""
+
+    class AnsweringRouter(CountingRouter):
+        def dispatch(self, _connection: Connection, _frame: memoryview) -> Any:
+            self.taken += 1
+            return [bytes(_ANSWER_BYTES)]
+
+    class SlowChannel(PlainChannel):
+        def send(self, parts: Any, *, more: bool) -> int:
+            nonlocal sent
+            sent += 1
+            time.sleep(TURN_S / 4)
+            return super().send(parts, more=more)
+
+    async def scenario() -> None:
+        router = AnsweringRouter()
+        pairs = [Pair(router, SlowChannel) for _ in range(30)]
+        for pair in pairs:
+            pair.peer.sendall(b"\0\0\0\2ab")
+        most = before = 0
+        while sent < len(pairs):
+            await asyncio.sleep(0)
+            most, before = max(most, sent - before), sent
+        assert router.taken == len(pairs)
+        assert most <= 8
+        for pair in pairs:
+            pair.connection.close(None)
+            assert len(pair.peer.recv(_ANSWER_BYTES, socket.MSG_WAITALL)) == _ANSWER_BYTES
+            pair.peer.close()
+
+    sent = 0
+    watch = LoopWatch()
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(scenario())
 
 
 def test_a_connection_ends_for_everybody_although_one_fails(

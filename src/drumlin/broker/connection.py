@@ -27,7 +27,7 @@ from drumlin.broker.later import Later, Parts, release
 from drumlin.broker.outbox import Outbox, Wanted
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.request_sizes import request_bytes_max
-from drumlin.turns import TURN_S
+from drumlin.turns import TURN_S, is_long_turn
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
@@ -103,6 +103,7 @@ class Connection:
         self._writing = False
         self._is_finishing = False
         self._will_go_on = False
+        self._will_send = False
         self._awaits_preparation = False  # of what answers the next request
         self.listener_name = listener_name
         self.closed = False
@@ -285,7 +286,15 @@ class Connection:
                 self._outbox.put(slot.parts)
         self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_our_turn: bool = False) -> None:
+        if self._will_send:
+            return
+        if not is_our_turn and self._outbox.holds_much and is_long_turn(self._loop):
+            # Of very many who may send at once, each waits for its turn.
+            self._will_send = True
+            self._wait_until_writable(False)
+            self._router.rounds.add(self._send_in_turn)
+            return
         try:
             drained = self._outbox.flush()
         except OSError as error:
@@ -320,10 +329,14 @@ class Connection:
         self.last_active = self._loop.time()
         self._go_on_sending()
 
-    def _go_on_sending(self) -> None:
+    def _send_in_turn(self) -> None:
+        self._will_send = False
+        self._go_on_sending(is_our_turn=True)
+
+    def _go_on_sending(self, *, is_our_turn: bool = False) -> None:
         """What is sent makes room for the answers to requests that had to wait."""
         if not self.closed:
-            self._flush()
+            self._flush(is_our_turn=is_our_turn)
         if not self.closed and self._backlog:
             self._start_requests()
 

@@ -55,7 +55,7 @@ class LoopWatch:
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """The loop that is watched."""
-        return asyncio.SelectorEventLoop(self._selector)
+        return _WatchedLoop(self._selector)
 
     def begin(self) -> None:
         """Look for culprits from now on. Call it on the loop."""
@@ -110,6 +110,17 @@ class LoopWatch:
             if frame is not None and selector.began == began:
                 selector.place = (began, _place(frame))
                 noted = began
+
+
+class _WatchedLoop(asyncio.SelectorEventLoop):
+    def __init__(self, selector: _TimingSelector) -> None:
+        super().__init__(selector)
+        self._timing = selector
+
+    @property
+    def turn_began(self) -> float | None:
+        """When the turn began that the loop is in; see `turns.is_long_turn`."""
+        return self._timing.began
 
 
 class _TimingSelector(selectors.DefaultSelector):

@@ -66,6 +66,11 @@ class Outbox:
         return self._memory_bytes > _FULL_BYTES or len(self._parts) > _IOV_MAX
 
     @property
+    def holds_much(self) -> bool:
+        """Whether there is something to send that may take a good part of a turn."""
+        return any(len(part) >= SENDFILE_MIN_BYTES for part in self._parts)
+
+    @property
     def awaits_disk(self) -> bool:
         """Nothing can be sent until what was lent is taken back."""
         return self._lent

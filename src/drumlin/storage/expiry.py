@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from drumlin.storage.partition_log import PartitionLog
 
 
-_AT_ONCE: Final = 8
+#: Each is a handful of files that are renamed: half a turn for all of them.
+_AT_ONCE: Final = 4
 
 #: Is told of a log.
 Tell = Callable[["PartitionLog"], object]
