@@ -50,6 +50,16 @@ def test_by_age(logs: LogDirectories) -> None:
     assert log.log_start_offset == 6
 
 
+def test_of_many_segments_a_few_go_at_a_time(logs: LogDirectories) -> None:
+    """Each means some renames; others have their turn between."""
+    log = daily(logs, 30, retention_ms=DAY_MS)
+    before, most = len(log.segments), 0
+    for _ in logs.delete_old_segments():
+        most, before = max(most, before - len(log.segments)), len(log.segments)
+    assert len(log.segments) == 2
+    assert 0 < most <= 4
+
+
 def test_the_youngest_record_of_a_segment_decides(logs: LogDirectories) -> None:
     log = create(logs, LogConfig(retention_ms=DAY_MS, segment_ms=99 * DAY_MS))
     append(log, timestamp=NOW_MS - 9 * DAY_MS)
