@@ -154,6 +154,8 @@ class Connection:
     def _within_budget(self) -> bool:
         """Report what we hold to the shared budget; False where we must wait for others."""
         reader = self._reader
+        if not (self._counted or self._backlog or self._in_flight_bytes or reader.held_bytes):
+            return True
         complete = self._in_flight_bytes + sum(map(len, self._backlog))
         held = complete + reader.held_bytes
         if held < _COUNTED_FROM_BYTES:

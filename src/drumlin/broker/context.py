@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
@@ -35,6 +37,9 @@ class RequestContext(NamedTuple):
     @property
     def listener(self) -> str:
         return self.connection.listener_name
+
+
+context_of: Final = from_tuple(RequestContext)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ class Outbox:
             OSError: the connection is broken; or a file cannot be read, or has become shorter:
                 there is no telling the peer, who knows by now how many bytes come.
         """
+        if len(self._parts) == 1 and type(self._parts[0]) is bytes:
+            return self._flush_only(self._parts[0])
         budget, ends_at = _BYTES_PER_TURN, time.monotonic() + TURN_S
         try:
             while self._parts and budget > 0 and not self._lent:
@@ -102,6 +104,15 @@ class Outbox:
                     break
         except (BlockingIOError, InterruptedError):
             self._has_waited = True
+        return not self._parts
+
+    def _flush_only(self, part: bytes) -> bool:
+        """As `flush`, for what is one answer in memory, as most are; what is left of it waits."""
+        try:
+            sent = self._channel.send((part,), more=False)
+        except (BlockingIOError, InterruptedError):
+            return False
+        self._sent(sent)
         return not self._parts
 
     def lend_cold(self) -> Wanted | None:
@@ -151,14 +162,14 @@ class Outbox:
         """The socket has taken so many bytes of what is in memory."""
         self._memory_bytes -= sent
         self.sent_bytes += sent
-        left = sent
+        left, parts = sent, self._parts
         while left:
-            part = self._parts[0]
+            part = parts[0]
             if left < len(part):
-                self._parts[0] = memoryview(part)[left:]
+                parts[0] = memoryview(part)[left:]
                 break
             left -= len(part)
-            self._parts.popleft()
+            parts.popleft()
         return sent
 
     def _send_slice(self) -> int:

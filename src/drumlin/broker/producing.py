@@ -7,8 +7,7 @@ may have come, gone or changed hands, so each is looked up when its turn has com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, NoReturn
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -53,7 +52,6 @@ _WITHOUT_START_OFFSET: Final = frozenset(
     }
 )
 
-T = TypeVar("T")
 #: Topic (name, or id), index, records.
 Part = tuple[bytes, int, memoryview | None]
 
@@ -62,9 +60,11 @@ class Producing:
     """See the module."""
 
     __slots__ = (
+        "_allows_zstd",
         "_broker",
         "_context",
         "_flushes",
+        "_led_of",
         "_outcomes",
         "_parts",
         "_request",
@@ -76,6 +76,9 @@ class Producing:
         self._context = context
         self._broker = context.broker
         self._request = request
+        version, partitions = context.header.api_version, context.broker.partitions
+        self._led_of = partitions.of_id if version >= TOPIC_IDS_FROM else partitions.of_name
+        self._allows_zstd = version >= _ZSTD_FROM
         self._parts: list[Part] = [
             (topic, index, records)
             for topic, partitions in request.topics
@@ -85,20 +88,24 @@ class Producing:
         self._flushes: dict[int, Partition] = {}  # by the place of their outcome
         #: None where no batch says that it is transactional.
         self._transactional: list[TransactionalPart] | None = None
-        if any(is_transactional(records) for _, _, records in self._parts):
-            self._transactional = []
+        for _, _, records in self._parts:
+            if records and is_transactional(records):
+                self._transactional = []
+                break
         self._verified: Verified | None = None  # likewise
 
     def start(self) -> Parts | Later | None:
         """Append all batches; later what takes longer than a turn, or has to wait for something."""
-        refusal = to_end(self._refusal())
-        if refusal is not None:
-            return self._refuse_all(refusal)
-        if self._verified is not None and self._verified.asked:
-            return when_done(self._verify_and_append())
+        if self._transactional is not None or self._request.acks not in _ACKS:
+            refusal = to_end(self._refusal())
+            if refusal is not None:
+                return self._refuse_all(refusal)
+            if self._verified is not None and self._verified.asked:
+                return when_done(self._verify_and_append())
         ends_at = time.monotonic() + TURN_S
+        now_ms = self._broker.clock.wall_ms()
         for part in self._parts:
-            outcome = self._append_at_once(part) if time.monotonic() < ends_at else None
+            outcome = self._append_at_once(part, now_ms) if time.monotonic() < ends_at else None
             if outcome is None:
                 return when_done(self._append_rest())
             self._outcomes.append(outcome)
@@ -131,7 +138,7 @@ class Producing:
             if header is None:
                 continue
             try:
-                partition = self._find(topic, index)
+                partition = self._find((topic, index, records))
             except KafkaError:
                 continue  # it is told when the batch is to be appended
             producers.add((header.producer_id, header.producer_epoch))
@@ -156,58 +163,57 @@ class Producing:
         """What has no outcome yet: in threads what takes long, and in turns as there is much."""
         pace = Pace()
         for part in self._parts[len(self._outcomes) :]:
-            outcome = self._append_at_once(part)
+            outcome = self._append_at_once(part, self._broker.clock.wall_ms())
             if outcome is None:
                 outcome = await self._append_in_thread(part)
             self._outcomes.append(outcome)
             await pace.give_way()
         return await self._flush_and_answer()
 
-    def _append_at_once(self, part: Part) -> Outcome | None:
+    def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
         """Append one batch; None, and nothing done, if checking it needs a thread."""
         partition = None
         try:
-            partition, verification = self._find_for(part)
-            now_ms = self._broker.clock.wall_ms()
-            batch = self._prepare(prepare_at_once, partition, part, now_ms)
-            if batch is None:
-                return None
-            return self._write(partition, batch, now_ms, verification)
+            verification = None if self._verified is None else self._verified.check(part[:2])
+            partition = self._find(part)
+            log = partition.log
+            batch = prepare_at_once(
+                part[2] or self._miss_batch(), log.append_rules, now_ms, log.name, self._allows_zstd
+            )
+            return batch and self._write(partition, batch, now_ms, verification)
         except KafkaError as error:
             return _refused(error, partition)
 
     async def _append_in_thread(self, part: Part) -> Outcome:
         partition = None
         try:
-            partition, _ = self._find_for(part)
+            partition = self._find(part)
+            log = partition.log
             now_ms = self._broker.clock.wall_ms()
             batch = await self._broker.threads.computing(
-                self._prepare, prepare_produce, partition, part, now_ms
+                prepare_produce,
+                part[2] or self._miss_batch(),
+                log.append_rules,
+                now_ms,
+                log.name,
+                self._allows_zstd,
             )
             # The topic may have gone meanwhile, and come again.
-            partition, verification = self._find_for(part)
+            verification = None if self._verified is None else self._verified.check(part[:2])
+            partition = self._find(part)
             return self._write(partition, batch, now_ms, verification)
         except KafkaError as error:
             return _refused(error, partition)
 
-    def _find_for(self, part: Part) -> tuple[Partition, Verification | None]:
+    def _find(self, part: Part) -> Partition:
         topic, index, _ = part
-        verification = None
-        if self._verified is not None:
-            verification = self._verified.check((topic, index))
-        return self._find(topic, index), verification
-
-    def _find(self, topic: bytes, index: int) -> Partition:
-        partitions = self._broker.partitions
-        has_id = self._context.header.api_version >= TOPIC_IDS_FROM
-        led = partitions.of_id(topic) if has_id else partitions.of_name(topic)
-        partition = led.get(index)
+        partition = self._led_of(topic).get(index)
         if partition is None:
             partition = self._look_for(topic, index)
-        if partition.topic in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
+        name = partition.log.topic
+        if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
             raise KafkaError(
-                ErrorCode.invalid_topic_exception,
-                f"Cannot append to internal topic {partition.topic}",
+                ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {name}"
             )
         return partition
 
@@ -219,23 +225,11 @@ class Producing:
         name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
         return broker.partitions.get(name, index)
 
-    def _prepare(
-        self, prepare: Callable[..., T], partition: Partition, part: Part, now_ms: int
-    ) -> T:
-        version = self._context.header.api_version
-        records, log = part[2], partition.log
-        if not records:
-            raise UnfitRecords(
-                ErrorCode.invalid_record,
-                f"Produce requests with version {version} must have at least one record batch "
-                "per partition",
-            )
-        return prepare(
-            records,
-            log.append_rules,
-            now_ms,
-            log_name=log.name,
-            allows_zstd=version >= _ZSTD_FROM,
+    def _miss_batch(self) -> NoReturn:
+        raise UnfitRecords(
+            ErrorCode.invalid_record,
+            f"Produce requests with version {self._context.version} must have at least one record "
+            "batch per partition",
         )
 
     def _write(

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import RequestContext, Waiting, context_of
 from drumlin.broker.first_use import FirstUse, handler_module
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.later import Later, Parts, when_done
@@ -108,7 +108,7 @@ class Router:
                 return self._refuse_api_versions(header)
             raise MalformedMessage(f"{api} v{header.api_version} is not served")
         handler = self._handlers.get(api) or self._import(api)
-        context = RequestContext(self._broker, connection, header)
+        context = context_of((self._broker, connection, header))
         answer = handler.answer
         if answer is not None:
             return self._answer_itself(api, answer, context, frame)

@@ -40,7 +40,7 @@ class Wakeups:
 
         Who calls this is none of them: what goes wrong with one is nothing to it, nor to the rest.
         """
-        if self._is_finishing:
+        if not self._woken or self._is_finishing:
             return
         self._is_finishing = True
         ends_at = time.monotonic() + TURN_S

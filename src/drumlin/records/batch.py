@@ -28,6 +28,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from drumlin.tuples import from_tuple
+
 Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE: Final = 61
@@ -125,13 +127,16 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULO
 
 
+_header_of: Final = from_tuple(BatchHeader)
+
+
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, unchecked.
 
     Raises:
         struct.error: fewer than 61 bytes are left.
     """
-    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    return _header_of(_HEADER.unpack_from(buffer, position))
 
 
 def parse_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]:

@@ -51,6 +51,7 @@ from drumlin.records.kernels import kernels_if_ready
 from drumlin.records.record import renumber
 from drumlin.records.rejection import InvalidBatch, UnfitRecords, reject_records
 from drumlin.records.survey import Survey, survey
+from drumlin.tuples import from_tuple
 from drumlin.wire.errors import ErrorCode
 
 __all__ = [
@@ -83,11 +84,13 @@ class PreparedBatch(NamedTuple):
     log_append_time_ms: int = -1  # -1: the records keep their producer's timestamps
 
 
+_prepared_of: Final = from_tuple(PreparedBatch)
+
+
 def prepare_produce(
     buffer: bytearray | memoryview,
     rules: AppendRules,
     now_ms: int,
-    *,
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch:
@@ -109,7 +112,6 @@ def prepare_at_once(
     buffer: bytearray | memoryview,
     rules: AppendRules,
     now_ms: int,
-    *,
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch | None:
@@ -173,12 +175,12 @@ def _let_pass(
     size = len(buffer)
     if kernels is None or not rules.limits_address or size <= HEADER_SIZE:
         return None
-    address = _address_of(_first_byte(buffer))
+    view = memoryview(buffer)
+    address = _address_of(_first_byte(view))
     if not kernels.inspect(address, size, rules.limits_address, now_ms):
         return None
-    header = parse_header(buffer)  # the kernel saw that the batch is all of the buffer
-    view = memoryview(buffer)
-    return PreparedBatch(view, header) if crc32c(view[CRC_START:]) == header.crc else None
+    header = parse_header(view)  # the kernel saw that the batch is all of the buffer
+    return _prepared_of((view, header, -1)) if crc32c(view[CRC_START:]) == header.crc else None
 
 
 def _invalid(reason: str) -> InvalidBatch:

@@ -239,9 +239,10 @@ class Partition:
         return withheld_bytes
 
     def _check_enough_replicas(self) -> None:
+        needed = self.log.config.min_insync_replicas
         # More than there are replicas cannot be asked for: Apache Kafka bounds it likewise.
-        needed = min(self.log.config.min_insync_replicas, self.replicas)
-        if self.in_sync_replicas < needed:
+        if self.in_sync_replicas < needed and self.in_sync_replicas < self.replicas:
+            needed = min(needed, self.replicas)
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
                 f"{self.topic}-{self.index} has {self.in_sync_replicas} in-sync replicas, "

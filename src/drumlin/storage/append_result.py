@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from drumlin.storage.producer_entry import SequenceRange
+from drumlin.tuples import from_tuple
 
 
 class AppendResult(NamedTuple):
@@ -21,3 +22,6 @@ class AppendResult(NamedTuple):
         """As the batch was answered the first time."""
         first_offset, last_offset = batch.first_offset, batch.last_offset
         return cls(first_offset, last_offset, batch.timestamp, log_start_offset, is_duplicate=True)
+
+
+result_of: Final = from_tuple(AppendResult)

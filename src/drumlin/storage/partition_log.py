@@ -22,7 +22,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage import closing, expiry, partition_metadata, truncation
-from drumlin.storage.append_result import AppendResult
+from drumlin.storage.append_result import AppendResult, result_of
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.durability import Durability
@@ -162,7 +162,9 @@ class PartitionLog:
                 self.producer_state.update(header, base_offset, timestamp)
         finally:  # last, so that readers of it know what is undecided; and whatever happens
             self.log_end_offset = last_offset + 1
-        return AppendResult(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
+        return result_of(
+            (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        )
 
     def append_internal(
         self,
@@ -321,7 +323,7 @@ class PartitionLog:
     @property
     def is_flush_due(self) -> bool:
         """Whether an acknowledgement must wait for `flush` (`flush.messages`)."""
-        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+        return self.log_end_offset - self.durability.recovery_point >= self._config.flush_messages
 
     def flush(self, up_to_offset: int | None = None) -> None:
         """Return when everything below `up_to_offset` (default: all) is durable.

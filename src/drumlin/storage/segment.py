@@ -22,7 +22,12 @@ from drumlin.storage.files import ReadAt
 from drumlin.storage.known_positions import KnownPositions
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.open_files import LogFile, OpenFiles
-from drumlin.storage.segment_times import NO_TIMESTAMP_YET, SegmentTimes, TimestampAndOffset
+from drumlin.storage.segment_times import (
+    NO_TIMESTAMP_YET,
+    SegmentTimes,
+    TimestampAndOffset,
+    timestamp_and_offset,
+)
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
 from drumlin.storage.unsynced import Unsynced
@@ -38,7 +43,7 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 #: Blocks are set aside in steps that grow with the file, so a small log stays small.
 _SET_ASIDE_FROM_BYTES: Final = 64 * 1024
-_SET_ASIDE_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
+_SET_ASIDE_STEP_BYTES_MAX: Final = 1024 * 1024
 
 
 class BatchPlace(NamedTuple):
@@ -152,7 +157,7 @@ class Segment:
         times = self._times
         largest = times.largest or self.largest_timestamp
         if max_timestamp > largest[0]:
-            largest = TimestampAndOffset(max_timestamp, last_offset)
+            largest = timestamp_and_offset((max_timestamp, last_offset))
         try:
             with self.log_file as descriptor:
                 self._files.write_at(descriptor, batch, position)

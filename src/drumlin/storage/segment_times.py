@@ -11,6 +11,7 @@ import threading
 from typing import Final, NamedTuple
 
 from drumlin.records.batch import NO_TIMESTAMP
+from drumlin.tuples import from_tuple
 
 _putting_in = threading.Lock()  # for all segments: it is held for a moment only
 
@@ -20,6 +21,7 @@ class TimestampAndOffset(NamedTuple):
     offset: int
 
 
+timestamp_and_offset: Final = from_tuple(TimestampAndOffset)
 NO_TIMESTAMP_YET: Final = TimestampAndOffset(NO_TIMESTAMP, -1)
 
 

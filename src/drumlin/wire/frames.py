@@ -103,6 +103,8 @@ class FrameReader:
         """
         if self._large is None:
             rest = self._rest
+            if not rest:
+                return [self._scratch]
             self._scratch[: len(rest)] = rest
             return [self._scratch[len(rest) :]]
         if self._large_filled == self._large_room:
@@ -130,6 +132,9 @@ class FrameReader:
         frames: list[memoryview] = []
         if self._large is None:
             end = len(self._rest) + count
+            if _PREFIX <= end <= _SMALL_BYTES and self._is_one_frame(end):
+                self._rest = b""
+                return [memoryview(bytearray(self._scratch[_PREFIX:end]))]
         else:
             taken = min(count, self._large_size - self._large_filled)
             self._large_filled += taken
@@ -142,6 +147,11 @@ class FrameReader:
         start = self._cut(end, frames)
         self._rest = bytes(self._scratch[start:end])
         return frames
+
+    def _is_one_frame(self, end: int) -> bool:
+        """Whether a small frame is all that there is, as mostly: its peer waits for the answer."""
+        size: int = _LENGTH.unpack_from(self._scratch)[0]
+        return size == end - _PREFIX and size <= self._max
 
     def _cut(self, end: int, frames: list[memoryview]) -> int:
         """Take whole frames out of `scratch[:end]`; where the first one begins that is not."""

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from kio.schema.index import api_key_map, schema_name_map
 
+from drumlin.tuples import from_tuple
 from drumlin.wire.decoder import Decode, admit, decoder, open_twin, read_tags
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
@@ -52,6 +53,9 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     size: int  # bytes of the header: where the body starts
+
+
+_header_of: Final = from_tuple(RequestHeader)
 
 
 class Shape:
@@ -210,8 +214,9 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     if length >= 0:
         client_id = str(frame[_REQUEST_HEADER_START.size : end], "utf-8", errors="replace")
     if _has_flexible_header(api_key, version):
-        end = read_tags(frame, end, {}, None)
-    return RequestHeader(api_key, version, correlation_id, client_id, end)
+        no_tags = end < len(frame) and frame[end] == 0
+        end = end + 1 if no_tags else read_tags(frame, end, {}, None)
+    return _header_of((api_key, version, correlation_id, client_id, end))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -114,7 +114,14 @@ def _compact_partitions(
     size = len(frame)
     for _ in range(count):
         (index,) = _INT32.unpack_from(frame, position)
-        length, position = read_uvarint(frame, position + 4)
+        length, after = frame[position + 4], frame[position + 5]
+        if length < 0x80:
+            position += 5
+        elif after < 0x80:  # as most batches have it
+            length += (after - 1) * 0x80
+            position += 6
+        else:
+            length, position = read_uvarint(frame, position + 4)
         if length == 0:
             partitions.append((index, None))
         else:
