@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import (
@@ -49,6 +50,7 @@ class ScriptedBroker:
         self, topics: dict[str, int] | None = None, node_id: int = 1, port: int = 0
     ) -> None:
         self.topics = topics or {}
+        self.topic_ids: dict[str, UUID] = {}
         self.node_id = node_id
         self.versions = {name: schema_versions(name) for name in API_KEYS}
         self.requests: list[tuple[str, int, Any]] = []
@@ -153,7 +155,7 @@ class ScriptedBroker:
 
     def metadata(self, shape: Shape, request: Any) -> Any:
         ports = {self.node_id: self.port, **self.brokers}
-        names = self.topics if request.topics is None else [each.name for each in request.topics]
+        names = [*self.topics] if request.topics is None else map(self._name, request.topics)
         return shape(
             "MetadataResponse",
             throttle_time=ZERO,
@@ -167,7 +169,23 @@ class ScriptedBroker:
             topics=tuple(self._topic(shape, name) for name in names),
         )
 
-    def _topic(self, shape: Shape, name: str) -> Any:
+    def _name(self, wanted: Any) -> str | None:
+        if wanted.name is not None:
+            return str(wanted.name)
+        return next(
+            (name for name, each in self.topic_ids.items() if each == wanted.topic_id), None
+        )
+
+    def _topic(self, shape: Shape, name: str | None) -> Any:
+        if name is None:
+            return shape(
+                "MetadataResponseTopic",
+                error_code=ErrorCode.unknown_topic_id,
+                name=None,
+                topic_id=None,
+                is_internal=False,
+                partitions=(),
+            )
         known = name in self.topics
         partitions = [
             shape(
@@ -185,7 +203,7 @@ class ScriptedBroker:
             "MetadataResponseTopic",
             error_code=ErrorCode.none if known else ErrorCode.unknown_topic_or_partition,
             name=name,
-            topic_id=None,
+            topic_id=self.topic_ids.get(name) if known else None,
             is_internal=False,
             partitions=tuple(partitions),
         )

@@ -163,8 +163,8 @@ class Advance:
         """Fail, or warn once of each partition for as long as that lasts."""
         now = frozenset(partitions)
         news = now - self._reported.get(what, frozenset())
-        self._reported[what] = now
         if not news:
+            self._reported[what] = now
             return
         named = f"{what}: {', '.join(describe(key) for key in sorted(news))}"
         fail = self._options.fail_on_data_loss
@@ -172,6 +172,7 @@ class Advance:
             report_data_loss(named, fail=fail)
         else:
             report_data_loss(named, fail=fail, advice=advice)
+        self._reported[what] = now
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
