@@ -82,7 +82,6 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
         (BASE | {"kafka.interceptor.classes": "X"}, "kafka.interceptor.classes"),
         (BASE | {"kafka.isolation.level": "serializable"}, "kafka.isolation.level"),
-        (BASE | {"kafka.security.protocol": "SSL"}, "kafka.security.protocol"),
     ],
 )
 def test_refusals_name_the_option(options: dict[str, str], message: str) -> None:

@@ -269,14 +269,20 @@ class Cluster:
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
         """Ask again after an error, as `fetchOffset.*` says.
 
-        What nobody answered at all the client has repeated already, for as long as it may take.
+        What nobody answered at all the client has repeated already, for as long as it may take;
+        a login that was refused would be refused again, and lock a user out in the end.
         """
-        from drumlin.client.errors import BrokerUnreachable, ClientError, RequestTimedOut
+        from drumlin.client.errors import (
+            AuthenticationFailed,
+            BrokerUnreachable,
+            ClientError,
+            RequestTimedOut,
+        )
 
         for _ in range(self._options.offset_fetch_attempts - 1):
             try:
                 return ask()
-            except (BrokerUnreachable, RequestTimedOut):
+            except (AuthenticationFailed, BrokerUnreachable, RequestTimedOut):
                 raise
             except ClientError as error:
                 _logger.warning("asking the cluster again after: %s", error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from drumlin.spark.crossing import Crossing
 from drumlin.spark.java_pattern import python_pattern
@@ -28,8 +28,13 @@ from drumlin.spark.option_values import (
     text,
 )
 from drumlin.spark.planning import SplitRule
+from drumlin.spark.security import security_of
+
+if TYPE_CHECKING:
+    from drumlin.peer.security.settings import Security
 
 _logger = logging.getLogger(__name__)
+ClientOption: TypeAlias = "str | int | Security"
 
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribepattern")
 
@@ -93,7 +98,7 @@ class SourceOptions(Crossing):
     fetch_bytes: int
     progress_group: str | None  # to which a stream commits how far it has come
     batch_bytes: int
-    client_options: tuple[tuple[str, str | int], ...]  # for `drumlin.connect`
+    client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -178,16 +183,15 @@ def _refuse_kafka_options(options: Mapping[str, str]) -> None:
     for name, reason in _REFUSED_KAFKA_OPTIONS.items():
         if name in options:
             raise OptionError(f"option '{name}' is not supported: {reason}")
-    # Never speak in the clear to a cluster for which encryption or a login was asked.
-    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.strip().upper() != "PLAINTEXT":
-        raise OptionError(f"option 'kafka.security.protocol': {protocol!r} is not supported yet")
 
 
-def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, str | int], ...]:
-    values: dict[str, str | int] = {"client_id": options.get("kafka.client.id", "drumlin-spark")}
+def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, ClientOption], ...]:
+    values: dict[str, ClientOption] = {"client_id": options.get("kafka.client.id", "drumlin-spark")}
     if "kafka.client.rack" in options:
         values["client_rack"] = options["kafka.client.rack"].strip()
+    security = security_of(options)
+    if security is not None:
+        values["security"] = security
     for name, keyword in _CLIENT_OPTIONS.items():
         number = positive(options, name)
         if number is not None:

@@ -151,7 +151,7 @@ class FrameReader:
     def _is_one_frame(self, end: int) -> bool:
         """Whether a small frame is all that there is, as mostly: its peer waits for the answer."""
         size: int = _LENGTH.unpack_from(self._scratch)[0]
-        return size == end - _PREFIX and size <= self._max
+        return size == end - _PREFIX and size <= self.max_frame_bytes
 
     def _cut(self, end: int, frames: list[memoryview]) -> int:
         """Take whole frames out of `scratch[:end]`; where the first one begins that is not."""
