@@ -1,0 +1,9 @@
+"""Topics in PySpark: `format("drumlin")`, and what goes beyond a data source.
+
+PySpark imports this package in every session that looks for data sources, so it stays light.
+"""
+
+from drumlin.spark.mapping import map_batches, map_stream
+from drumlin.spark.session import configure
+
+__all__ = ["configure", "map_batches", "map_stream"]

@@ -30,8 +30,9 @@ from drumlin.spark.option_values import (
 from drumlin.spark.planning import SplitRule
 from drumlin.spark.security import security_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pulls in pyarrow
     from drumlin.peer.security.settings import Security
+    from drumlin.spark.transform import Transform
 
 _logger = logging.getLogger(__name__)
 ClientOption: TypeAlias = "str | int | Security"
@@ -98,6 +99,7 @@ class SourceOptions(Crossing):
     fetch_bytes: int
     progress_group: str | None  # to which a stream commits how far it has come
     batch_bytes: int
+    transform: Transform | None  # a user's function over what is read
     client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
 
     @classmethod
@@ -136,6 +138,7 @@ class SourceOptions(Crossing):
             fetch_bytes=positive(options, "kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
             progress_group=_progress_group(options),
             batch_bytes=positive(options, "batchBytes") or _BATCH_BYTES,
+            transform=None,
             client_options=_client_options(options),
         )
         source._check_trigger_limits()

@@ -79,6 +79,11 @@ class DrumlinDataSource(DataSource):
             OptionError: it has other columns or types, or contradicts the option `columns`.
         """
         options = SourceOptions.parse(self.options)
+        if "transform" in self.options:  # then `schema` is that of its results
+            from drumlin.spark.transform import Transform
+
+            transform = Transform(self.options["transform"], schema.json())
+            return dataclasses.replace(options, transform=transform)
         for field in schema.fields:
             _check_field(field)
         names = tuple(schema.fieldNames())

@@ -36,7 +36,8 @@ def read_task(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator
     """
     from drumlin.spark.batch_sizes import of_good_size
 
-    yield from of_good_size(_read_ranges(options, ranges), options.batch_bytes)
+    batches = of_good_size(_read_ranges(options, ranges), options.batch_bytes)
+    yield from options.transform.results(batches) if options.transform else batches
     _spare_garbage_collection()
 
 

@@ -1,0 +1,120 @@
+"""Work on Arrow batches in the worker that has fetched them, so that Spark sees only its results.
+
+Spark turns every row that a source gives it into its own form, one by one, which takes longer than
+to fetch and decode it. A function over Arrow batches that filters, parses or sums up before that
+saves most of a query's time.
+
+A batch query is planned in the program that asks for it, and read by `mapInArrow`, which costs
+less per task than a data source. A stream needs the data source, and hands it the function as text.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from drumlin.spark.options import SourceOptions
+
+if TYPE_CHECKING:  # a session that only looks for sources must not pay for these
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from drumlin.spark.planning import OffsetRange
+    from drumlin.spark.transform import BatchFunction
+
+
+def map_batches(
+    spark: SparkSession,
+    topic: str,
+    function: BatchFunction,
+    schema: StructType | str,
+    *,
+    bootstrap_servers: str,
+    **options: object,
+) -> DataFrame:
+    """What `function` makes of a topic's records, as a DataFrame.
+
+    The function runs once for each task, in the worker that reads the task's records: it is given
+    an iterator of Arrow batches and yields batches (or tables) of its own. What it sums up is
+    the sum of one task: let Spark add the tasks' results.
+
+    Args:
+        topic: a name, or several with commas between them.
+        schema: of the function's results, as a `StructType` or in Spark's words.
+        options: those of `format("drumlin")`; `columns` may be a sequence of names.
+
+    Raises:
+        OptionError: options that cannot be.
+    """
+    from drumlin.spark.batch import BatchReader
+    from drumlin.spark.cluster import Cluster
+
+    parsed = SourceOptions.parse(_as_text(topic, bootstrap_servers, options))
+    parsed.check_batch()
+    tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
+    read = functools.partial(_run_tasks, parsed, tasks, function, _struct(schema))
+    # One row a task: the number of what it is to read.
+    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+    return numbers.mapInArrow(read, _struct(schema))
+
+
+def map_stream(
+    spark: SparkSession,
+    topic: str,
+    function: BatchFunction,
+    schema: StructType | str,
+    *,
+    bootstrap_servers: str,
+    **options: object,
+) -> DataFrame:
+    """As `map_batches`, for a stream: the function runs once for each task of a micro-batch.
+
+    What stands in the checkpoint are offsets of the topic, as without a function: the function
+    may change from one start of the query to the next.
+    """
+    from drumlin.spark.transform import as_text
+
+    source = _as_text(topic, bootstrap_servers, options) | {"transform": as_text(function)}
+    reader = spark.readStream.format("drumlin").options(**source)
+    return reader.schema(_struct(schema)).load()
+
+
+def _as_text(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
+    """Options as a data source gets them: text, with names in lower case."""
+    given = {"subscribe": topic, "kafka.bootstrap.servers": bootstrap_servers, **options}
+    return {name.lower(): _text(value) for name, value in given.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _struct(schema: StructType | str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(struct, StructType):
+        raise TypeError(f"a schema names columns and their types, as 'id int': {schema!r}")
+    return struct
+
+
+def _run_tasks(
+    options: SourceOptions,
+    tasks: Sequence[tuple[OffsetRange, ...]],
+    function: BatchFunction,
+    schema: StructType,
+    numbers: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """What a worker does for `mapInArrow`: it is told which of the tasks is its own."""
+    from drumlin.spark.tasks import read_task
+    from drumlin.spark.transform import results
+
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from results(function, read_task(options, tasks[number]), schema)
