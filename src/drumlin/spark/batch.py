@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
@@ -13,6 +13,7 @@ from drumlin.spark.driver import plan_tasks
 from drumlin.spark.offsets import LATEST, TopicPartition
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import SourceOptions
+from drumlin.spark.pushdown import Bounds, take_filters
 from drumlin.spark.tasks import read_task
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
+        self._bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         cluster = self._cluster
@@ -36,8 +38,10 @@ class BatchReader(DataSourceReader):
             _check_order(start, end)
         if isinstance(ending.value, Mapping) and not ending.is_timestamp:
             end = self._within_logs(end)
+        since = cluster.since(self._bounds.since_ms, start) if self._bounds.since_ms else {}
+        wanted_start, wanted_end = self._bounds.cut(start, end, since)
         topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
-        return plan_tasks(cluster, self._options, start, end, topic_ids)
+        return plan_tasks(cluster, self._options, wanted_start, wanted_end, topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are no partitions at all
@@ -54,6 +58,16 @@ class BatchReader(DataSourceReader):
                     fail=self._options.fail_on_data_loss,
                 )
         return {key: min(end_offset, there[key]) for key, end_offset in wanted.items()}
+
+
+class FilteringBatchReader(BatchReader):
+    """Takes the filters of a query; PySpark refuses such a reader unless its setting is on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        if self._options.transform is not None:  # these are filters on the function's results
+            return filters
+        self._bounds, left = take_filters(filters)
+        return left
 
 
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:

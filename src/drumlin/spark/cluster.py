@@ -131,6 +131,13 @@ class Cluster:
         keys = list(partitions)
         return self._retrying(lambda: self._list((key, "earliest") for key in keys))
 
+    def since(
+        self, time_ms: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offsets that are not older; -1 where no record is that young."""
+        times = dict.fromkeys(partitions, time_ms)
+        return self._retrying(lambda: self._list(times.items()))
+
     def resolve(
         self,
         limit: OffsetLimit,

@@ -89,6 +89,7 @@ class SourceOptions(Crossing):
     no_match_is_latest: bool
     fail_on_data_loss: bool
     columns: tuple[str, ...]  # of Spark's schema, in the order that is wanted
+    push_filters: bool
     split_rule: SplitRule
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -125,6 +126,7 @@ class SourceOptions(Crossing):
             == "latest",
             fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
             columns=_columns(options),
+            push_filters=boolean(options, "pushFilters", default=False),
             split_rule=SplitRule(
                 min_partitions=positive(options, "minPartitions"),
                 max_records=positive(options, "maxRecordsPerPartition"),

@@ -12,10 +12,7 @@ _JVM_FLAGS: Final = (
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 )
-_SETTINGS: Final = {
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
-}
+_UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -24,8 +21,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     What was set on it before stays, but for the settings named in docs/spark.md; options of the
     JVM are added to those that are there. It acts on a session that starts after it.
     """
-    for name, value in _SETTINGS.items():
-        builder = builder.config(name, value)
+    builder = builder.config(_UNIX_SOCKETS, "true")
     for side in ("driver", "executor"):
         name = f"spark.{side}.extraJavaOptions"
         builder = builder.config(name, _with_flags(_given(builder).get(name, "")))

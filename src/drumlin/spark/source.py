@@ -59,11 +59,14 @@ class DrumlinDataSource(DataSource):
         return spark_schema(SourceOptions.parse(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from drumlin.spark.batch import BatchReader
+        from drumlin.spark import pushdown
+        from drumlin.spark.batch import BatchReader, FilteringBatchReader
 
         options = self._checked_options(schema)
         options.check_batch()
-        return BatchReader(options, Cluster(options))
+        takes_filters = options.push_filters and pushdown.is_offered()
+        kind = FilteringBatchReader if takes_filters else BatchReader
+        return kind(options, Cluster(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from drumlin.spark.stream import StreamReader

@@ -15,6 +15,8 @@ from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from drumlin.spark.crossing import Crossing
+
 #: Is given the batches of one task, as many as there are, and gives its results.
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch | pa.Table]]
 
@@ -26,7 +28,7 @@ def as_text(function: BatchFunction) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Transform:
+class Transform(Crossing):
     """A function on its way to the tasks of a stream, and the schema of its results."""
 
     pickled: str
