@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from drumlin.records import kernels
 from drumlin.records.batch import HEADER_SIZE, parse_header
-from drumlin.records.columns import decode_to_arrow, encode_from_arrow, partition_for_keys
+from drumlin.records.columns import encode_from_arrow, iterate_arrow, partition_for_keys
 from drumlin.records.compression import CODECS
 from drumlin.records.record import Record, encode_batch
 from drumlin.records.survey import survey, survey_plain
@@ -54,6 +54,10 @@ def sample(value_bytes: int) -> tuple[pa.Array, pa.Array]:
     return pa.array([b"key-%08d" % (row % 100_000) for row in range(rows)]), values
 
 
+def decode(fetched: list[bytes], columns: list[str] | None = None) -> int:
+    return sum(batch.num_rows for batch in iterate_arrow(fetched, columns=columns))
+
+
 def bulk(value_bytes: int, compression: str) -> None:
     keys, values = sample(value_bytes)
 
@@ -73,7 +77,7 @@ def bulk(value_bytes: int, compression: str) -> None:
     size = rows * (value_bytes + 20)
     label = f"{value_bytes} B, {compression}"
     figure(f"encode from Arrow, {label}", best(encode), rows, size)
-    figure(f"decode into Arrow, {label}", best(lambda: decode_to_arrow([fetched])), rows, size)
+    figure(f"decode into Arrow, {label}", best(lambda: decode([fetched])), rows, size)
     batch = bytearray(batches[0])
     count = parse_header(batch).record_count
     seconds = best(lambda: prepare_produce(batch, AppendRules(2 * BATCH_BYTES), NOW_MS))
@@ -81,6 +85,31 @@ def bulk(value_bytes: int, compression: str) -> None:
     if compression == "none":
         seconds = best(lambda: partition_for_keys(keys, 12))
         figure("hash keys (murmur2)", seconds, rows, rows * 12)
+
+
+def _decoding(fetched: bytes, columns: list[str] | None) -> float:
+    return best(lambda: decode([fetched], columns))
+
+
+def batch_sizes() -> None:
+    """How the size of batches tells, by codec, and what columns that nobody wants would cost."""
+    print("\ndecode records of 100 B, M records/s      1 KiB   16 KiB    1 MiB   (batches of)")
+    keys, values = (column[:70_000] for column in sample(100))
+    for compression in CODECS:
+        for columns in (None, ["value", "offset"], ["offset"]):
+            rates = []
+            for batch_bytes in (1 << 10, 16 << 10, 1 << 20):
+                batches = encode_from_arrow(
+                    values,
+                    keys=keys,
+                    default_timestamp_ms=NOW_MS,
+                    max_batch_bytes=batch_bytes,
+                    compression=compression,
+                )
+                fetched = b"".join(batches)
+                rates.append(len(values) / _decoding(fetched, columns))
+            label = f"{compression}, {'all' if columns is None else ' and '.join(columns)}"
+            print(f"{label:38s}" + "".join(f"{rate / 1e6:9.2f}" for rate in rates))
 
 
 def border() -> None:
@@ -111,6 +140,7 @@ def main() -> None:
         bulk(value_bytes, "none")
     for compression in list(CODECS)[1:]:
         bulk(1000, compression)
+    batch_sizes()
     border()
 
 

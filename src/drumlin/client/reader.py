@@ -17,11 +17,7 @@ from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records import kernels
-from drumlin.records.columns import (
-    RECORD_SCHEMA,
-    RECORD_SCHEMA_WITH_HEADERS,
-    iterate_arrow,
-)
+from drumlin.records.columns import iterate_arrow, record_schema
 from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
@@ -201,21 +197,12 @@ def schema_of(options: ReadOptions) -> pa.Schema:
     Raises:
         ValueError: a column is asked for that there is not.
     """
-    columns = options.get("columns")
-    with_headers = options.get("headers", False) or "headers" in (columns or ())
-    schema = RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
-    if columns is None:
-        return schema
-    unknown = set(columns) - set(schema.names)
-    if unknown:
-        raise ValueError(f"no such columns: {sorted(unknown)}; there are {schema.names}")
-    return pa.schema([schema.field(each) for each in columns])
+    return record_schema(options.get("columns"), with_headers=options.get("headers", False))
 
 
 def _decode(
     piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    schema = schema_of(options)
     if len(piece.records) >= _KERNELS_FROM_BYTES:
         kernels.require()
     batches = iterate_arrow(
@@ -223,13 +210,13 @@ def _decode(
         partition=wanted.partition,
         start_offset=wanted.start_offset,
         end_offset=wanted.end_offset,
-        with_headers="headers" in schema.names,
+        columns=schema_of(options).names,
         aborted=piece.aborted_transactions,
     )
     try:
         for batch in batches:
             if batch.num_rows:
-                yield batch.select(schema.names) if "columns" in options else batch
+                yield batch
     except CorruptRecord as error:
         where = f"topic {wanted.topic!r} partition {wanted.partition}"
         raise CorruptData(f"{where}: {error}") from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,27 +11,38 @@ import pyarrow as pa
 
 from drumlin.records.arrow_memory import BinaryMemory, Columns, buffer_of
 from drumlin.records.batch import Buffer
-from drumlin.records.bodies import Body, Selection
+from drumlin.records.bodies import Selection
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.found_bodies import Bodies
 from drumlin.records.kernels.layout import (
-    BODY_WIDTH,
+    AT_BODY,
+    AT_POSITION,
+    AT_RECORD,
     DECODE_STATE_WIDTH,
+    DONE,
     END_OFFSET,
     FIRST_OFFSET,
     HEADER_KEYS,
     HEADER_LISTS,
     HEADER_ROWS,
+    HEADER_ROWS_MAX,
     HEADER_VALUES,
+    IS_CUT,
+    IS_FULL,
     KEYS,
+    NEXT_HEADER_ROWS,
+    NEXT_RECORD_BYTES,
     OFFSETS,
+    RECORD_BYTES,
+    RECORD_BYTES_MAX,
     ROWS,
+    ROWS_MAX,
     TIMESTAMP_TYPES,
     TIMESTAMPS,
     VALUES,
 )
-from drumlin.records.ordinary import OrdinaryBatches
-from drumlin.records.plain_columns import decode_plain
+from drumlin.records.record import Record
+from drumlin.records.varint import INT64_MAX
 
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import Kernels
@@ -54,133 +64,173 @@ RECORD_SCHEMA: Final = pa.schema(
 RECORD_SCHEMA_WITH_HEADERS: Final = RECORD_SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 _INT32_BYTES: Final = 4
-_INT64_BYTES: Final = 8
 _HEADER_SIZE_MIN: Final = 2  # an empty key and a null value
+
+_HEADERS_AT_LEAST: Final = 1024
+_HEADERS_A_ROW_AT_FIRST: Final = 8
+
+_NUMBERS: Final = {
+    "offset": (OFFSETS, np.int64),
+    "timestamp": (TIMESTAMPS, np.int64),
+    "timestamp_type": (TIMESTAMP_TYPES, np.int32),
+}
+_BYTES: Final = {"key": KEYS, "value": VALUES}
 
 _State = ctypes.c_int64 * DECODE_STATE_WIDTH
 
 
-def decode_bodies(
-    bodies: Sequence[Body], selection: Selection, partition: int, with_headers: bool
-) -> pa.RecordBatch:
-    """The selected records of batches that have together less than 2 GiB.
+class Decoder:
+    """Decodes the bodies of one partition, run by run, into RecordBatches of a bounded size."""
 
-    Raises:
-        CorruptRecord: a body is not what its header promises.
-    """
-    kernels = kernels_if_ready()
-    if kernels is None:
-        return _decode_plain(bodies, selection, partition, with_headers)
-    rows = sum(body.header.record_count for body in bodies)
-    size = sum(body.end - body.start for body in bodies)
-    target = _Target(rows, size, selection, with_headers)
-    for source, table in _tables(bodies):
-        address, length = table.buffer_info()
-        target.decode(kernels, source, address, length // BODY_WIDTH)
-    return target.record_batch(partition)
+    def __init__(
+        self,
+        kernels: Kernels,
+        selection: Selection,
+        partition: int,
+        schema: pa.Schema,
+        max_rows: int,
+        max_bytes: int,
+    ) -> None:
+        self._kernels = kernels
+        self._selection = selection
+        self._partition = partition
+        self._schema = schema
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._rows_left = 0
+        self._bytes_left = 0
+        self._headers_a_row = _HEADERS_A_ROW_AT_FIRST
+        self._target: _Target | None = None
 
+    def expect(self, rows: int, size: int) -> None:
+        """So many records will come at most, and about so many bytes: memory is taken for that."""
+        self._rows_left += rows
+        self._bytes_left += size
 
-def decode_ordinary(
-    kernels: Kernels,
-    source: Buffer,
-    batches: OrdinaryBatches,
-    selection: Selection,
-    partition: int,
-    with_headers: bool,
-) -> pa.RecordBatch:
-    """As `decode_bodies`, for the batches of one buffer."""
-    target = _Target(batches.record_count, batches.size_bytes, selection, with_headers)
-    target.decode(kernels, source, batches.table.ctypes.data, len(batches.table))
-    return target.record_batch(partition)
-
-
-def _tables(bodies: Sequence[Body]) -> Iterator[tuple[Buffer, array[int]]]:
-    """Runs of bodies that lie in the same memory, as the tables that the kernel reads."""
-    source: Buffer = b""
-    table = array("q")
-    for body in bodies:
-        if body.source is not source:
-            if table:
-                yield source, table
-            source, table = body.source, array("q")
-        header = body.header
-        table.extend(
-            (
-                body.start,
-                body.end,
-                header.record_count,
-                header.base_offset,
-                header.base_timestamp,
-                int(header.is_log_append_time),
-                header.max_timestamp,
-            )
-        )
-    yield source, table
-
-
-class _Target:
-    """The memory of one RecordBatch while a kernel fills it."""
-
-    def __init__(self, rows: int, size: int, selection: Selection, with_headers: bool) -> None:
-        self.columns = Columns()
-        self.state = _State()
-        self.state[FIRST_OFFSET] = selection.start_offset
-        self.state[END_OFFSET] = selection.end_offset
-        self._offsets = np.empty(rows, np.int64)
-        self._timestamps = np.empty(rows, np.int64)
-        self._timestamp_types = np.empty(rows, np.int32)
-        self.columns.put_numbers(OFFSETS, self._offsets)
-        self.columns.put_numbers(TIMESTAMPS, self._timestamps)
-        self.columns.put_numbers(TIMESTAMP_TYPES, self._timestamp_types)
-        self._keys = BinaryMemory(rows, size, self.columns, KEYS)
-        self._values = BinaryMemory(rows, size, self.columns, VALUES)
-        self._headers = _HeadersTarget(rows, size, self.columns) if with_headers else None
-
-    def decode(self, kernels: Kernels, source: Buffer, table_address: int, count: int) -> None:
-        """The records of `count` bodies in `source`.
+    def decode(self, source: Buffer, bodies: Bodies) -> Iterator[pa.RecordBatch]:
+        """Take in bodies that lie in `source`; the RecordBatches that are full.
 
         Raises:
             CorruptRecord: a body is not what its header promises.
         """
-        failed = kernels.decode(
-            pa.py_buffer(source).address,
-            len(source),
-            table_address,
-            count,
-            self.columns.table,
-            self.state,
+        bodies = np.ascontiguousarray(bodies)
+        address = pa.py_buffer(source).address
+        target = self._target or self._new_target(len(source))
+        while True:
+            answer = self._kernels.decode(
+                address,
+                len(source),
+                bodies.ctypes.data,
+                len(bodies),
+                target.columns.table,
+                target.state,
+            )
+            if answer == DONE:
+                self._target = target
+                return
+            if answer != IS_FULL:
+                position = target.state[AT_POSITION] if answer == IS_CUT else ~answer
+                raise CorruptRecord(f"malformed records from byte {position} of {len(source)} on")
+            if target.state[ROWS]:
+                yield self._finish(target)
+            target = self._new_target(len(source), target)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What is not full yet."""
+        target, self._target = self._target, None
+        if target is not None and target.state[ROWS]:
+            yield self._finish(target)
+
+    def _new_target(self, source_bytes: int, full: _Target | None = None) -> _Target:
+        next_bytes = full.state[NEXT_RECORD_BYTES] if full else 0
+        next_headers = full.state[NEXT_HEADER_ROWS] if full else 0
+        if full and full.has_few_headers:
+            self._headers_a_row *= 2
+        rows = max(1, min(self._rows_left, self._max_rows))
+        # Compressed batches may hold more than was expected.
+        size = max(next_bytes, min(max(self._bytes_left, source_bytes), self._max_bytes))
+        headers = min(size // _HEADER_SIZE_MIN, _HEADERS_AT_LEAST + rows * self._headers_a_row)
+        target = _Target(rows, size, max(headers, next_headers), self._schema, self._selection)
+        if full:
+            target.go_on(full.state)
+        return target
+
+    def _finish(self, target: _Target) -> pa.RecordBatch:
+        self._rows_left -= target.state[ROWS]
+        self._bytes_left -= target.state[RECORD_BYTES]
+        return target.record_batch(self._partition)
+
+
+class _Target:
+    """The memory of one RecordBatch while a kernel fills it: of the columns that are wanted."""
+
+    def __init__(
+        self, rows: int, size: int, headers: int, schema: pa.Schema, selection: Selection
+    ) -> None:
+        self.columns = Columns()
+        self.state = _State()
+        self.state[FIRST_OFFSET] = selection.start_offset
+        self.state[END_OFFSET] = selection.end_offset
+        self.state[ROWS_MAX] = rows
+        self.state[RECORD_BYTES_MAX] = self.state[HEADER_ROWS_MAX] = INT64_MAX
+        self._schema = schema
+        self._numbers: dict[str, Any] = {}
+        self._bytes: dict[str, BinaryMemory] = {}
+        self._headers: _HeadersTarget | None = None
+        for name in set(schema.names):
+            if name in _NUMBERS:
+                column, kind = _NUMBERS[name]
+                self._numbers[name] = np.empty(rows, kind)
+                self.columns.put_numbers(column, self._numbers[name])
+            elif name in _BYTES:
+                self._bytes[name] = BinaryMemory(rows, size, self.columns, _BYTES[name])
+                self.state[RECORD_BYTES_MAX] = size
+            elif name == "headers":
+                self._headers = _HeadersTarget(rows, size, headers, self.columns)
+                self.state[RECORD_BYTES_MAX] = size
+                self.state[HEADER_ROWS_MAX] = headers
+
+    @property
+    def has_few_headers(self) -> bool:
+        """Whether it is full of headers before it is full of anything else."""
+        state = self.state
+        return (
+            state[ROWS] < state[ROWS_MAX]
+            and state[RECORD_BYTES] + state[NEXT_RECORD_BYTES] <= state[RECORD_BYTES_MAX]
         )
-        if failed < 0:
-            raise CorruptRecord(f"malformed records from byte {~failed} of {len(source)} on")
+
+    def go_on(self, state: Any) -> None:
+        """Begin where another one has found no room."""
+        for place in (AT_BODY, AT_RECORD, AT_POSITION):
+            self.state[place] = state[place]
 
     def record_batch(self, partition: int) -> pa.RecordBatch:
         """What the kernel has written, without a copy."""
         rows = self.state[ROWS]
-        arrays = [
-            _numbers(np.full(rows, partition, np.int32), rows, pa.int32()),
-            _numbers(self._offsets, rows, pa.int64()),
-            _numbers(self._timestamps, rows, _TIMESTAMP),
-            _numbers(self._timestamp_types, rows, pa.int32()),
-            self._keys.array(rows, pa.binary()),
-            self._values.array(rows, pa.binary()),
-        ]
-        schema = RECORD_SCHEMA
-        if self._headers is not None:
-            arrays.append(self._headers.array(rows, self.state[HEADER_ROWS]))
-            schema = RECORD_SCHEMA_WITH_HEADERS
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        made = {name: self._array(name, rows, partition) for name in set(self._schema.names)}
+        arrays = [made[name] for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, name: str, rows: int, partition: int) -> pa.Array:
+        if name == "partition":
+            return _numbers(np.full(rows, partition, np.int32), rows, pa.int32())
+        if name == "headers":
+            assert self._headers is not None
+            return self._headers.array(rows, self.state[HEADER_ROWS])
+        if name in self._bytes:
+            return self._bytes[name].array(rows, pa.binary())
+        return _numbers(self._numbers[name], rows, RECORD_SCHEMA.field(name).type)
 
 
 class _HeadersTarget:
     """The memory of the headers column while a kernel fills it."""
 
-    def __init__(self, rows: int, size: int, columns: Columns) -> None:
-        headers_max = size // _HEADER_SIZE_MIN
+    def __init__(self, rows: int, size: int, headers: int, columns: Columns) -> None:
         self._lists = np.empty(rows + 1, np.int32)
         self._lists[0] = 0
         columns.put_numbers(HEADER_LISTS, self._lists)
-        self._keys = BinaryMemory(headers_max, size, columns, HEADER_KEYS)
-        self._values = BinaryMemory(headers_max, size, columns, HEADER_VALUES)
+        self._keys = BinaryMemory(headers, size, columns, HEADER_KEYS)
+        self._values = BinaryMemory(headers, size, columns, HEADER_VALUES)
 
     def array(self, rows: int, headers: int) -> pa.Array:
         pairs = pa.StructArray.from_arrays(
@@ -206,21 +256,24 @@ def _utf8(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
-def _decode_plain(
-    bodies: Sequence[Body], selection: Selection, partition: int, with_headers: bool
+def decode_plain_to_arrow(
+    rows: Sequence[tuple[Record, int]], partition: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    rows = decode_plain(bodies, selection)
+    """What `decode_plain` found, as one RecordBatch."""
     records = [record for record, _ in rows]
-    arrays = [
-        pa.array([partition] * len(rows), pa.int32()),
-        pa.array([record.offset for record in records], pa.int64()),
-        pa.array([record.timestamp for record in records], pa.int64()).cast(_TIMESTAMP),
-        pa.array([timestamp_type for _, timestamp_type in rows], pa.int32()),
-        pa.array([record.key for record in records], pa.binary()),
-        pa.array([record.value for record in records], pa.binary()),
-    ]
-    if not with_headers:
-        return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
-    headers = [[{"key": key, "value": value} for key, value in each.headers] for each in records]
-    arrays.append(pa.array(headers, HEADERS_TYPE))
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA_WITH_HEADERS)
+    columns: dict[str, Callable[[], pa.Array]] = {
+        "partition": lambda: pa.array([partition] * len(rows), pa.int32()),
+        "offset": lambda: pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": lambda: pa.array([each.timestamp for each in records], pa.int64()).cast(
+            _TIMESTAMP
+        ),
+        "timestamp_type": lambda: pa.array([kind for _, kind in rows], pa.int32()),
+        "key": lambda: pa.array([record.key for record in records], pa.binary()),
+        "value": lambda: pa.array([record.value for record in records], pa.binary()),
+        "headers": lambda: pa.array(
+            [[{"key": key, "value": value} for key, value in each.headers] for each in records],
+            HEADERS_TYPE,
+        ),
+    }
+    arrays = [columns[name]() for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

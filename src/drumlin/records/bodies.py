@@ -56,7 +56,7 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
     Raises:
         CorruptRecord: something that is no whole and sound batch, save for a last one cut off.
     """
-    transactions = _Transactions(selection.aborted)
+    transactions = Transactions(selection.aborted)
     for position, header in whole_batches(buffer):
         if header.base_offset >= selection.end_offset:
             return
@@ -68,7 +68,7 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
             yield _body(buffer, position, header)
 
 
-class _Transactions:
+class Transactions:
     """Which batches of transactions to leave out, going through them in order."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:

@@ -15,14 +15,17 @@ from drumlin.records.arrow_decode import (
     HEADERS_TYPE,
     RECORD_SCHEMA,
     RECORD_SCHEMA_WITH_HEADERS,
-    decode_bodies,
-    decode_ordinary,
+    Decoder,
+    decode_plain_to_arrow,
 )
 from drumlin.records.arrow_encode import RecordColumns, encode_from_arrow, partition_for_keys
-from drumlin.records.batch import Buffer
-from drumlin.records.bodies import Body, Selection, next_offset, select_bodies
+from drumlin.records.batch import COMPRESSION_MASK, Buffer
+from drumlin.records.bodies import Selection, next_offset, select_bodies
+from drumlin.records.found_bodies import Bodies, find_bodies
 from drumlin.records.kernels import kernels_if_ready
-from drumlin.records.ordinary import OrdinaryBatches, ordinary_batches
+from drumlin.records.kernels.layout import BODY_ATTRIBUTES, BODY_COUNT, BODY_END, BODY_START
+from drumlin.records.plain_columns import decode_plain
+from drumlin.records.unfolded_bodies import unfolded
 from drumlin.records.varint import INT64_MAX
 
 __all__ = [
@@ -35,11 +38,13 @@ __all__ = [
     "iterate_arrow",
     "next_offset",
     "partition_for_keys",
+    "record_schema",
 ]
 
 _INT32_MAX: Final = 2**31 - 1
 _ROWS_MAX: Final = 1 << 20
-_BYTES_MAX: Final = 64 << 20
+_BYTES_MAX: Final = 8 << 20  # both more and less cost Spark more
+_RATIO_EXPECTED: Final = 16
 
 
 def decode_to_arrow(
@@ -49,6 +54,7 @@ def decode_to_arrow(
     start_offset: int = 0,
     end_offset: int = INT64_MAX,
     with_headers: bool = False,
+    columns: Sequence[str] | None = None,
     aborted: Sequence[tuple[int, int]] = (),
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
@@ -69,6 +75,7 @@ def decode_to_arrow(
             start_offset=start_offset,
             end_offset=end_offset,
             with_headers=with_headers,
+            columns=columns,
             aborted=aborted,
             verify_crc=verify_crc,
             max_rows=_INT32_MAX,
@@ -78,8 +85,9 @@ def decode_to_arrow(
     if len(batches) > 1:
         batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
     if not batches:
-        schema = RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
-        return pa.RecordBatch.from_pylist([], schema=schema)
+        return pa.RecordBatch.from_pylist(
+            [], schema=record_schema(columns, with_headers=with_headers)
+        )
     if len(batches) > 1:
         raise OverflowError("more records than fit one RecordBatch")
     return batches[0]
@@ -92,39 +100,65 @@ def iterate_arrow(
     start_offset: int = 0,
     end_offset: int = INT64_MAX,
     with_headers: bool = False,
+    columns: Sequence[str] | None = None,
     aborted: Sequence[tuple[int, int]] = (),
     verify_crc: bool = True,
     max_rows: int = _ROWS_MAX,
     max_bytes: int = _BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """What `decode_to_arrow` does, in RecordBatches of about `max_rows` or `max_bytes` at most.
+    """What `decode_to_arrow` does, in RecordBatches of at most `max_rows` and `max_bytes`.
 
-    Record batches are not divided: one that is larger than that comes out as it is.
+    A record that is larger than that comes out alone. `columns` are those of
+    `RECORD_SCHEMA_WITH_HEADERS` that are wanted; of others nothing is copied.
     """
     selection = Selection(start_offset, end_offset, aborted, verify_crc)
-    group: list[Body] = []
-    rows = size = 0
+    schema = record_schema(columns, with_headers=with_headers)
+    # A RecordBatch without any column has no rows either.
+    decoded = schema if schema.names else RECORD_SCHEMA.empty_table().select(["offset"]).schema
     for buffer in buffers:
-        kernels = kernels_if_ready()
-        ordinary = None if kernels is None else ordinary_batches(buffer, selection)
-        if kernels and ordinary and _fits(ordinary, max_rows, max_bytes):
-            if group:
-                yield decode_bodies(group, selection, partition, with_headers)
-                group, rows, size = [], 0, 0
-            if ordinary.record_count:
-                yield decode_ordinary(kernels, buffer, ordinary, selection, partition, with_headers)
-            continue
-        for body in select_bodies(buffer, selection):
-            count, length = body.header.record_count, body.end - body.start
-            if group and (rows + count > max_rows or size + length > max_bytes):
-                yield decode_bodies(group, selection, partition, with_headers)
-                group, rows, size = [], 0, 0
-            group.append(body)
-            rows += count
-            size += length
-    if group:
-        yield decode_bodies(group, selection, partition, with_headers)
+        for batch in _decoded(buffer, selection, partition, decoded, max_rows, max_bytes):
+            yield batch if schema.names else batch.select([])
 
 
-def _fits(batches: OrdinaryBatches, max_rows: int, max_bytes: int) -> bool:
-    return batches.record_count <= max_rows and batches.size_bytes <= max_bytes
+def record_schema(columns: Sequence[str] | None, *, with_headers: bool = False) -> pa.Schema:
+    """The schema of these columns; by default, of all but the headers.
+
+    Raises:
+        ValueError: a column is asked for that there is not.
+    """
+    if columns is None:
+        return RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
+    unknown = set(columns) - set(RECORD_SCHEMA_WITH_HEADERS.names)
+    if unknown:
+        there = RECORD_SCHEMA_WITH_HEADERS.names
+        raise ValueError(f"no such columns: {sorted(unknown)}; there are {there}")
+    return pa.schema([RECORD_SCHEMA_WITH_HEADERS.field(each) for each in columns])
+
+
+def _decoded(
+    buffer: Buffer,
+    selection: Selection,
+    partition: int,
+    schema: pa.Schema,
+    max_rows: int,
+    max_bytes: int,
+) -> Iterator[pa.RecordBatch]:
+    kernels = kernels_if_ready()
+    bodies = None if kernels is None else find_bodies(kernels, buffer, selection)
+    if kernels is None or bodies is None:
+        for rows in decode_plain(select_bodies(buffer, selection), selection, max_rows, max_bytes):
+            yield decode_plain_to_arrow(rows, partition, schema)
+        return
+    if not len(bodies):
+        return
+    decoder = Decoder(kernels, selection, partition, schema, max_rows, max_bytes)
+    decoder.expect(int(bodies[:, BODY_COUNT].sum()), _size_expected(bodies))
+    for source, run in unfolded(buffer, bodies):
+        yield from decoder.decode(source, run)
+    yield from decoder.rest()
+
+
+def _size_expected(bodies: Bodies) -> int:
+    sizes = bodies[:, BODY_END] - bodies[:, BODY_START]
+    is_compressed = (bodies[:, BODY_ATTRIBUTES] & COMPRESSION_MASK) != 0
+    return int(sizes.sum()) + (_RATIO_EXPECTED - 1) * int(sizes[is_compressed].sum())

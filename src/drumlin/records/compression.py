@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import struct
 import threading
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -44,6 +45,10 @@ _SMALL: Final = 64 * 1024
 _KEPT_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _BLOCK_LENGTH: Final = struct.Struct(">i")
+
+_GZIP_WINDOW: Final = 31  # of 32 KiB, with gzip's header
+_DEPENDENT_BLOCKS: Final = "lz4: blocks that depend on each other: Kafka's clients refuse them"
+_IMPOSSIBLE_SIZE: Final = "snappy: a block states a size that it cannot have"
 
 _FRAMED: Final[dict[int, Any]] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
 
@@ -112,6 +117,60 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     return bytearray(arena_of_thread().decompress(codec, data, limit_bytes))
 
 
+def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
+    """Fill `target` with the records in `data`; how much that is, None if there is no room.
+
+    Raises:
+        CorruptRecord: not what this codec writes, or no such codec.
+    """
+    view = memoryview(data)
+    if codec == GZIP:
+        size = _inflate_into(view, target)
+        if size is not None:
+            return size
+    try:
+        if codec == SNAPPY:
+            return _decompress_snappy_into(view, target)
+        if codec == LZ4 and has_dependent_blocks(view):
+            raise CorruptRecord(_DEPENDENT_BLOCKS)
+        if codec in _FRAMED:
+            size = _FRAMED[codec].decompress_into(view, target)
+            # A full target may be one that was too small.
+            return size if size < len(target) else None
+    except cramjam.DecompressionError as error:
+        if "write whole buffer" in str(error):
+            return None
+        raise CorruptRecord(f"{CODEC_NAMES[codec]}: {error}") from None
+    raise CorruptRecord(f"unknown compression codec {codec}")
+
+
+def _inflate_into(data: memoryview, target: memoryview) -> int | None:
+    """A plain gzip stream by zlib, in half the time; None where another has to look at it."""
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        unfolded = stream.decompress(data, len(target))
+    except zlib.error:
+        return None
+    if not stream.eof or stream.unused_data:
+        return None
+    target[: len(unfolded)] = unfolded
+    return len(unfolded)
+
+
+def _decompress_snappy_into(data: memoryview, target: memoryview) -> int | None:
+    filled = 0
+    for start, end in _snappy_blocks(data):
+        block = data[start:end]
+        size: int = cramjam.snappy.decompress_raw_len(block)
+        if size > _snappy_size_max(end - start):
+            raise CorruptRecord(_IMPOSSIBLE_SIZE)
+        if filled + size > len(target):
+            return None
+        cramjam.snappy.decompress_raw_into(block, target[filled : filled + size])
+        filled += size
+    return filled
+
+
 def _decompress(
     codec: int, data: memoryview, limit_bytes: int, kept: memoryview | None
 ) -> memoryview:
@@ -120,9 +179,7 @@ def _decompress(
         if codec == SNAPPY:
             return _decompress_snappy(data, limit_bytes, kept)
         if codec == LZ4 and has_dependent_blocks(data):
-            raise CorruptRecord(
-                "lz4: blocks that depend on each other: Kafka's clients refuse them"
-            )
+            raise CorruptRecord(_DEPENDENT_BLOCKS)
         if codec == LZ4 and kept is not None:
             size = decompress_ordinary(data, kept[:limit_bytes])
             if size is not None:
@@ -195,7 +252,7 @@ def _decompress_snappy(data: memoryview, limit_bytes: int, kept: memoryview | No
         size: int = cramjam.snappy.decompress_raw_len(data[start:end])
         # A block states its size: a lie about that is found before anything is allocated for it.
         if size > _snappy_size_max(end - start):
-            raise CorruptRecord("snappy: a block states a size that it cannot have")
+            raise CorruptRecord(_IMPOSSIBLE_SIZE)
         total += size
         if total > limit_bytes:
             raise _too_large(SNAPPY, limit_bytes)

@@ -7,11 +7,15 @@ and thread-safe.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import cramjam
 
 from drumlin.records.batch import Buffer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
 _INDEPENDENT_BLOCKS: Final = 0x20  # in the byte behind the magic
@@ -36,6 +40,19 @@ def has_dependent_blocks(frame: Buffer) -> bool:
     """Whether it is a frame of blocks that need each other."""
     is_frame = len(frame) > len(_MAGIC) and bytes(frame[: len(_MAGIC)]) == _MAGIC
     return is_frame and not frame[len(_MAGIC)] & _INDEPENDENT_BLOCKS
+
+
+def are_independent(data: Buffer, starts: NDArray[np.int64]) -> bool:
+    """Whether frames begin at all these places, and none is of blocks that need each other."""
+    import numpy as np
+
+    octets = np.frombuffer(data, np.uint8)
+    if int(starts[-1]) + len(_MAGIC) >= len(octets):
+        return False
+    magics = octets[starts[:, np.newaxis] + np.arange(len(_MAGIC))]
+    is_frame = (magics == np.frombuffer(_MAGIC, np.uint8)).all()
+    flags = octets[starts + len(_MAGIC)]
+    return bool(is_frame and (flags & _INDEPENDENT_BLOCKS).all())
 
 
 def decompress_ordinary(frame: memoryview, target: memoryview) -> int | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from drumlin.records.bodies import Body, Selection
+from drumlin.records.bodies import RECORD_SIZE_MIN, Body, Selection
 from drumlin.records.record import Record, decode_body
 
 _SEED: Final = 0x9747B28C
@@ -13,14 +13,30 @@ _MULTIPLIER: Final = 0x5BD1E995
 _UINT32: Final = 0xFFFFFFFF
 
 
-def decode_plain(bodies: Iterable[Body], selection: Selection) -> list[tuple[Record, int]]:
-    """The wanted records, each with its timestamp type."""
-    return [
-        (record, int(body.header.is_log_append_time))
-        for body in bodies
-        for record in decode_body(memoryview(body.source)[body.start : body.end], body.header)
-        if selection.start_offset <= record.offset < selection.end_offset
-    ]
+def decode_plain(
+    bodies: Iterable[Body], selection: Selection, max_rows: int, max_bytes: int
+) -> Iterator[list[tuple[Record, int]]]:
+    """The wanted records, each with its timestamp type, in lists as long as kernels make them."""
+    rows: list[tuple[Record, int]] = []
+    size = 0
+    for body in bodies:
+        for record in decode_body(memoryview(body.source)[body.start : body.end], body.header):
+            if not selection.start_offset <= record.offset < selection.end_offset:
+                continue
+            length = _size(record)
+            if rows and (len(rows) == max_rows or size + length > max_bytes):
+                yield rows
+                rows, size = [], 0
+            rows.append((record, int(body.header.is_log_append_time)))
+            size += length
+    if rows:
+        yield rows
+
+
+def _size(record: Record) -> int:
+    """About as many bytes as a record has in a batch."""
+    fields = [record.key, record.value, *(part for pair in record.headers for part in pair)]
+    return RECORD_SIZE_MIN + sum(len(field) for field in fields if field)
 
 
 def murmur2_plain(key: bytes) -> int:

@@ -40,7 +40,7 @@ def decode(piece: Piece, position: int, options: ConsumerOptions) -> Iterator[De
         [piece.records],
         partition=partition,
         start_offset=position,
-        with_headers="headers" in schema.names,
+        columns=list(dict.fromkeys([*schema.names, "offset"])),
         aborted=piece.aborted,
     )
     waiting: pa.RecordBatch | None = None

@@ -20,6 +20,7 @@ from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
 from drumlin.records.kernels.code.filter_batches import filter_batches
 from drumlin.records.kernels.code.filter_records import filter_records
+from drumlin.records.kernels.code.find_bodies import find_bodies
 from drumlin.records.kernels.code.inspect import inspect
 from drumlin.records.kernels.code.latest import (
     index_latest,
@@ -39,6 +40,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
     "kernels": {
         "survey": survey,
         "inspect": inspect,
+        "find_bodies": find_bodies,
         "decode": decode,
         "encode": encode,
         "murmur2": murmur2,

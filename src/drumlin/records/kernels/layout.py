@@ -16,11 +16,30 @@ BODY_BASE_OFFSET: Final = 3
 BODY_BASE_TIMESTAMP: Final = 4
 BODY_IS_LOG_APPEND_TIME: Final = 5
 BODY_MAX_TIMESTAMP: Final = 6
-BODY_WIDTH: Final = 7
+BODY_ATTRIBUTES: Final = 7
+BODY_LAST_OFFSET: Final = 8
+BODY_WIDTH: Final = 9
+#: Start or end of a body that follows, or is followed by, another one: where its records end.
+OPEN: Final = -1
+
+# The state of `find_bodies`: where it is, how much of the table is filled, what is wanted.
+FIND_POSITION: Final = 0
+FIND_COUNT: Final = 1
+FIND_COUNT_MAX: Final = 2
+FIND_FIRST_OFFSET: Final = 3
+FIND_END_OFFSET: Final = 4  # exclusive
+FIND_IN_TRANSACTIONS: Final = 5  # 1: all batches of transactions, and their markers
+FIND_CHECKS_CRC: Final = 6
+FIND_STATE_WIDTH: Final = 7
+
+# What `find_bodies` and `decode` answer; below zero, something is wrong.
+DONE: Final = 0
+IS_FULL: Final = 1  # table or columns: the next record or batch waits
+IS_CUT: Final = 2  # `decode`: the body ends within a record
 
 # The table of columns: addresses of Arrow buffers. A binary column is three of them: 32-bit
 # offsets, bytes, and the validity bitmap (all zeros when handed to `decode`; 0 for "none is
-# null" when handed to `encode`). The three of headers are 0 where no headers are wanted.
+# null" when handed to `encode`). Columns that nobody wants are 0 when handed to `decode`.
 OFFSETS: Final = 0
 TIMESTAMPS: Final = 1
 TIMESTAMP_TYPES: Final = 2
@@ -36,7 +55,8 @@ ENDS: Final = 0
 BYTES: Final = 1
 VALIDITY: Final = 2
 
-# The state of `decode`: how much of each column is written, and which offsets are wanted.
+# The state of `decode`: how much of each column is written, which offsets are wanted, how much
+# there is room for, and where it goes on. Room for bytes counts whole records.
 ROWS: Final = 0
 KEY_BYTES: Final = 1
 VALUE_BYTES: Final = 2
@@ -45,7 +65,16 @@ HEADER_KEY_BYTES: Final = 4
 HEADER_VALUE_BYTES: Final = 5
 FIRST_OFFSET: Final = 6
 END_OFFSET: Final = 7  # exclusive
-DECODE_STATE_WIDTH: Final = 8
+RECORD_BYTES: Final = 8  # of all records that are in the columns
+ROWS_MAX: Final = 9
+RECORD_BYTES_MAX: Final = 10
+HEADER_ROWS_MAX: Final = 11
+AT_BODY: Final = 12
+AT_RECORD: Final = 13
+AT_POSITION: Final = 14  # means something within a body only
+NEXT_RECORD_BYTES: Final = 15  # of the one that found no room
+NEXT_HEADER_ROWS: Final = 16
+DECODE_STATE_WIDTH: Final = 17
 
 #: Bytes that `decode` may write behind the end of a binary column's bytes.
 PADDING: Final = 32
@@ -97,6 +126,7 @@ CRC_STRETCH_SIZE: Final = 256
 SIGNATURES: Final = {
     "survey": "piiil",
     "inspect": "iiii",
+    "find_bodies": "pilll",
     "decode": "pilill",
     "encode": "lliipil",
     "murmur2": "lii",

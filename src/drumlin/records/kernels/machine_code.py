@@ -22,6 +22,7 @@ class Kernels(NamedTuple):
 
     survey: Callable[..., int]
     inspect: Callable[..., int]
+    find_bodies: Callable[..., int]
     decode: Callable[..., int]
     encode: Callable[..., int]
     murmur2: Callable[..., int]

@@ -11,6 +11,8 @@ from drumlin.records.kernels.code.dialect import (
     int64s_at,
 )
 from drumlin.records.kernels.code.varints import (
+    BEYOND,
+    VARINT_BYTES_MAX,
     add_delta,
     read_varint,
     read_varlong,
@@ -18,6 +20,9 @@ from drumlin.records.kernels.code.varints import (
     skip_headers,
 )
 from drumlin.records.kernels.layout import (
+    AT_BODY,
+    AT_POSITION,
+    AT_RECORD,
     BODY_BASE_OFFSET,
     BODY_BASE_TIMESTAMP,
     BODY_COUNT,
@@ -27,6 +32,7 @@ from drumlin.records.kernels.layout import (
     BODY_START,
     BODY_WIDTH,
     BYTES,
+    DONE,
     END_OFFSET,
     ENDS,
     FIRST_OFFSET,
@@ -34,13 +40,22 @@ from drumlin.records.kernels.layout import (
     HEADER_KEYS,
     HEADER_LISTS,
     HEADER_ROWS,
+    HEADER_ROWS_MAX,
     HEADER_VALUE_BYTES,
     HEADER_VALUES,
+    IS_CUT,
+    IS_FULL,
     KEY_BYTES,
     KEYS,
+    NEXT_HEADER_ROWS,
+    NEXT_RECORD_BYTES,
     OFFSETS,
+    OPEN,
     PADDING,
+    RECORD_BYTES,
+    RECORD_BYTES_MAX,
     ROWS,
+    ROWS_MAX,
     TIMESTAMP_TYPES,
     TIMESTAMPS,
     VALIDITY,
@@ -48,26 +63,51 @@ from drumlin.records.kernels.layout import (
     VALUES,
 )
 
+# Less than any position: why a record is not appended.
+_MALFORMED = -1
+_NO_ROOM = -2
+_CUT = -3
+
 
 def decode(
     data: Pointer, size: int, bodies: Pointer, body_count: int, columns: Pointer, state: Pointer
 ) -> int:
     """Append the records of `body_count` uncompressed bodies within `data[:size]` to columns.
 
-    `state` holds how far they are filled, and which offsets are wanted.
-    Columns have room for all that the bodies can hold. On malformed input: `~position`.
+    `state` holds how far they are filled, where to go on, and which offsets are wanted. It ends
+    at the record that finds no room, or that its body does not hold whole. On malformed input:
+    `~position`.
     """
-    for index in range(body_count):
+    index: int = state[AT_BODY]
+    record: int = state[AT_RECORD]
+    position: int = state[AT_POSITION]
+    while index < body_count:
         body = index * BODY_WIDTH
-        position: int = bodies[body + BODY_START]
-        for _ in range(bodies[body + BODY_COUNT]):
-            next_position = _decode_record(data, size, position, bodies, body, columns, state)
+        if record == 0 and bodies[body + BODY_START] != OPEN:
+            position = bodies[body + BODY_START]
+        end: int = bodies[body + BODY_END]
+        limit = size if end == OPEN else end
+        count: int = bodies[body + BODY_COUNT]
+        while record < count:
+            next_position = _decode_record(
+                data, size, position, limit, bodies, body, columns, state
+            )
             if next_position < 0:
-                return ~position
+                if next_position == _MALFORMED:
+                    return ~position
+                state[AT_BODY] = index
+                state[AT_RECORD] = record
+                state[AT_POSITION] = position
+                return IS_FULL if next_position == _NO_ROOM else IS_CUT
             position = next_position
-        if position != bodies[body + BODY_END]:
+            record += 1
+        if end != OPEN and position != end:
             return ~position
-    return 0
+        record = 0
+        index += 1
+    state[AT_BODY] = 0
+    state[AT_RECORD] = 0
+    return DONE
 
 
 @helper
@@ -75,17 +115,18 @@ def _decode_record(
     data: Pointer,
     size: int,
     start: int,
+    body_end: int,
     bodies: Pointer,
     body: int,
     columns: Pointer,
     state: Pointer,
 ) -> int:
-    """Append the record at `start` if its offset is wanted; the position behind it, or -1."""
-    body_end = bodies[body + BODY_END]
+    """Append the record at `start` if its offset is wanted; the position behind it."""
     record_size, position = read_varint(data, start, body_end)
     end = position + record_size
     if record_size < 1 or end > body_end:
-        return -1
+        is_cut = record_size > 0 or (position == BEYOND and body_end - start < VARINT_BYTES_MAX)
+        return _CUT if is_cut else _MALFORMED
     timestamp_delta, position = read_varlong(data, position + 1, end)
     offset_delta, position = read_varint(data, position, end)
     key_length, value_at = skip_field(data, position, end)
@@ -94,21 +135,37 @@ def _decode_record(
     timestamp, timestamp_fits = add_delta(bodies[body + BODY_BASE_TIMESTAMP], timestamp_delta)
     offset, offset_fits = add_delta(bodies[body + BODY_BASE_OFFSET], offset_delta)
     if position != end or not timestamp_fits or not offset_fits:
-        return -1
+        return _MALFORMED
     if offset < state[FIRST_OFFSET] or offset >= state[END_OFFSET]:
         return end
-    if bodies[body + BODY_IS_LOG_APPEND_TIME]:
-        timestamp = bodies[body + BODY_MAX_TIMESTAMP]
     row = state[ROWS]
+    filled = state[RECORD_BYTES] + record_size
+    if (
+        row == state[ROWS_MAX]
+        or filled > state[RECORD_BYTES_MAX]
+        or state[HEADER_ROWS] + header_count > state[HEADER_ROWS_MAX]
+    ):
+        state[NEXT_RECORD_BYTES] = record_size
+        state[NEXT_HEADER_ROWS] = header_count
+        return _NO_ROOM
     state[ROWS] = row + 1
-    int64s_at(columns[OFFSETS])[row] = offset
-    int64s_at(columns[TIMESTAMPS])[row] = timestamp
-    int32s_at(columns[TIMESTAMP_TYPES])[row] = bodies[body + BODY_IS_LOG_APPEND_TIME]
+    state[RECORD_BYTES] = filled
+    is_append_time = bodies[body + BODY_IS_LOG_APPEND_TIME]
+    if columns[OFFSETS] != 0:
+        int64s_at(columns[OFFSETS])[row] = offset
+    if columns[TIMESTAMPS] != 0:
+        if is_append_time:
+            timestamp = bodies[body + BODY_MAX_TIMESTAMP]
+        int64s_at(columns[TIMESTAMPS])[row] = timestamp
+    if columns[TIMESTAMP_TYPES] != 0:
+        int32s_at(columns[TIMESTAMP_TYPES])[row] = is_append_time
     # A field's bytes end where the next field's length begins.
-    key_start = value_at - max(key_length, 0)
-    value_start = headers_at - max(value_length, 0)
-    _append(columns, KEYS, row, state, KEY_BYTES, data, size, key_start, key_length)
-    _append(columns, VALUES, row, state, VALUE_BYTES, data, size, value_start, value_length)
+    if columns[KEYS] != 0:
+        key_start = value_at - max(key_length, 0)
+        _append(columns, KEYS, row, state, KEY_BYTES, data, size, key_start, key_length)
+    if columns[VALUES] != 0:
+        value_start = headers_at - max(value_length, 0)
+        _append(columns, VALUES, row, state, VALUE_BYTES, data, size, value_start, value_length)
     if columns[HEADER_LISTS] != 0:
         _append_headers(columns, row, state, data, size, headers_at, header_count)
     return end

@@ -9,6 +9,7 @@ from __future__ import annotations
 from drumlin.records.kernels.code.dialect import Pointer, helper
 
 BEYOND = 1 << 62
+VARINT_BYTES_MAX = 5
 _WITHOUT_SIGN = (1 << 63) - 1
 
 

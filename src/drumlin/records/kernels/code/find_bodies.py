@@ -1,0 +1,114 @@
+"""The kernel that goes along the batches that a reader has fetched, and notes what he wants."""
+
+from __future__ import annotations
+
+from drumlin.records.kernels.code.batch_header import CRC_POSITION, CRC_START, HEADER_SIZE
+from drumlin.records.kernels.code.crc32c import crc32c
+from drumlin.records.kernels.code.dialect import Pointer, helper
+from drumlin.records.kernels.code.integers import read_integer
+from drumlin.records.kernels.layout import (
+    BODY_ATTRIBUTES,
+    BODY_BASE_OFFSET,
+    BODY_BASE_TIMESTAMP,
+    BODY_COUNT,
+    BODY_END,
+    BODY_IS_LOG_APPEND_TIME,
+    BODY_LAST_OFFSET,
+    BODY_MAX_TIMESTAMP,
+    BODY_START,
+    BODY_WIDTH,
+    DONE,
+    FIND_CHECKS_CRC,
+    FIND_COUNT,
+    FIND_COUNT_MAX,
+    FIND_END_OFFSET,
+    FIND_FIRST_OFFSET,
+    FIND_IN_TRANSACTIONS,
+    FIND_POSITION,
+    IS_FULL,
+    SCAN_SIZE_MAX,
+)
+
+_MAGIC = 2
+_MAGIC_POSITION = 16
+_LOG_OVERHEAD = 12
+_CODEC_MASK = 0x07
+_CODEC_MAX = 4
+_APPEND_TIME_MASK = 0x08
+_CONTROL_MASK = 0x20
+_TRANSACTIONAL_OR_CONTROL = 0x30
+_RECORD_SIZE_MIN = 7
+_BASE_OFFSET_MAX = (1 << 63) - (1 << 32)
+_WRONG = -1
+
+
+@helper
+def _is_sound(data: Pointer, position: int, end: int, table: Pointer) -> bool:
+    """Whether the CRC of a batch is right; that of a large one is not looked at."""
+    if end - position > SCAN_SIZE_MAX:
+        return True
+    crc: int = read_integer(data, position + CRC_POSITION, 4) & 0xFFFFFFFF
+    computed: int = crc32c(data, position + CRC_START, end, table)
+    return computed == crc
+
+
+@helper
+def _may_hold(record_count: int, size: int, attributes: int, last_delta: int) -> bool:
+    """Whether a body of that size may hold so many records."""
+    codec = attributes & _CODEC_MASK
+    if codec == 0:
+        return 0 <= record_count <= size // _RECORD_SIZE_MIN
+    return record_count >= 0 and last_delta >= 0 and codec <= _CODEC_MAX
+
+
+def find_bodies(data: Pointer, size: int, state: Pointer, bodies: Pointer, table: Pointer) -> int:
+    """Append the wanted batches from `state[FIND_POSITION]` on to the table of bodies.
+
+    What is wrong in any way is not looked into. The CRC of large batches is left to the caller.
+    """
+    position: int = state[FIND_POSITION]
+    count: int = state[FIND_COUNT]
+    while size - position >= HEADER_SIZE:
+        batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
+        if data[position + _MAGIC_POSITION] != _MAGIC or batch_size < HEADER_SIZE:
+            return _WRONG
+        end = position + batch_size
+        base_offset = read_integer(data, position, 8)
+        if end > size or base_offset >= state[FIND_END_OFFSET]:
+            state[FIND_COUNT] = count
+            return DONE
+        if count == state[FIND_COUNT_MAX]:
+            state[FIND_COUNT] = count
+            state[FIND_POSITION] = position
+            return IS_FULL
+        if base_offset > _BASE_OFFSET_MAX:
+            return _WRONG
+        if state[FIND_CHECKS_CRC] and not _is_sound(data, position, end, table):
+            return _WRONG
+        attributes = read_integer(data, position + 21, 2)
+        last_offset = base_offset + read_integer(data, position + 23, 4)
+        record_count = read_integer(data, position + 57, 4)
+        start = position + HEADER_SIZE
+        position = end
+        if last_offset >= state[FIND_FIRST_OFFSET] and not attributes & _CONTROL_MASK:
+            if not _may_hold(record_count, end - start, attributes, last_offset - base_offset):
+                return _WRONG
+        elif batch_size <= SCAN_SIZE_MAX and not (
+            state[FIND_IN_TRANSACTIONS] and attributes & _TRANSACTIONAL_OR_CONTROL
+        ):
+            continue
+        row = count * BODY_WIDTH
+        bodies[row + BODY_START] = start
+        bodies[row + BODY_END] = end
+        bodies[row + BODY_COUNT] = record_count
+        bodies[row + BODY_BASE_OFFSET] = base_offset
+        bodies[row + BODY_BASE_TIMESTAMP] = read_integer(data, start - 34, 8)
+        bodies[row + BODY_IS_LOG_APPEND_TIME] = 1 if attributes & _APPEND_TIME_MASK else 0
+        bodies[row + BODY_MAX_TIMESTAMP] = read_integer(data, start - 26, 8)
+        bodies[row + BODY_ATTRIBUTES] = attributes
+        bodies[row + BODY_LAST_OFFSET] = last_offset
+        count += 1
+    if size - position > _MAGIC_POSITION and data[position + _MAGIC_POSITION] != _MAGIC:
+        return _WRONG
+    state[FIND_COUNT] = count
+    return DONE

@@ -1,0 +1,233 @@
+"""Fetched bytes with batches of all kinds: kernels find and decode what plain Python does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin.records.bodies import Selection, select_bodies
+from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS, decode_to_arrow, iterate_arrow
+from drumlin.records.compression import CODECS
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.found_bodies import find_bodies
+from drumlin.records.kernels import loading
+from drumlin.records.kernels.layout import (
+    BODY_BASE_OFFSET,
+    BODY_COUNT,
+    BODY_END,
+    BODY_START,
+    BODY_WIDTH,
+)
+from drumlin.records.record import Record, encode_batch
+from drumlin.records.unfolded_bodies import unfolded
+from records.conftest import without_kernels
+from records.strategies import QUICK, THOROUGH, damaged, record_lists
+
+COLUMNS = RECORD_SCHEMA_WITH_HEADERS.names
+PRODUCERS = [7, 8]
+
+
+def batch(first: int, count: int = 3, **options: Any) -> bytes:
+    records = [Record(first + i, 5 + i, b"k", b"v" * i) for i in range(count)]
+    return bytes(encode_batch(records, **options))
+
+
+PLAIN = batch(0) + batch(3) + batch(10, 1)
+
+
+def marker(offset: int, producer_id: int, *, aborts: bool) -> bytes:
+    key = (0).to_bytes(2, "big") + (not aborts).to_bytes(2, "big")
+    options = {"producer_id": producer_id, "is_transactional": True, "is_control": True}
+    return bytes(encode_batch([Record(offset, 5, key, bytes(6))], **options))
+
+
+@st.composite
+def fetched(draw: st.DrawFn) -> tuple[bytes, list[tuple[int, int]], int]:
+    """Batches of every kind, transactions that were aborted among them, and the offset behind."""
+    data = bytearray()
+    aborted = []
+    offset = draw(st.integers(0, 2**40))
+    for _ in range(draw(st.integers(0, 6))):
+        producer_id = draw(st.sampled_from(PRODUCERS))
+        if draw(st.integers(0, 4)) == 0:
+            aborts = draw(st.booleans())
+            data += marker(offset, producer_id, aborts=aborts)
+            offset += 1
+            continue
+        records = draw(record_lists(max_size=5))
+        moved = [replace(each, offset=each.offset - records[0].offset + offset) for each in records]
+        is_transactional = draw(st.booleans())
+        if is_transactional and draw(st.booleans()):
+            aborted.append((producer_id, offset))
+        data += encode_batch(
+            moved,
+            compression=draw(st.sampled_from(list(CODECS))),
+            is_transactional=is_transactional,
+            producer_id=producer_id,
+            timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
+        )
+        offset = moved[-1].offset + draw(st.integers(1, 3))
+    return bytes(data), aborted, offset
+
+
+def outcome(buffer: bytes, **options: Any) -> Any:
+    try:
+        decoded = decode_to_arrow([buffer], **options)
+    except CorruptRecord:
+        return CorruptRecord
+    decoded.validate(full=True)
+    return decoded
+
+
+@pytest.mark.usefixtures("kernels")
+@THOROUGH
+@given(st.data(), fetched())
+def test_the_same_comes_out(data: st.DataObject, found: tuple[bytes, Any, int]) -> None:
+    buffer, aborted, end = found
+    if data.draw(st.integers(0, 3)) == 0:
+        buffer = data.draw(damaged(buffer))
+    options: dict[str, Any] = {
+        "start_offset": data.draw(st.just(0) | st.integers(max(0, end - 20), end)),
+        "end_offset": data.draw(st.just(2**63 - 1) | st.integers(max(0, end - 10), end + 1)),
+        "aborted": data.draw(st.sampled_from([aborted, []])),
+        "columns": data.draw(st.lists(st.sampled_from(COLUMNS), unique=True)),
+        "verify_crc": data.draw(st.booleans()),
+        "partition": 4,
+    }
+    fast = outcome(buffer, **options)
+    with without_kernels():
+        slow = outcome(buffer, **options)
+    assert fast == slow
+
+
+@pytest.mark.usefixtures("kernels")
+@QUICK
+@given(st.data(), fetched(), st.integers(1, 10), st.sampled_from([1, 50, 200, 8 << 20]))
+def test_in_pieces(
+    data: st.DataObject, found: tuple[bytes, Any, int], max_rows: int, max_bytes: int
+) -> None:
+    buffer, _, _ = found
+    columns = data.draw(st.lists(st.sampled_from(COLUMNS), unique=True, min_size=1))
+    batches = list(iterate_arrow([buffer], columns=columns, max_rows=max_rows, max_bytes=max_bytes))
+    assert all(0 < len(each) <= max_rows for each in batches)
+    whole = decode_to_arrow([buffer], columns=columns)
+    assert pa.Table.from_batches(batches, whole.schema).equals(pa.Table.from_batches([whole]))
+
+
+def test_all_bodies_are_found(kernels: loading.Kernels) -> None:
+    found = find_bodies(kernels, PLAIN + batch(11)[:-1], Selection())
+    assert found is not None
+    bodies = list(select_bodies(PLAIN, Selection()))
+    columns = [BODY_START, BODY_END, BODY_COUNT, BODY_BASE_OFFSET]
+    assert found[:, columns].tolist() == [
+        [each.start, each.end, each.header.record_count, each.header.base_offset] for each in bodies
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "bases"),
+    [(0, 100, [0, 3, 10]), (2, 3, [0]), (3, 11, [3, 10]), (6, 10, []), (11, 100, [])],
+)
+def test_only_what_is_selected(
+    kernels: loading.Kernels, start: int, end: int, bases: list[int]
+) -> None:
+    found = find_bodies(kernels, PLAIN, Selection(start, end))
+    assert found is not None
+    assert found[:, BODY_BASE_OFFSET].tolist() == bases
+
+
+def test_many_batches_and_none(kernels: loading.Kernels) -> None:
+    many = b"".join(batch(offset, 1) for offset in range(3000))
+    found = find_bodies(kernels, many, Selection())
+    assert found is not None
+    assert found[:, BODY_BASE_OFFSET].tolist() == list(range(3000))
+    for buffer in (b"", PLAIN[:40]):
+        found = find_bodies(kernels, buffer, Selection())
+        assert found is not None
+        assert found.shape == (0, BODY_WIDTH)
+
+
+def changed(position: int, data: bytes = PLAIN) -> bytes:
+    buffer = bytearray(data)
+    buffer[position] ^= 0x80
+    return bytes(buffer)
+
+
+LARGE = bytes(encode_batch([Record(0, 5, None, bytes(100_000))]))
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        pytest.param(changed(len(PLAIN) - 1), id="wrong CRC"),
+        pytest.param(changed(len(LARGE) - 1, LARGE), id="wrong CRC of a large batch"),
+        pytest.param(changed(16), id="another magic"),
+        pytest.param(PLAIN + batch(11)[:16] + b"\x01", id="another magic, cut off"),
+        pytest.param(changed(8), id="a size below zero"),
+        pytest.param(changed(57), id="more records than there is room for"),
+    ],
+)
+def test_what_is_wrong_is_left_to_others(kernels: loading.Kernels, buffer: bytes) -> None:
+    assert find_bodies(kernels, buffer, Selection()) is None
+    with pytest.raises(CorruptRecord):
+        decode_to_arrow([buffer])
+
+
+def test_a_crc_that_is_not_asked_for_is_not_looked_at(kernels: loading.Kernels) -> None:
+    for buffer in (changed(len(PLAIN) - 1), changed(len(LARGE) - 1, LARGE)):
+        assert find_bodies(kernels, buffer, Selection(verify_crc=False)) is not None
+
+
+@pytest.mark.parametrize("codec", list(CODECS)[1:])
+def test_small_batches_are_unfolded_together(kernels: loading.Kernels, codec: str) -> None:
+    buffer = b"".join(batch(offset, 3, compression=codec) for offset in range(0, 300, 3))
+    found = find_bodies(kernels, buffer, Selection())
+    assert found is not None
+    ((source, run),) = [(bytes(source), len(run)) for source, run in unfolded(buffer, found)]
+    assert run == 100
+    assert source == b"".join(
+        bytes(body.source[body.start : body.end]) for body in select_bodies(buffer, Selection())
+    )
+
+
+@pytest.mark.parametrize("codec", list(CODECS)[1:])
+def test_a_batch_that_unfolds_to_much_comes_out_in_pieces(
+    kernels: loading.Kernels, codec: str
+) -> None:
+    large = [Record(offset, 5, None, bytes(1 << 20)) for offset in range(20)]
+    buffer = bytes(encode_batch(large, compression=codec)) + batch(20, compression=codec)
+    pieces = list(iterate_arrow([buffer], max_bytes=4 << 20))
+    assert [len(piece) for piece in pieces] == [3] * 6 + [5]
+    assert [len(value) for piece in pieces for value in piece["value"].to_pylist()][:20] == [
+        1 << 20
+    ] * 20
+
+
+@pytest.mark.usefixtures("either_path")
+def test_records_with_very_many_headers() -> None:
+    headers = tuple((f"h{number}", None) for number in range(3000))
+    records = [Record(0, 5, None, None), Record(1, 5, None, b"v", headers), Record(2, 5, b"k", b"")]
+    decoded = decode_to_arrow([encode_batch(records)], with_headers=True)
+    assert [len(each) for each in decoded["headers"].to_pylist()] == [0, 3000, 0]
+    assert decoded["offset"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("either_path")
+def test_columns_in_any_order_and_none() -> None:
+    chosen = decode_to_arrow([PLAIN], columns=["value", "offset"], end_offset=2)
+    assert chosen.schema.names == ["value", "offset"]
+    assert chosen.to_pylist() == [{"value": b"", "offset": 0}, {"value": b"v", "offset": 1}]
+    assert [len(each) for each in iterate_arrow([PLAIN], columns=[])] == [7]
+    with pytest.raises(ValueError, match="no such columns: \\['nonsense'\\]"):
+        decode_to_arrow([PLAIN], columns=["nonsense"])
+
+
+def test_what_is_not_wanted_takes_no_memory(kernels: loading.Kernels) -> None:
+    records = [Record(n, 5, bytes(1000), bytes(1000), (("h", bytes(1000)),)) for n in range(100)]
+    (decoded,) = iterate_arrow([bytes(encode_batch(records))], columns=["offset"])
+    assert decoded.nbytes == 800
