@@ -8,8 +8,9 @@ If all members read the same topics, nobody ends up with two partitions more tha
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
@@ -44,49 +45,90 @@ def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Parti
 def _assign_equals(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
 ) -> dict[str, Partitions]:
-    topics = members[0].topics
-    taken: set[_TopicPartition] = set()
-    kept = [_kept(member, partition_counts, taken) for member in members]
-    total = sum(partition_counts[topic_id] for topic_id in topics)
+    work = _Equals(sorted(members[0].topics), partition_counts)
+    kept = [work.keep(member.current) for member in members]
+    sizes = [each.size for each in kept]
+    total = sum(partition_counts[topic_id] for topic_id in members[0].topics)
     quota, larger = divmod(total, len(members))
     quotas = [quota] * len(members)
     # Whoever has most already is who gets one more: so the fewest partitions move.
-    for index in sorted(range(len(members)), key=lambda index: -len(kept[index]))[:larger]:
+    for index in sorted(range(len(members)), key=lambda index: -sizes[index])[:larger]:
         quotas[index] += 1
-    for index, some in enumerate(kept):
-        taken.difference_update(some[quotas[index] :])
-        del some[quotas[index] :]
-    free = (
-        (topic_id, partition)
-        for topic_id in sorted(topics)
-        for partition in range(partition_counts[topic_id])
-        if (topic_id, partition) not in taken
-    )
-    for index, some in enumerate(kept):
-        some += [next(free) for _ in range(quotas[index] - len(some))]
-    return {member.member_id: _by_topic(some) for member, some in zip(members, kept, strict=True)}
+    for index, size in enumerate(sizes):
+        if size > quotas[index]:
+            kept[index] = work.cut(kept[index].held, quotas[index])
+    free = work.free()
+    assigned: dict[str, Partitions] = {}
+    for member, (held, size, is_as_before), wanted in zip(members, kept, quotas, strict=True):
+        if is_as_before and size == wanted:
+            assigned[member.member_id] = member.current
+        else:
+            more = [next(free) for _ in range(wanted - size)]
+            assigned[member.member_id] = work.together(held, more)
+    return assigned
 
 
-def _kept(
-    member: Assignee, partition_counts: Mapping[UUID, int], taken: set[_TopicPartition]
-) -> list[_TopicPartition]:
-    """What the member has and may keep; nothing that is `taken`, and it is from then on."""
-    kept = [
-        (topic_id, partition)
-        for topic_id in sorted(member.current)
-        if topic_id in member.topics
-        for partition in sorted(member.current[topic_id])
-        if partition < partition_counts[topic_id] and (topic_id, partition) not in taken
-    ]
-    taken.update(kept)
-    return kept
+#: Partitions of topics, which are numbers in their order here: a UUID is slow to compare and hash.
+_Held = list[tuple[int, Collection[int]]]
 
 
-def _by_topic(partitions: Iterable[_TopicPartition]) -> Partitions:
-    by_topic: dict[UUID, list[int]] = {}
-    for topic_id, partition in partitions:
-        by_topic.setdefault(topic_id, []).append(partition)
-    return {topic_id: frozenset(some) for topic_id, some in by_topic.items()}
+class _Kept(NamedTuple):
+    """What a member may keep; whether that is all it has."""
+
+    held: _Held
+    size: int
+    is_as_before: bool
+
+
+class _Equals:
+    """What is taken, of topics that all members read."""
+
+    def __init__(self, topics: Sequence[UUID], partition_counts: Mapping[UUID, int]) -> None:
+        self._topics = topics
+        self._numbers = {topic_id.int: number for number, topic_id in enumerate(topics)}
+        self._all = [frozenset(range(partition_counts[topic_id])) for topic_id in topics]
+        self._taken: list[set[int]] = [set() for _ in topics]
+
+    def keep(self, current: Partitions) -> _Kept:
+        """What a member has and may keep, and nobody else from then on."""
+        held: _Held = []
+        size, is_as_before = 0, True
+        for topic_id, partitions in current.items():
+            number = self._numbers.get(topic_id.int)
+            if number is None:
+                is_as_before = False
+                continue
+            taken, there, kept = self._taken[number], self._all[number], partitions
+            if not (partitions and partitions <= there and taken.isdisjoint(partitions)):
+                kept = (partitions & there) - taken
+                is_as_before = False
+            taken |= kept
+            size += len(kept)
+            held.append((number, kept))
+        return _Kept(held, size, is_as_before)
+
+    def cut(self, held: _Held, size: int) -> _Kept:
+        """The first `size` of them; the others are free again."""
+        left: _Held = []
+        wanted = size
+        for number, partitions in sorted(held, key=itemgetter(0)):
+            ordered = sorted(partitions)
+            self._taken[number].difference_update(ordered[size:])
+            left.append((number, ordered[:size]))
+            size -= len(left[-1][1])
+        return _Kept(left, wanted, is_as_before=False)
+
+    def free(self) -> Iterator[tuple[int, int]]:
+        """What nobody has, in its order."""
+        for number, there in enumerate(self._all):
+            for partition in sorted(there - self._taken[number]):
+                yield number, partition
+
+    def together(self, held: _Held, more: Iterable[tuple[int, int]]) -> Partitions:
+        by_topic = {number: list(partitions) for number, partitions in held if partitions}
+        for number, partition in more:
+            by_topic.setdefault(number, []).append(partition)
+        return {self._topics[number]: frozenset(some) for number, some in by_topic.items()}
 
 
 # -- members read different topics -------------------------------------------------------------
@@ -187,3 +229,18 @@ class _Unequal:
         return {
             member.member_id: some for member, some in zip(self._members, assigned, strict=True)
         }
+
+
+def _kept(
+    member: Assignee, partition_counts: Mapping[UUID, int], taken: set[_TopicPartition]
+) -> list[_TopicPartition]:
+    """What the member has and may keep; nothing that is `taken`, and it is from then on."""
+    kept = [
+        (topic_id, partition)
+        for topic_id in sorted(member.current)
+        if topic_id in member.topics
+        for partition in sorted(member.current[topic_id])
+        if partition < partition_counts[topic_id] and (topic_id, partition) not in taken
+    ]
+    taken.update(kept)
+    return kept
