@@ -85,6 +85,7 @@ class GroupCoordinator(GroupExecution):
         if self._alarm is not None:
             self._alarm.cancel()
         await super().close()
+        self._answering.finish()
 
     def resign(self, partition: int) -> None:
         """Another broker leads the partition: its groups are none of ours any more."""

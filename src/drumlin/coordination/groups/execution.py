@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Store
 from drumlin.coordination.groups.classic.records import GroupKey
@@ -95,26 +96,25 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         )
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
+        self._answering = Answering()
         #: For whoever works on commits that take a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     # -- effects and time ----------------------------------------------------------------------
 
     def _carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
+        if len(effects) > ANSWERS_PER_TURN and self._is_active:
+            self._answering.give_in_turns(each for each in effects if isinstance(each, Answer))
+            effects = [each for each in effects if not isinstance(each, Answer)]
         for effect in effects:
             if isinstance(effect, Answer):
-                self._give([effect])
+                self._answering.give([effect])
             elif isinstance(effect, Write):
                 self._write_of_group(shard, group, effect)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
         self._set_alarm()
-
-    def _give(self, answers: Sequence[Answer]) -> None:
-        for each in answers:
-            if not each.waiter.done():  # it may have given up
-                each.waiter.set_result(each.answer)
 
     def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
         try:
@@ -302,7 +302,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         _check_sizes([batch for batch, _ in batches], limit)
         for batch, contained in batches:
             confirmation = self._append(shard, batch)
-            self._give(shard.apply(contained))
+            self._answering.give(shard.apply(contained))
         return confirmation
 
     def _commit(
