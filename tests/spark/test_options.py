@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.option_names import unknown_options
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import COLUMNS, SourceOptions, Subscription
 from drumlin.spark.source import DrumlinDataSource
@@ -106,7 +109,9 @@ def test_an_unknown_option_is_ignored_with_a_warning_or_refused(
     options = BASE | {name.lower(): "1"}
     with caplog.at_level(logging.WARNING):
         DrumlinDataSource(options).schema()
-    assert [each.message for each in caplog.records] == [f"ignored: there is no option {hint}"]
+    assert [each.message for each in caplog.records] == [
+        f"the data source 'drumlin' ignores an option it does not have: {hint}"
+    ]
     with pytest.raises(OptionError) as refusal:
         SourceOptions.parse(options | {"strictoptions": "true"})
     assert hint in str(refusal.value)
@@ -126,6 +131,18 @@ def test_options_without_effect_are_known(caplog: pytest.LogCaptureFixture) -> N
         DrumlinDataSource(BASE | harmless).schema()
     assert caplog.records == []
     assert SourceOptions.parse(BASE | harmless) == SourceOptions.parse(BASE)
+
+
+def test_what_is_documented_is_known() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "spark.md").read_text("utf-8")
+    table = document.split("| option | default | meaning |")[1].split("\n\n")[0]
+    names = [
+        name
+        for row in table.splitlines()[2:]
+        for name in re.findall("`(.+?)`", row[: row.index("|", 2)])
+    ]
+    assert len(names) > 30
+    assert unknown_options(each for each in names if each != "kafka.*") == []
 
 
 def test_a_word_for_a_topic() -> None:

@@ -43,7 +43,7 @@ def topics(kafka_address: str) -> dict[str, Topic]:
     return {"T": t, "U": u}
 
 
-def load(spark: SparkSession, source: str, topics: dict[str, Topic], options: Any) -> DataFrame:
+def load(reader: Any, source: str, topics: dict[str, Topic], options: Any) -> DataFrame:
     """Names of topics are put for T and U; `subscribe` is T unless something else is said."""
     given = {"kafka.bootstrap.servers": topics["T"].address, **options}
     if not given.keys() & {"subscribe", "subscribePattern", "assign"}:
@@ -54,7 +54,8 @@ def load(spark: SparkSession, source: str, topics: dict[str, Topic], options: An
             if name.startswith("subscribe"):
                 value = value.replace(letter, topic.name)
         given[name] = value
-    return spark.read.format(source).options(**given).load()
+    frame: DataFrame = reader.format(source).options(**given).load()
+    return frame
 
 
 def at(**offsets: int) -> str:
@@ -68,6 +69,7 @@ def at(**offsets: int) -> str:
         {"includeHeaders": "true"},
         {"subscribe": "T, U", "startingOffsets": " Earliest ", "endingOffsets": "LATEST"},
         {"subscribePattern": r"(?<both>T|\QU\E)\p{L}*+"},
+        {"subscribePattern": "T|__.*"},  # no internal topics
         {"assign": '{"T":[1],"U":[0]}'},
         {"startingOffsets": at(p0=3, p1=-2), "endingOffsets": at(p0=-1, p1=7)},
         {"startingTimestamp": str(START_MS + 4_001), "endingTimestamp": str(START_MS + 8_000)},
@@ -93,7 +95,7 @@ def at(**offsets: int) -> str:
 def test_the_same_rows(
     spark: SparkSession, both_sources: Both, topics: dict[str, Topic], options: Mapping[str, str]
 ) -> None:
-    theirs, ours = (load(spark, source, topics, options) for source in both_sources)
+    theirs, ours = (load(spark.read, source, topics, options) for source in both_sources)
     assert theirs.schema == ours.schema
     order = ("topic", "partition", "offset")
     assert theirs.orderBy(*order).collect() == ours.orderBy(*order).collect()
@@ -110,7 +112,7 @@ def test_the_same_rows(
 def test_as_many_tasks(
     spark: SparkSession, both_sources: Both, topics: dict[str, Topic], options: Mapping[str, str]
 ) -> None:
-    theirs, ours = (load(spark, source, topics, options) for source in both_sources)
+    theirs, ours = (load(spark.read, source, topics, options) for source in both_sources)
     assert theirs.rdd.getNumPartitions() == ours.rdd.getNumPartitions()
 
 
@@ -155,7 +157,33 @@ def test_both_refuse(
     short = {"fetchOffset.numRetries": "1", "kafka.default.api.timeout.ms": "3000"}
     for source in both_sources:
         with pytest.raises((PySparkException, Py4JError)):
-            load(spark, source, topics, short | options).count()
+            load(spark.read, source, topics, short | options).count()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingOffsets": "latest"},
+        {"endingOffsetsByTimestamp": at(p0=START_MS, p1=START_MS)},
+        {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+        {"maxTriggerDelay": "soon", "minOffsetsPerTrigger": "8"},
+        {"startingOffsets": at(p0=3)},
+    ],
+    ids=str,
+)
+def test_both_refuse_in_a_stream(
+    spark: SparkSession,
+    both_sources: Both,
+    topics: dict[str, Topic],
+    options: Mapping[str, str],
+    tmp_path: Path,
+) -> None:
+    for source in both_sources:
+        with pytest.raises((PySparkException, Py4JError)):
+            stream = load(spark.readStream, source, topics, options)
+            writer = stream.writeStream.format("noop").trigger(availableNow=True)
+            writer = writer.option("checkpointLocation", str(tmp_path / source))
+            writer.start().awaitTermination()
 
 
 def test_each_batch_of_a_stream_ends_at_the_same_offsets(

@@ -100,7 +100,7 @@ def refuse_unknown(names: Iterable[str]) -> None:
 def warn_of_unknown(names: Iterable[str]) -> None:
     """Say which options have no effect because there are none of that name."""
     for phrase in unknown_options(names):
-        _logger.warning("ignored: there is no option %s", phrase)
+        _logger.warning("the data source 'drumlin' ignores an option it does not have: %s", phrase)
 
 
 def _with_hint(name: str) -> str:
