@@ -94,13 +94,14 @@ def test_others_read_from_the_leader(
 @pytest.mark.parametrize(
     "trouble",
     [
+        lambda shape, _: answer(shape, b"", -1, ErrorCode.none),
         lambda shape, _: answer(shape, b"", -1, ErrorCode.offset_out_of_range),
         lambda shape, _: answer(shape, b"", -1, ErrorCode.not_leader_or_follower),
         lambda shape, _: answer(shape, b"", -1, ErrorCode.unknown_topic_or_partition),
         lambda *_: CloseConnection(),
         lambda *_: Silence(),
     ],
-    ids=["behind", "no replica", "unknown", "closed", "silent"],
+    ids=["lags", "behind", "no replica", "unknown", "closed", "silent"],
 )
 def test_the_leader_is_read_when_the_replica_fails(
     leader: ScriptedBroker, follower: ScriptedBroker, trouble: Any

@@ -119,11 +119,14 @@ class RangeStream:
             return None
         try:
             replica = await self._connections.broker(node_id)
-            return await self._fetch_from(replica, offset, max_bytes, self._nearest.rack)
+            fetched = await self._fetch_from(replica, offset, max_bytes, self._nearest.rack)
+            if fetched.records:
+                return fetched
         except (KafkaError, PeerError):
-            # Away, no replica any more, or behind: only the leader can say what is really so.
-            self._nearest.give_up()
-            return None
+            pass
+        # Away, no replica any more, or behind: only the leader can say what is really so.
+        self._nearest.give_up()
+        return None
 
     async def _fetch_from(
         self, broker: BrokerConnection, offset: int, max_bytes: int, rack: str
