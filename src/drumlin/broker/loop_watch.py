@@ -33,7 +33,7 @@ _STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
 #: fewer the longer the last turn took, as each may work for as long as it likes.
 _EVENTS_PER_TURN: Final = 32
 _EVENTS_PER_LONG_TURN: Final = 4
-_LONG_S: Final = 0.004
+_LONG_S: Final = 0.002
 _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
 #: When a turn has lasted so long, its place is noted: it may become a slow one.
