@@ -144,9 +144,9 @@ def test_whatever_goes_wrong_in_a_flush_it_is_still_owed(
         patch.setattr(Segment, "sync", starve)
         with pytest.raises(MemoryError):
             log.flush()
-    assert logs.logs_to_flush() == [log]
+    assert to_end(logs.logs_to_flush()) == [log]
     log.flush()
-    assert logs.logs_to_flush() == []
+    assert to_end(logs.logs_to_flush()) == []
     logs.close()
 
 
@@ -219,7 +219,7 @@ def test_a_late_flush_of_a_deleted_log_changes_nothing_in_the_one_made_anew(tmp_
     old.append_as_leader(from_producer(0, 10, is_transactional=True), 7, NOW_MS)
     old.roll(NOW_MS)
     append(old)
-    assert logs.logs_to_flush() == [old]
+    assert to_end(logs.logs_to_flush()) == [old]
     logs.delete("t", 0)
     new = logs.create("t", 0, uuid4(), LogConfig())
     before = sorted(Path(new.path).iterdir())
@@ -294,9 +294,9 @@ def test_a_log_that_was_loaded_anew_is_owed_a_flush_itself(tmp_path: Path) -> No
     with pytest.raises(KafkaError):
         append(log)
     assert revive(logs, logs.directories[0])
-    assert logs.logs_to_flush() == [log]
+    assert to_end(logs.logs_to_flush()) == [log]
     logs.delete("t", 0)
-    assert logs.logs_to_flush() == []
+    assert to_end(logs.logs_to_flush()) == []
     logs.close()
 
 
@@ -322,7 +322,7 @@ def test_producers_outlive_all_their_records(
     clock.advance_ms(A_WEEK_MS + 1)
     to_end(logs.delete_old_segments())
     assert log.log_start_offset == 10
-    for each in logs.logs_to_flush():
+    for each in to_end(logs.logs_to_flush()):
         each.flush()
     logs.close()
     logs = open_logs(tmp_path, config=config, clock=clock)
@@ -446,7 +446,7 @@ def test_a_clock_that_is_set_back_puts_no_flush_off(tmp_path: Path) -> None:
     log.flush()
     clock.set_back(3600_000)
     append(log)
-    assert logs.logs_to_flush() == []
+    assert to_end(logs.logs_to_flush()) == []
     clock.advance_ms(1000)
-    assert logs.logs_to_flush() == [log]
+    assert to_end(logs.logs_to_flush()) == [log]
     logs.close()

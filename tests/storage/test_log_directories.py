@@ -14,6 +14,7 @@ import pytest
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.turns import to_end
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (
     NOW_MS,
@@ -282,12 +283,12 @@ def test_what_the_background_owes_a_flush(tmp_path: Path) -> None:
     log, other = create(logs, config), create(logs, topic="other")
     append(log, 2)
     append(other, 2)
-    assert logs.logs_to_flush() == []
+    assert to_end(logs.logs_to_flush()) == []
     assert not log.is_flush_due
     clock.advance_ms(1000)
-    assert logs.logs_to_flush() == [log]
+    assert to_end(logs.logs_to_flush()) == [log]
     log.flush()
-    assert logs.logs_to_flush() == []
+    assert to_end(logs.logs_to_flush()) == []
     append(log, 9)
     assert not log.is_flush_due
     append(log, 1)
@@ -295,7 +296,7 @@ def test_what_the_background_owes_a_flush(tmp_path: Path) -> None:
     log.flush(log.log_end_offset)
     assert not log.is_flush_due
     other.roll(NOW_MS)
-    assert logs.logs_to_flush() == [other]
+    assert to_end(logs.logs_to_flush()) == [other]
     other.flush()
     assert other.recovery_point == 2
     logs.close()
@@ -323,9 +324,9 @@ def test_blocks_set_aside_are_given_back(tmp_path: Path) -> None:
     for _ in range(20):
         append(log, value=bytes(100_000))
     slack = disk_bytes(log.directory) - log.size_bytes
-    logs.release_idle()
+    to_end(logs.release_idle())
     assert disk_bytes(log.directory) - log.size_bytes == slack
-    logs.release_idle()  # nothing was appended since
+    to_end(logs.release_idle())  # nothing was appended since
     assert disk_bytes(log.directory) - log.size_bytes <= 6 * 4096
     append(log, value=bytes(100_000))
     assert offsets(read_all(log)) == list(range(21))
@@ -345,3 +346,13 @@ def test_loading_a_log_keeps_nothing_open_that_is_not_needed(tmp_path: Path) -> 
     logs = open_logs(tmp_path)
     assert open_count(logs) == 0
     logs.abandon()
+
+
+def test_whoever_looks_at_all_logs_gives_way_after_each(tmp_path: Path) -> None:
+    """There may be thousands, and it is done every second."""
+    logs = open_logs(tmp_path)
+    for number in range(30):
+        create(logs, LogConfig(), f"t{number}")
+    assert len(list(logs.roll_overdue())) == 30
+    assert len(list(logs.release_idle())) == 30
+    assert len(list(logs.logs_to_flush())) == 30

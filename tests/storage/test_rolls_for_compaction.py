@@ -12,6 +12,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.roll_rule import segment_age_max_ms
+from drumlin.turns import to_end
 from storage.samples import NOW_MS, append, create, open_logs
 
 LAG_MS = 10_000
@@ -33,7 +34,7 @@ def logs(tmp_path: Path, clock: ManualClock) -> Iterator[LogDirectories]:
 
 def bases(logs: LogDirectories, log: PartitionLog) -> list[int]:
     logs.prepare_rolls()
-    logs.roll_overdue()
+    to_end(logs.roll_overdue())
     return [segment.base_offset for segment in log.segments]
 
 

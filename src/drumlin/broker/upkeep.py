@@ -43,7 +43,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
             logs.write_checkpoints, broker.partitions.high_watermarks()
         ),
     )
-    cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
+    cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
     cycles.every(
@@ -77,12 +77,12 @@ def _note_start(broker: Broker, log: PartitionLog) -> None:
 async def _roll_overdue(broker: Broker) -> None:
     """Have records be in sealed segments in time for `max.compaction.lag.ms`."""
     await broker.threads.administering(broker.logs.prepare_rolls)
-    broker.logs.roll_overdue()
+    await broker.turns.run(broker.logs.roll_overdue())
 
 
 async def _flush(broker: Broker) -> None:
     """Make sealed segments durable, and what `flush.ms` says is due."""
-    for log in broker.logs.logs_to_flush():
+    for log in await broker.turns.run(broker.logs.logs_to_flush()):
         try:
             await broker.threads.syncing(log.flush)
         except KafkaError:

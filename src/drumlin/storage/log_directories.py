@@ -342,27 +342,25 @@ class LogDirectories:
         # would have the device hold all that was cleaned within it twice.
         swap.log.replace_segments(swap, lambda paths: self._doomed.add(paths, 0))
 
-    def roll_overdue(self) -> None:
+    def roll_overdue(self) -> Work[None]:
         """Roll active segments with records that have waited for `max.compaction.lag.ms`."""
         now_ms = self._clock.wall_ms()
         for log in self:
-            try:
-                log.roll_if_overdue(now_ms)
-            except KafkaError:
-                continue
+            yield
+            if not log.is_deleted:
+                with contextlib.suppress(KafkaError):  # said where the dir failed
+                    log.roll_if_overdue(now_ms)
 
-    def release_idle(self) -> None:
+    def release_idle(self) -> Work[None]:
         """Give back what logs hold that were not appended to since the last call.
 
         Those of a failed dir are left alone: a thread may be loading them anew.
         """
         for log in self:
-            if not log.log_directory.is_readable:
-                continue
-            try:
-                log.release_if_idle()
-            except KafkaError:
-                continue
+            yield
+            if log.log_directory.is_readable and not log.is_deleted:
+                with contextlib.suppress(KafkaError):  # as above
+                    log.release_if_idle()
 
     def expire_producers(self, expiration_ms: int) -> Work[None]:
         """Forget producers that have been silent for so long, in all logs."""
@@ -370,14 +368,17 @@ class LogDirectories:
         for log in self:
             yield from log.producer_state.expire(now_ms, expiration_ms)
 
-    def logs_to_flush(self) -> list[PartitionLog]:
+    def logs_to_flush(self) -> Work[list[PartitionLog]]:
         """Logs that the background owes a `flush`, each to be called in a thread.
 
         Those with sealed segments, and those with records as old as `flush.ms`.
         """
         now_s = self._clock.monotonic()
         due = {log for directory in self.directories for log in directory.awaiting_flush.copy()}
-        due.update(log for log in self if log.is_flush_overdue(now_s))
+        for log in self:
+            yield
+            if log.is_flush_overdue(now_s):
+                due.add(log)
         return [log for log in due if log.log_directory.is_online]
 
     # -- now and then: in a thread -----------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -21,6 +21,8 @@ _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 #: More new partitions of a topic are sorted in with all of its others, fewer put in one by one.
 _ONE_BY_ONE: Final = 8
+#: To look for one partition takes as long as to read so many.
+_RATHER_ASKED: Final = 32
 
 
 class _Topic(NamedTuple):
@@ -62,6 +64,17 @@ class Participants(AbstractSet[TopicPartition]):
 
     def __repr__(self) -> str:
         return f"Participants({sorted(self)})"
+
+    def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `partitions` that are in here; of many, quicker than to ask for each."""
+        if len(partitions) * _RATHER_ASKED < len(self):
+            return {each for each in partitions if each in self}
+        held: dict[str, set[int]] = {}
+        for name in {name for name, _ in partitions}:
+            topic = self._topics.get(name)
+            indexes = b"" if topic is None else topic.indexes
+            held[name] = {index for (index,) in _INDEX.iter_unpack(indexes)}
+        return {each for each in partitions if each[1] in held[each[0]]}
 
     def with_added(self, partitions: Iterable[TopicPartition]) -> Participants:
         """These and those."""

@@ -10,7 +10,7 @@ every end, those of the classic protocol keep theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -146,7 +146,7 @@ class Transaction:
         if current.state.is_prepared:
             raise KafkaError(ErrorCode.concurrent_transactions)
         is_ongoing = current.state is TransactionState.ONGOING
-        if is_ongoing and partitions <= current.partitions:
+        if is_ongoing and len(current.partitions.among(partitions)) == len(partitions):
             return None
         return self._prepare(
             TransactionState.ONGOING,
@@ -157,7 +157,7 @@ class Transaction:
         )
 
     def verify_partitions(
-        self, producer: Producer, partitions: Iterable[TopicPartition]
+        self, producer: Producer, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is in the transaction: TRANSACTION_ABORTABLE if it is not.
 
@@ -168,7 +168,7 @@ class Transaction:
         self._check_producer(producer)
         if self.metadata.state.is_prepared:
             raise KafkaError(ErrorCode.concurrent_transactions)
-        added = self.metadata.partitions
+        added = self.metadata.partitions.among(partitions)
         return {
             each: ErrorCode.none if each in added else ErrorCode.transaction_abortable
             for each in partitions
