@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.commit import Positions, joined
 from drumlin.metadata.image import TopicState
+from drumlin.tuples import from_tuple
 from drumlin.turns import Work, one_turn
 from drumlin.wire.commit_request import TopicPositions
 from drumlin.wire.commit_response import TopicResult
@@ -65,6 +66,10 @@ class SortedOut(NamedTuple):
         return [TopicResult(key, *columns) for key, columns in told.items()]
 
 
+_positions_of: Final = from_tuple(Positions)
+_sorted_out_of: Final = from_tuple(SortedOut)
+
+
 def sort_out(
     topics: Sequence[TopicPositions],
     find: Callable[[Any], tuple[TopicState | None, ErrorCode]],
@@ -83,7 +88,7 @@ def sort_out(
         elif not topic.partitions:
             refused.setdefault(key, ([], []))
         if topic.partitions:
-            positions = Positions(name, topic_id, *topic[1:])
+            positions = _positions_of((name, topic_id, *topic[1:]))
             there, absent = yield from _those_below(positions, count)
             if absent:
                 partitions, said = refused.setdefault(key, ([], []))
@@ -91,7 +96,7 @@ def sort_out(
                 said += [missing] * len(absent)
             if there is not None:
                 accepted.append((key, there))
-    return SortedOut(accepted, refused)
+    return _sorted_out_of((accepted, refused))
 
 
 def _those_below(positions: Positions, count: int) -> Work[tuple[Positions | None, list[int]]]:

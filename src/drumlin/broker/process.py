@@ -7,6 +7,7 @@ traceback: the operator can act on the former only.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import resource
@@ -31,6 +32,14 @@ _log = logging.getLogger("drumlin")
 _SWITCH_INTERVAL_S: Final = 0.0002
 #: For what is seldom done in threads: regular expressions, a cleaner that is reconfigured.
 _OTHER_THREADS: Final = 4
+#: Numbers that the GNU C library's `mallopt` goes by.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+#: Free memory at the heap's end that is kept. By itself the library gives back what a large request
+#: took, each time.
+_KEPT_BYTES: Final = 32 << 20
+#: Larger ones are mappings of their own (`wire/frames.py`), of which pages are given as they fill.
+_MAPPED_FROM_BYTES: Final = 4 << 20
 #: Where many systems clear up when they start.
 _FLEETING: Final = "/tmp"  # noqa: S108
 
@@ -39,6 +48,7 @@ def run(properties: Mapping[str, str]) -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
     _set_up_logging()
     _raise_descriptor_limit()
+    _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         config = BrokerConfig.load(properties)
@@ -128,6 +138,14 @@ def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_freed_memory() -> None:
+    """Receive into memory that was used before: new pages cost as much as writing them to a log."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # as in other C libraries
+        mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -32,6 +32,7 @@ from drumlin.records.batch import (
 )
 from drumlin.records.compression import compress
 from drumlin.records.varint import varint
+from drumlin.tuples import from_tuple
 
 _PARTITION: Final = struct.Struct(">i")
 _NO_LEADER_EPOCH: Final = -1
@@ -66,6 +67,12 @@ class OffsetBatch(NamedTuple):
     topics: list[TopicValues]
 
 
+_values_of: Final = from_tuple(TopicValues)
+_batch_of: Final = from_tuple(OffsetBatch)
+_facts_of: Final = from_tuple(OffsetFacts)
+_header_of: Final = from_tuple(BatchHeader)
+
+
 class OffsetPacker:
     """Packs positions of one group, topic by topic, into as few batches as take them."""
 
@@ -98,7 +105,7 @@ class OffsetPacker:
             positions.offsets,
             positions.leader_epochs,
             positions.metadata,
-            OffsetFacts(positions.topic_id, self._now_ms, self._expire_ms),
+            _facts_of((positions.topic_id, self._now_ms, self._expire_ms)),
         )
         overhead = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
         while True:
@@ -165,7 +172,7 @@ class OffsetPacker:
     ) -> None:
         first = len(self._records)
         self._records += _records(first, key_start, partitions, values)
-        self._topics.append(TopicValues(positions.topic, positions.topic_id, partitions, values))
+        self._topics.append(_values_of((positions.topic, positions.topic_id, partitions, values)))
 
     def _end(self) -> None:
         records = self._records
@@ -174,26 +181,28 @@ class OffsetPacker:
             body = compress(self._codec, body)
         producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         size = HEADER_SIZE + len(body)
-        header = BatchHeader(
-            0,
-            size - LOG_OVERHEAD,
-            _NO_LEADER_EPOCH,
-            MAGIC,
-            0,
-            self._codec | (0 if self._producer is None else TRANSACTIONAL_MASK),
-            len(records) - 1,
-            self._now_ms,
-            self._now_ms,
-            producer_id,
-            epoch,
-            NO_SEQUENCE,
-            len(records),
+        header = _header_of(
+            (
+                0,
+                size - LOG_OVERHEAD,
+                _NO_LEADER_EPOCH,
+                MAGIC,
+                0,
+                self._codec | (0 if self._producer is None else TRANSACTIONAL_MASK),
+                len(records) - 1,
+                self._now_ms,
+                self._now_ms,
+                producer_id,
+                epoch,
+                NO_SEQUENCE,
+                len(records),
+            )
         )
         batch = bytearray(HEADER_SIZE)
         batch += body
         write_header(batch, 0, header)
         seal(batch, 0, size)
-        self._batches.append(OffsetBatch(batch, self._topics))
+        self._batches.append(_batch_of((batch, self._topics)))
         self._begin()
 
 
