@@ -1,4 +1,4 @@
-"""A single-node Apache Kafka (KRaft) from Maven Central, to be compared with.
+"""Apache Kafka (KRaft) from Maven Central, to be compared with: one node, or one of several.
 
 Nothing happens on import. `Unavailable` says why a machine cannot have one; tests skip with it.
 """
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rig.java import SHORT_LIVED_JVM
 from rig.kafka_tools import KafkaTools
@@ -73,8 +74,22 @@ def run_alone(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
     return done.stdout
 
 
+class Place(NamedTuple):
+    """One node of a cluster; every node is broker and controller."""
+
+    node_id: int
+    port: int
+    controller_port: int
+
+
+def places(count: int) -> list[Place]:
+    """Places for the nodes of one cluster."""
+    ports = free_ports(2 * count)
+    return [Place(NODE_ID + each, *ports[2 * each : 2 * each + 2]) for each in range(count)]
+
+
 class ApacheKafka(BrokerProcess):
-    """One broker, which is its own controller."""
+    """One broker, which is its own controller, or shares that with the `others`."""
 
     def __init__(
         self,
@@ -82,16 +97,27 @@ class ApacheKafka(BrokerProcess):
         settings: Mapping[str, str],
         jvm: Sequence[str] = _JVM,
         format_options: Sequence[str] = (),
+        place: Place | None = None,
+        others: Sequence[Place] = (),
     ) -> None:
         super().__init__(directory / "kafka.out")
         self.directory = directory
-        self.port, self._controller_port = free_ports(2)
+        self.place = place or places(1)[0]
+        self.port = self.place.port
+        self._voters = ",".join(
+            f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in (self.place, *others)
+        )
         self._settings = dict(settings)
         self._jvm = list(jvm)
         self._format_options = list(format_options)
 
     def start(self, timeout_s: float = 90.0) -> None:
         """Format new storage, start, and wait until topics can be created."""
+        self.begin()
+        self.await_ready(timeout_s)
+
+    def begin(self) -> None:
+        """Format new storage, and start."""
         is_new = not (self.directory / "data").exists()
         properties = self._write_properties()
         if is_new:
@@ -99,6 +125,8 @@ class ApacheKafka(BrokerProcess):
             run_tool("kafka.tools.StorageTool", *what)
         command = [java(), *self._jvm, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
         self.launch(command, cwd=self.directory)
+
+    def await_ready(self, timeout_s: float = 90.0) -> None:
         wait_until(self._is_ready, "Apache Kafka to be ready", timeout_s)
 
     def restart(self) -> None:
@@ -117,9 +145,9 @@ class ApacheKafka(BrokerProcess):
         broker = f"PLAINTEXT://127.0.0.1:{self.port}"
         settings = {
             "process.roles": "broker,controller",
-            "node.id": str(NODE_ID),
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._controller_port}",
-            "listeners": f"{broker},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "node.id": str(self.place.node_id),
+            "controller.quorum.voters": self._voters,
+            "listeners": f"{broker},CONTROLLER://127.0.0.1:{self.place.controller_port}",
             "advertised.listeners": broker,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",

@@ -24,12 +24,13 @@ class Topic:
     address: str
     partitions: int = 2
     name: str = field(default_factory=lambda: f"spark-{uuid.uuid4().hex[:12]}")
+    replicas: int = 1
     produced: list[Produced] = field(default_factory=list)
     _numbers: Any = field(default_factory=itertools.count)
 
     def create(self) -> Topic:
         # The records are of years ago: with the default retention they would soon be gone.
-        topic = NewTopic(self.name, self.partitions, 1, config={"retention.ms": "-1"})
+        topic = NewTopic(self.name, self.partitions, self.replicas, config={"retention.ms": "-1"})
         self._admin(lambda admin: admin.create_topics([topic]))
         return self
 
@@ -59,7 +60,12 @@ class Topic:
             for number in numbers
         )
 
-    def write(self, records: Iterable[Produced], producer: Producer | None = None) -> None:
+    def write(
+        self,
+        records: Iterable[Produced],
+        producer: Producer | None = None,
+        timeout_s: float = 30,
+    ) -> None:
         """Write these records, and wait until all are acknowledged."""
         producer = producer or Producer({"bootstrap.servers": self.address, "linger.ms": 5})
         failed: list[Any] = []
@@ -75,7 +81,7 @@ class Topic:
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
             self.produced.append(record)
-        assert producer.flush(30) == 0
+        assert producer.flush(timeout_s) == 0
         assert failed == []
 
     def options(self, **more: object) -> dict[str, str]:
