@@ -55,6 +55,11 @@ def test_several_topics_by_name_by_pattern_and_by_partition(
     assert by_name.count() == 50
     by_pattern = read(spark, servers | {"subscribePattern": f"{one.name[:-1]}.|{other.name}"})
     assert by_pattern.count() == 50
+    start = json.dumps({one.name: "earliest", other.name: {"0": 10, "1": -2}})
+    end = json.dumps({one.name: {"0": 5, "1": 5}, other.name: "latest"})
+    by_word = servers | {"subscribe": f"{one.name},{other.name}"}
+    by_word |= {"startingOffsets": start, "endingOffsets": end}
+    assert read(spark, by_word).count() == 5 + 5 + 5 + 15
     assigned = read(spark, servers | {"assign": json.dumps({one.name: [1]})})
     assert rows(assigned) == [row for row in one.expected() if row[0] == 1]
 

@@ -65,6 +65,8 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"minpartitions": "0"}, "minPartitions"),
         (BASE | {"maxrecordsperpartition": "-1"}, "maxRecordsPerPartition"),
         (BASE | {"minpartitions": "many"}, "minPartitions"),
+        (BASE | {"minpartitions": "1_000"}, "minPartitions"),
+        (BASE | {"fetchoffset.numretries": "٣"}, "numRetries"),
         (BASE | {"failondataloss": "maybe"}, "failOnDataLoss"),
         (BASE | {"startingoffsets": "soon"}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":{"0":true}}'}, "startingOffsets"),

@@ -17,7 +17,7 @@ from drumlin.spark.offsets import (
     parse_offsets,
     parse_times,
 )
-from drumlin.spark.option_values import OptionError, parsed
+from drumlin.spark.option_values import OptionError, parsed, whole_number
 
 Side = Literal["starting", "ending"]
 
@@ -75,7 +75,7 @@ def _check_pairs(
 
 
 def _time(text: str) -> int:
-    milliseconds = int(text)
+    milliseconds = whole_number(text)
     if milliseconds < 0:
         raise ValueError(f"milliseconds since 1970 are not negative: {milliseconds}")
     return milliseconds

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 _Value = TypeVar("_Value")
 
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 _DURATION_UNITS_MS: Final = {
     "us": 0.001,
@@ -46,7 +47,7 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name.lower())
     if text is None:
         return None
-    value = parsed(name, text, int)
+    value = parsed(name, text, whole_number)
     if value <= 0:
         raise OptionError(f"option '{name}' must be positive, not {value}")
     return value
@@ -67,6 +68,17 @@ def text(options: Mapping[str, str], name: str) -> str | None:
     if not value.strip():
         raise OptionError(f"option '{name}' is empty")
     return value.strip()
+
+
+def whole_number(text: str) -> int:
+    """Digits with a sign or without; Python's `int` takes `1_000` and more.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
+        raise ValueError(f"expected a whole number, got {text!r}")
+    return int(text)
 
 
 def duration_ms(text: str) -> int:

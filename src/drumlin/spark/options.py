@@ -26,6 +26,7 @@ from drumlin.spark.option_values import (
     parsed,
     positive,
     text,
+    whole_number,
 )
 from drumlin.spark.planning import SplitRule
 from drumlin.spark.security import security_of
@@ -135,8 +136,10 @@ class SourceOptions(Crossing):
             min_offsets_per_trigger=positive(options, "minOffsetsPerTrigger"),
             max_trigger_delay_ms=converted(options, "maxTriggerDelay", duration_ms, "15m"),
             isolation_level=_isolation_level(options),
-            offset_fetch_attempts=converted(options, "fetchOffset.numRetries", int, "3"),
-            offset_fetch_interval_ms=converted(options, "fetchOffset.retryIntervalMs", int, "1000"),
+            offset_fetch_attempts=converted(options, "fetchOffset.numRetries", whole_number, "3"),
+            offset_fetch_interval_ms=converted(
+                options, "fetchOffset.retryIntervalMs", whole_number, "1000"
+            ),
             fetch_bytes=positive(options, "kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
             progress_group=_progress_group(options),
             batch_bytes=positive(options, "batchBytes") or _BATCH_BYTES,
