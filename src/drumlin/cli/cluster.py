@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Coroutine, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from drumlin.cli.command_config import settings_of
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.options import PeerOptions
@@ -21,6 +24,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError, error_of
 T = TypeVar("T")
 
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+_OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
 
 
 class Cluster:
@@ -66,16 +70,20 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connect(bootstrap: str, options: PeerOptions | None = None) -> Iterator[Cluster]:
-    """A connected cluster.
+def connect(
+    bootstrap: str, command_config: Path | None = None, options: PeerOptions = _OPTIONS
+) -> Iterator[Cluster]:
+    """A connected cluster; what `command_config` says holds before `options`.
 
     Raises:
+        output.Failure: there is something wrong with `command_config`.
         ValueError: `bootstrap` is no list of addresses.
         PeerError: no broker answers; said at once, not after retries.
     """
     addresses = parse_bootstrap(bootstrap)
+    chosen = dataclasses.replace(options, **settings_of(command_config))
     with asyncio.Runner() as runner:
-        connections = BrokerConnections(addresses, options or PeerOptions(client_id="drumlin-cli"))
+        connections = BrokerConnections(addresses, chosen)
         try:
             runner.run(connections.refresh(()))
             yield Cluster(runner, connections)

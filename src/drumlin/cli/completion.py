@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+from drumlin.cli.command_config import ENVIRONMENT
 from drumlin.cli.options import DEFAULT_BOOTSTRAP
+
+
+def _where() -> tuple[str, Path | None]:
+    """The environment: what else was typed is not known here."""
+    config = os.environ.get(ENVIRONMENT)
+    bootstrap = os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)
+    return bootstrap, Path(config) if config else None
 
 
 def complete_topic(incomplete: str) -> list[str]:
@@ -13,7 +22,7 @@ def complete_topic(incomplete: str) -> list[str]:
     from drumlin.client import admin
 
     try:
-        with connect(os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)) as cluster:
+        with connect(*_where()) as cluster:
             names = cluster.run(admin.list_topics(cluster.connections, True))
     except Exception:  # noqa: BLE001 - there is no place for an error while somebody types
         return []
@@ -26,7 +35,7 @@ def complete_group(incomplete: str) -> list[str]:
     from drumlin.cli.groups import all_groups
 
     try:
-        with connect(os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)) as cluster:
+        with connect(*_where()) as cluster:
             names = [group["group"] for group in all_groups(cluster)]
     except Exception:  # noqa: BLE001 - there is no place for an error while somebody types
         return []

@@ -9,6 +9,7 @@ import typer
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, check, connect
+from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -73,10 +74,11 @@ def describe(
         bool, typer.Option("--all", "-a", help="Show keys that have their default too.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is set (with --all: every key), and where each value comes from."""
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         entries = _describe(cluster, kind, _resource_name(kind, name))
     rows = [
         {
@@ -146,6 +148,7 @@ def alter(
         bool, typer.Option("--dry-run", help="Only let the broker check the change.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Change configurations; keys that are not named stay as they are."""
@@ -156,7 +159,7 @@ def alter(
         ]
     if not changes:
         raise typer.BadParameter("nothing to change: give --set, --unset, --append or --subtract")
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         _alter(cluster, kind, _resource_name(kind, name), changes, dry_run)
     keys = [key for _, key, _ in changes]
     done = "accepted" if dry_run else "changed"

@@ -17,6 +17,7 @@ import typer
 from drumlin.cli import group_offsets, output
 from drumlin.cli.cluster import Cluster
 from drumlin.cli.cluster import connect as connect_cluster
+from drumlin.cli.command_config import CommandConfig, settings_of
 from drumlin.cli.completion import complete_group, complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.places import BEGINNING, END, HELP, Place, parse_place
@@ -91,6 +92,7 @@ def consume(
         bool, typer.Option("--committed", help="Leave out records of aborted transactions.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show records of a topic, or write them to a file."""
@@ -106,14 +108,12 @@ def consume(
         "isolation": "read_committed" if committed else "read_uncommitted",
     }
     with ExitStack() as stack:
-        client = stack.enter_context(connect(bootstrap))
+        client = stack.enter_context(connect(bootstrap, **settings_of(command_config)))
         partitions = _existing(client, topic, partition)
         starts = first.in_partitions(client, topic, partitions)
-        member = None
-        if group is not None:
-            member = _Group(stack.enter_context(connect_cluster(bootstrap)), group, topic)
-            known = member.committed()
-            starts = {each: known.get(each, offset) for each, offset in starts.items()}
+        member = _group(stack, bootstrap, command_config, group, topic)
+        if member is not None:
+            starts |= {each: at for each, at in member.committed().items() if each in starts}
         reading = _Reading(client, topic, starts, count, options)
         sink = _sink(stack, topic, to_file, as_json, formatter, options)
         shown = sys.stdout.isatty() and not to_file
@@ -141,6 +141,14 @@ def _existing(client: Client, topic: str, wanted: Sequence[int] | None) -> Seque
         shown = f"{first} to {last}" if last > first else str(first)
         raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
     return wanted or existing
+
+
+def _group(
+    stack: ExitStack, bootstrap: str, command_config: Path | None, name: str | None, topic: str
+) -> _Group | None:
+    if name is None:
+        return None
+    return _Group(stack.enter_context(connect_cluster(bootstrap, command_config)), name, topic)
 
 
 class _Group:

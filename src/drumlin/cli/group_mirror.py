@@ -21,6 +21,7 @@ import typer
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
+from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.group_transfer import Groups, Topics
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from drumlin.cli.outcomes import sentence
@@ -83,6 +84,7 @@ def mirror(
         bool, typer.Option("--quiet", "-q", help="Do not tell of each offset that is copied.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
 ) -> None:
     """Keep the offsets of groups in ZooKeeper and in this cluster the same, both ways.
@@ -100,7 +102,7 @@ def mirror(
     tell = _Teller(as_json, quiet)
     with ExitStack() as stack:
         _stop_at_signals(stack, stop, wake)
-        cluster = stack.enter_context(connect(bootstrap, _OPTIONS))
+        cluster = stack.enter_context(connect(bootstrap, command_config, _OPTIONS))
         client = open_client(zookeeper, session_timeout_ms=_SESSION_TIMEOUT_MS)
         stack.callback(close_client, client)
         cluster_id = cluster.connections.view.cluster_id
@@ -108,7 +110,8 @@ def mirror(
         stack.callback(remembered.close)
         store = ZooKeeperStore(client, zookeeper, timeout_ms=_TIMEOUT_MS)
         follower = ZooKeeperFollower(store, wake.set)
-        passes = Mirror(follower, cluster, remembered, find_commits(bootstrap), tell, topics)
+        commits = find_commits(bootstrap, cluster.connections.options.security)
+        passes = Mirror(follower, cluster, remembered, commits, tell, topics)
         running = _Running(passes, follower, store, cluster, groups, tell)
         tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
         running.run(wake, stop, interval_ms / 1000, status_ms / 1000, once=once)

@@ -17,6 +17,7 @@ import typer
 
 from drumlin.cli import group_offsets, output
 from drumlin.cli.cluster import Cluster, connect
+from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.completion import complete_group, complete_topic
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -109,6 +110,7 @@ def reset(
     ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Move a group's offsets, of all its topics or of some.
@@ -119,7 +121,7 @@ def reset(
     if (to is None) == (from_file is None):
         raise typer.BadParameter("say where to: give either --to or --from-file")
     target = None if to is None else parse_target(to)
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         group_offsets.check_at_rest(described, "reset")
         known = group_offsets.positions_of(cluster, described)

@@ -15,6 +15,7 @@ import typer
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
+from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.completion import complete_group
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -68,6 +69,10 @@ ZooKeeper = Annotated[
 OtherCluster = Annotated[
     str | None, typer.Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
 ]
+OtherConfig = Annotated[
+    Path | None,
+    typer.Option("--cluster-config", metavar="FILE", help="As --command-config, for --cluster."),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Also where the destination has a greater offset.")
 ]
@@ -90,6 +95,7 @@ def export(
     ] = None,
     zookeeper: ZooKeeper = None,
     cluster: OtherCluster = None,
+    cluster_config: OtherConfig = None,
     topics: Topics = None,
     overwrite: Overwrite = False,
     clamp: Clamp = False,
@@ -97,18 +103,19 @@ def export(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy committed offsets of this cluster to a file, to ZooKeeper, or to another cluster."""
     _check_one(file, zookeeper, cluster, at_least=0)
     rules = Rules(overwrite, clamp, live)
     with ExitStack() as stack:
-        here = stack.enter_context(connect(bootstrap))
+        here = stack.enter_context(connect(bootstrap, command_config))
         source = BrokerStore(here, bootstrap)
         if zookeeper is None and cluster is None:
             _to_file(source, groups, topics, file, dry_run=dry_run, rules=rules, as_json=as_json)
             return
-        other, logs = _open(stack, zookeeper, cluster, here)
+        other, logs = _open(stack, zookeeper, cluster, cluster_config, here)
         _transfer(source, other, logs, groups, topics, rules, dry_run, yes, as_json)
 
 
@@ -119,6 +126,7 @@ def import_(
     ] = None,
     zookeeper: ZooKeeper = None,
     cluster: OtherCluster = None,
+    cluster_config: OtherConfig = None,
     topics: Topics = None,
     overwrite: Overwrite = False,
     clamp: Clamp = False,
@@ -126,18 +134,19 @@ def import_(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Commit offsets to this cluster that a file, ZooKeeper or another cluster has."""
     _check_one(file, zookeeper, cluster, at_least=1)
     rules = Rules(overwrite, clamp, live)
     with ExitStack() as stack:
-        here = stack.enter_context(connect(bootstrap))
+        here = stack.enter_context(connect(bootstrap, command_config))
         source: OffsetStore
         if file is not None:
             source = FileStore.load(file)
         else:
-            source, _ = _open(stack, zookeeper, cluster, here)
+            source, _ = _open(stack, zookeeper, cluster, cluster_config, here)
         there = BrokerStore(here, bootstrap)
         _transfer(source, there, here, groups, topics, rules, dry_run, yes, as_json)
 
@@ -149,7 +158,11 @@ def _check_one(file: object, zookeeper: object, cluster: object, *, at_least: in
 
 
 def _open(
-    stack: ExitStack, zookeeper: str | None, cluster: str | None, here: Cluster
+    stack: ExitStack,
+    zookeeper: str | None,
+    cluster: str | None,
+    cluster_config: Path | None,
+    here: Cluster,
 ) -> tuple[OffsetStore, Cluster]:
     """The other store, and the cluster whose logs its offsets mean."""
     if zookeeper is not None:
@@ -159,7 +172,7 @@ def _open(
         stack.callback(close_client, client)
         return ZooKeeperStore(client, zookeeper), here
     assert cluster is not None
-    other = stack.enter_context(connect(cluster))
+    other = stack.enter_context(connect(cluster, cluster_config))
     return BrokerStore(other, cluster), other
 
 

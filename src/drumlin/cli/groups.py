@@ -8,6 +8,7 @@ import typer
 
 from drumlin.cli import group_mirror, group_offsets, group_reset, group_transfer, output
 from drumlin.cli.cluster import Cluster, connect
+from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.completion import complete_group
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import for_each
@@ -34,9 +35,13 @@ Groups = Annotated[
 
 
 @app.command("list", epilog=examples("drumlin groups list", "drumlin groups list --json"))
-def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def list_(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
     """List groups and their states."""
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         rows = all_groups(cluster)
     output.show_rows(
         rows, ("group", "state", "type", "protocol"), as_json=as_json, empty="no groups"
@@ -62,10 +67,11 @@ def describe(
         bool, typer.Option("--members", "-m", help="Show members in place of offsets.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show committed offsets, lag and members of groups."""
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         described = [_describe(cluster, group) for group in groups]
     if as_json:
         output.show_json(described)
@@ -128,11 +134,12 @@ def delete(
     groups: Groups,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete groups, which must have no members, with their offsets."""
     confirm(f"Delete {', '.join(groups)} with their offsets?", yes)
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
 
         def delete_one(group: str) -> bool:
             cluster.run(group_admin.delete_group(cluster.connections, group))
@@ -156,11 +163,12 @@ def delete_offsets(
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Forget what a group has committed for a topic."""
     confirm(f"Forget the offsets of {group} for {topic}?", yes)
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         known = group_offsets.positions_of(cluster, described)
         wanted = partition or sorted(part for name, part in known if name == topic)

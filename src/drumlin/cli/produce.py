@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from drumlin.cli import output
+from drumlin.cli.command_config import CommandConfig, settings_of
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, parse_assignments
 from drumlin.cli.record_text import parse_json_line
@@ -120,6 +121,7 @@ def produce(
     ] = Compression.NONE,
     acks: Annotated[Acks, typer.Option("--acks", help="Whom to wait for.")] = Acks.ALL,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Write records to a topic; one for each line, or for each row of a file."""
@@ -129,7 +131,7 @@ def produce(
         raise output.Failure(f"{file}: no such file")
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
-    with connect(bootstrap) as client:
+    with connect(bootstrap, **settings_of(command_config)) as client:
         if file.suffix in _COLUMNAR:
             records = _produce_rows(client, topic, file, key, value, partition, delivery)
         else:
@@ -140,7 +142,10 @@ def produce(
                 tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
             )
             records = _produce_lines(client, topic, file, lines, partition, delivery)
-    seconds = time.perf_counter() - started
+    _report(topic, records, time.perf_counter() - started, as_json)
+
+
+def _report(topic: str, records: int, seconds: float, as_json: bool) -> None:
     if as_json:
         output.show_json({"topic": topic, "records": records, "seconds": round(seconds, 3)})
     else:

@@ -11,6 +11,7 @@ import typer
 
 from drumlin.cli import output
 from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check, connect
+from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -59,11 +60,12 @@ def list_(
     ] = False,
     internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
     columns = ["topic", "partitions", "replicas"]
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         names = cluster.run(admin.list_topics(cluster.connections, internal))
         matching = fnmatch.filter(names, pattern)
         view = cluster.connections.view.topics
@@ -94,10 +96,13 @@ def list_(
     )
 )
 def describe(
-    topics: Topics, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
+    topics: Topics,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show partitions, leaders, offsets and sizes of topics."""
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         described = cluster.run(admin.describe_topics(cluster.connections, topics))
         partitions = _partitions(cluster, described.values())
     if as_json:
@@ -203,11 +208,12 @@ def create(
         bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""
     configs = parse_assignments(config or [])
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
 
         def create_one(topic: str) -> bool:
             wanted = admin.NewTopic(topic, partitions, replication_factor, configs)
@@ -227,11 +233,12 @@ def delete(
     topics: Topics,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records."""
     confirm(f"Delete {', '.join(topics)} with all records?", yes)
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
 
         def delete_one(topic: str) -> bool:
             cluster.run(admin.delete_topic(cluster.connections, topic))
@@ -251,6 +258,7 @@ def add_partitions(
     count: Annotated[int, typer.Argument(help="How many there shall be in total.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Raise the number of a topic's partitions.
@@ -259,7 +267,7 @@ def add_partitions(
     There is no way back: partitions cannot be taken away.
     """
     confirm(f"Raise the partitions of {topic} to {count}, for good?", yes)
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         cluster.run(admin.add_partitions(cluster.connections, topic, count))
     row = {"topic": topic, "partitions": count}
     output.show_changes([row], [f"{topic}: {count} partitions"], as_json)
@@ -282,6 +290,7 @@ def delete_records(
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete the records before an offset."""
@@ -291,7 +300,7 @@ def delete_records(
     offset = _END if before == "end" else int(before)
     rows = []
     columns = ("topic", "partition", "start_offset")
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
         try:
             for index in partition or [each.index for each in described.partitions]:

@@ -17,6 +17,7 @@ from drumlin.coordination.state_partitions import partition_for
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
+    from drumlin.peer.security.settings import Security
 
 _TOPIC: Final = "__consumer_offsets"
 
@@ -32,14 +33,14 @@ class CommitTime(NamedTuple):
 FindCommits = Callable[[str, int], Mapping[TopicPartition, CommitTime] | None]
 
 
-def find_commits(bootstrap: str) -> FindCommits:
+def find_commits(bootstrap: str, security: Security) -> FindCommits:
     """Looks commits up on this cluster, with a connection for each question: they are rare."""
 
     def find(group: str, since_ms: int) -> Mapping[TopicPartition, CommitTime] | None:
         from drumlin.client.client import connect  # loads Arrow, which is hardly ever needed
 
         try:
-            with connect(bootstrap, client_id="drumlin-cli") as client:
+            with connect(bootstrap, client_id="drumlin-cli", security=security) as client:
                 return _last_commits(client, group, since_ms)
         except (ClientError, UnreadableRecord):
             return None
