@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import drumlin
+from drumlin.client.errors import AuthenticationFailed as AuthenticationRefused
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.errors import AuthenticationFailed, InvalidResponse, PeerError
 from drumlin.peer.options import PeerOptions
@@ -229,3 +231,29 @@ def test_a_token_that_cannot_be_had_now_is_asked_for_again() -> None:
         broker.script("sasl_authenticate", authenticated(b""))
         log_in(broker, options(OAuthBearer(token)))
     assert len(calls) == 2
+
+
+def test_a_member_whose_login_is_refused_is_told() -> None:
+    """What makes a membership has connections of its own, made later: with a new password, say."""
+    with ScriptedBroker({"t": 1}) as broker:
+        where = {"node_id": 1, "host": "127.0.0.1", "port": broker.port}
+        failed = ErrorCode.sasl_authentication_failed
+
+        def coordinator(shape: Shape, request: Any) -> Any:
+            found = shape(
+                "Coordinator", key="g", error_code=ErrorCode.none, error_message=None, **where
+            )
+            zero = timedelta()
+            return shape("FindCoordinatorResponse", throttle_time=zero, coordinators=(found,))
+
+        broker.script("sasl_handshake", handshake())
+        broker.script("find_coordinator", coordinator)
+        broker.script(
+            "sasl_authenticate", authenticated(b""), authenticated(b"", failed, "no more")
+        )
+        with (
+            drumlin.connect(broker.address, security=Security(None, LOGINS[0])) as client,
+            client.consumer("t", group="g") as consumer,
+            pytest.raises(AuthenticationRefused, match="no more"),
+        ):
+            consumer.poll(timeout_ms=60_000)

@@ -25,6 +25,7 @@ from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOption
 from rig.apache_kafka import java
 from rig.certificates import KEY_PASSWORD, Certificates
 from rig.secured_kafka import PASSWORD, SCRAM_PASSWORD, SESSION_MS, SecuredKafka
+from rig.waiting import wait_until
 from security.test_tokens import Endpoint, jwt, login
 
 pytestmark = pytest.mark.kafka
@@ -75,6 +76,19 @@ def test_every_mechanism_writes_and_reads(
         found = client.read("open", start={0: written.first_offset}, end={0: written.end_offset})
         assert found.column("value").to_pylist() == [b"three"]
         assert client.list_topics() == ["locked", "open"], "it is alice: hidden is not to be seen"
+
+
+def test_records_that_nobody_acknowledges_leave_before_the_client(
+    secured_kafka: SecuredKafka, tls: Tls
+) -> None:
+    """With acks=0 a record counts when the system has it: TLS keeps some back before."""
+    table = pa.table({"value": [bytes(10_000)] * 2_000})
+    address, security = secured_kafka.addresses["tlslogin"], Security(tls, ALICE)
+    with drumlin.connect(address, security=security) as client:
+        before = client.offsets("open")[0]
+        client.append(table, "open", acks=0)
+    with drumlin.connect(address, security=security) as client:
+        wait_until(lambda: client.offsets("open")[0] == before + 2_000, "all records", 60)
 
 
 def test_an_endpoints_token_is_good_for_all_connections(secured_kafka: SecuredKafka) -> None:

@@ -52,6 +52,7 @@ _FRAME_BYTES_MAX: Final = 2**31 - 1
 _STRANGERS_FRAME_BYTES_MAX: Final = 1 << 20
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
 _RENEWED_AFTER: Final = (0.85, 0.95)  # parts of a session's life, as in Kafka's clients
+_LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
 # Below this, one write of joined parts is cheaper than a system call for each.
 _JOIN_BYTES_MAX: Final = 128 * 1024
@@ -101,6 +102,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_paused = False  # the transport has enough
         self._may_write = asyncio.Event()
         self._may_write.set()
+        self._has_unanswered = False
         self._has_served = False  # answered more than which versions it has
         self._held_back: list[Sequence[bytes | memoryview]] | None = None
         self._unanswered: set[int] = set()  # of before a login is repeated
@@ -196,6 +198,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def writable(self) -> None:
         """Wait until what was sent before is mostly on its way."""
         await self._may_write.wait()
+        if self._has_unanswered and self._access.tls is not None:
+            # Neither a limit of zero, nor one for what is encrypted already, can be set there.
+            while self._is_sending():  # noqa: ASYNC110 - asyncio tells nobody when it is through
+                await asyncio.sleep(_LOOK_AGAIN_S)
 
     def send(
         self,
@@ -223,9 +229,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         tells how far it has come, and what is still here is lost when the connection is closed.
         """
         version = self.version_of(api_name, version_max)
-        if self._transport is not None:
+        self._has_unanswered = True
+        if self._transport is not None and self._access.tls is None:
             self._transport.set_write_buffer_limits(high=0)
         self._write(api_name, version, build(request_shape(api_name, version)))
+
+    def _is_sending(self) -> bool:
+        """Whether TLS, or the socket's transport below it, has something that is not sent."""
+        below = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
+        layers = (self._transport, below)
+        return self.is_open and any(
+            each.get_write_buffer_size()
+            for each in layers
+            if isinstance(each, asyncio.WriteTransport)
+        )
 
     def _send(
         self,
@@ -325,9 +342,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await asyncio.sleep(lifetime_s * random.uniform(*_RENEWED_AFTER))
                 exchange = await self._exchange_when_possible()
                 lifetime_s = await self._log_in_again(exchange)
-        except PeerError as error:
-            self._fail(error)
-        except KafkaError as error:
+        except (PeerError, KafkaError) as error:
+            # What waits was not sent, and may go over another connection, if one can log in.
             self._fail(ConnectionLost(str(error)))
 
     async def _exchange_when_possible(self) -> Exchange:
@@ -406,7 +422,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
+        is_stranger = not self._versions  # its refusal may come behind the handshake (TLS 1.3)
+        if is_stranger and isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
             self._fail(explained(exc, f"broker {self.address}"))
             return
         why = f": {exc}" if exc else " by the broker"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from drumlin.client.consumer.membership import Leave, Wait
-from drumlin.peer.errors import PeerError, UnsupportedByBroker
+from drumlin.peer.errors import AuthenticationFailed, PeerError, UnsupportedByBroker
 from drumlin.wire.errors import KafkaError
 
 
@@ -67,7 +67,7 @@ class Driver:
                 membership.left()
             else:
                 await self._protocol.perform(step)
-        except UnsupportedByBroker:
+        except (UnsupportedByBroker, AuthenticationFailed):
             raise
         except KafkaError as error:
             membership.refused(step, error.code, _now())
