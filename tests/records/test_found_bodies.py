@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.records import arrow_decode
+from drumlin.records.batch import LARGE_RECORD_BYTES
 from drumlin.records.bodies import Selection, select_bodies
 from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS, decode_to_arrow, iterate_arrow
 from drumlin.records.compression import CODECS
@@ -231,3 +234,41 @@ def test_what_is_not_wanted_takes_no_memory(kernels: loading.Kernels) -> None:
     records = [Record(n, 5, bytes(1000), bytes(1000), (("h", bytes(1000)),)) for n in range(100)]
     (decoded,) = iterate_arrow([bytes(encode_batch(records))], columns=["offset"])
     assert decoded.nbytes == 800
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_large_record_is_not_copied(codec: str) -> None:
+    size = LARGE_RECORD_BYTES
+    headers = (("h", b"1"), ("n", None))
+    records = [
+        Record(0, 5, b"k", b"v", headers),
+        Record(1, 6, b"key", b"\x01" * size, headers),
+        Record(2, 7, None, b"v"),
+    ]
+    buffer = bytes(encode_batch(records, compression=codec))
+    pieces = list(iterate_arrow([buffer], with_headers=True))
+    assert (
+        pa.Table.from_batches(pieces).to_pylist()
+        == decode_to_arrow([buffer], with_headers=True).to_pylist()
+    )
+    (large,) = [piece for piece in pieces if piece["offset"].to_pylist() == [1]]
+    if codec == "none":
+        start = pa.py_buffer(buffer).address
+        assert start < large["value"].buffers()[2].address < start + len(buffer)
+
+
+@pytest.mark.usefixtures("kernels")
+@QUICK
+@given(st.data(), record_lists(max_size=12), st.sampled_from(["CreateTime", "LogAppendTime"]))
+def test_records_as_if_all_were_large(
+    data: st.DataObject, records: list[Record], timestamp_type: str
+) -> None:
+    buffer = bytes(encode_batch(records, timestamp_type=timestamp_type))
+    columns = data.draw(st.lists(st.sampled_from(COLUMNS), unique=True, min_size=1))
+    start_offset = data.draw(st.sampled_from([each.offset for each in records]))
+    options: dict[str, Any] = {"columns": columns, "start_offset": start_offset, "partition": 2}
+    with mock.patch.object(arrow_decode, "LARGE_RECORD_BYTES", 0):
+        pieces = list(iterate_arrow([buffer], max_bytes=40, **options))
+    whole = decode_to_arrow([buffer], **options)
+    assert pa.Table.from_batches(pieces, whole.schema).equals(pa.Table.from_batches([whole]))

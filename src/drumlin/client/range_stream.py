@@ -1,8 +1,8 @@
 """Fetching one range of a partition ahead of whoever decodes it. Lives in the loop.
 
-One piece lies ready and one is on the way, so that the network never waits for the decoder and
-memory stays bounded. Where the next fetch starts follows from the batches that came, not from
-the records in them: offsets that hold nothing any more are passed over.
+One piece lies ready and one is on the way, so that the network never waits for the decoder;
+`fetch_room.py` bounds what all take. Where the next fetch starts follows from the batches that
+came, not from the records in them: offsets that hold nothing any more are passed over.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from typing import Final, NamedTuple
 
 from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange
+from drumlin.client.fetch_room import FetchRoom
 from drumlin.client.nearest_replica import NearestReplica
 from drumlin.client.offsets import list_offsets
 from drumlin.peer.broker_connections import BrokerConnections
@@ -48,19 +49,23 @@ class RangeStream:
         wanted: OffsetRange,
         isolation: Isolation,
         fetch_bytes: int,
+        room: FetchRoom,
     ) -> None:
         self._connections = connections
         self._range = wanted
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
         self._nearest = NearestReplica(connections.options.client_rack)
+        self._share = room.share()
         # A piece, the error that ended fetching, or None behind the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
         self._task = asyncio.ensure_future(self._fetch_all())
 
     async def next(self) -> PartitionFetch | None:
         """The next piece; None when the range is complete. Raises what fetching raised."""
+        self._share.ask()
         piece = await self._ready.get()
+        self._share.answer()
         if isinstance(piece, Exception):
             raise piece
         return piece
@@ -68,6 +73,7 @@ class RangeStream:
     def close(self) -> None:
         """Stop fetching; for streams that are given up before their end."""
         self._task.cancel()
+        self._share.give_up()
 
     async def _fetch_all(self) -> None:
         try:
@@ -82,9 +88,12 @@ class RangeStream:
         fetch_bytes = min(self._range.fetch_bytes or self._fetch_bytes, self._fetch_bytes)
         patience = Deadline(self._connections.options.patience_ms)
         while offset < self._range.end_offset:
+            await self._share.wait_to_fetch(fetch_bytes)
             fetched = await self._fetch(offset, fetch_bytes)
+            self._share.fetched(len(fetched.records))
             end_offset = end_of_batches(fetched.records)
             if end_offset is None:
+                self._share.leave_out()
                 self._check_empty(fetched, offset, patience)
                 continue
             if end_offset <= offset:

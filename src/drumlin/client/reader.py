@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from drumlin.client import arguments
 from drumlin.client.errors import CorruptData, OffsetOutOfRange
+from drumlin.client.fetch_room import FetchRoom
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
@@ -158,8 +159,10 @@ def read_each_range(
         ahead = [size_of(wanted) for wanted, _ in open_streams] + [size_of(waiting[0])]
         return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
 
+    room = FetchRoom(fetch_bytes)
+
     async def open_stream(wanted: OffsetRange) -> RangeStream:
-        return RangeStream(connections, wanted, isolation, fetch_bytes)
+        return RangeStream(connections, wanted, isolation, fetch_bytes, room)
 
     try:
         while waiting or open_streams:
@@ -181,9 +184,14 @@ def _read_stream(
     stream: RangeStream,
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
-    while (piece := thread.run(stream.next())) is not None:
+    while True:
+        # Nothing of a piece is held while the next is waited for: it may be a large one.
+        piece = thread.run(stream.next())
+        if piece is None:
+            return
         yield from _decode(piece, wanted, options)
         connections.memory.give_back(piece.records)
+        del piece
 
 
 def _close(thread: LoopThread, stream: RangeStream) -> None:
@@ -214,9 +222,7 @@ def _decode(
         aborted=piece.aborted_transactions,
     )
     try:
-        for batch in batches:
-            if batch.num_rows:
-                yield batch
+        yield from batches
     except CorruptRecord as error:
         where = f"topic {wanted.topic!r} partition {wanted.partition}"
         raise CorruptData(f"{where}: {error}") from error

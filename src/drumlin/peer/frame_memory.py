@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
+from drumlin.records.batch import LARGE_RECORD_BYTES
+
 _STEP: Final = 1 << 20
 #: Larger frames get memory as they arrive: their size may be a lie.
 _SIZE_MAX: Final = 64 << 20
@@ -32,9 +34,16 @@ class FrameMemory:
             return bytearray(rounded)
 
     def give_back(self, part: memoryview) -> None:
-        """Take back the memory of a frame, of which `part` is a part. Nobody may use it now."""
+        """Take back the memory of a frame, of which `part` is a part. Nobody may use it now.
+
+        Nothing is kept that may hold a large record: those are not copied out of it.
+        """
         memory = part.obj
-        if isinstance(memory, bytearray) and len(memory) % _STEP == 0:
+        if (
+            isinstance(memory, bytearray)
+            and len(memory) % _STEP == 0
+            and len(memory) < LARGE_RECORD_BYTES
+        ):
             free = self._free[len(memory)]
             if len(free) < _KEPT_PER_SIZE:
                 free.append(memory)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from drumlin.records.arrow_memory import BinaryMemory, Columns, buffer_of
-from drumlin.records.batch import Buffer
+from drumlin.records.batch import LARGE_RECORD_BYTES, Buffer
 from drumlin.records.bodies import Selection
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.found_bodies import Bodies
@@ -18,6 +18,10 @@ from drumlin.records.kernels.layout import (
     AT_BODY,
     AT_POSITION,
     AT_RECORD,
+    BODY_BASE_OFFSET,
+    BODY_BASE_TIMESTAMP,
+    BODY_IS_LOG_APPEND_TIME,
+    BODY_MAX_TIMESTAMP,
     DECODE_STATE_WIDTH,
     DONE,
     END_OFFSET,
@@ -41,6 +45,7 @@ from drumlin.records.kernels.layout import (
     TIMESTAMPS,
     VALUES,
 )
+from drumlin.records.large_records import large_record
 from drumlin.records.record import Record
 from drumlin.records.varint import INT64_MAX
 
@@ -133,6 +138,8 @@ class Decoder:
                 raise CorruptRecord(f"malformed records from byte {position} of {len(source)} on")
             if target.state[ROWS]:
                 yield self._finish(target)
+            if target.state[NEXT_RECORD_BYTES] >= LARGE_RECORD_BYTES:
+                yield self._large(target, source, bodies)
             target = self._new_target(len(source), target)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
@@ -140,6 +147,32 @@ class Decoder:
         target, self._target = self._target, None
         if target is not None and target.state[ROWS]:
             yield self._finish(target)
+
+    def _large(self, target: _Target, source: Buffer, bodies: Bodies) -> pa.RecordBatch:
+        """The next record, alone, and not copied; then it goes on behind it."""
+        state, body = target.state, bodies[target.state[AT_BODY]]
+        record = large_record(source, state[AT_POSITION])
+        state[AT_RECORD] += 1
+        state[AT_POSITION] = record.end
+        state[NEXT_RECORD_BYTES] = state[NEXT_HEADER_ROWS] = 0
+        self._rows_left -= 1
+        is_append_time = bool(body[BODY_IS_LOG_APPEND_TIME])
+        timestamp = int(body[BODY_BASE_TIMESTAMP]) + record.timestamp_delta
+        if is_append_time:
+            timestamp = int(body[BODY_MAX_TIMESTAMP])
+        fields: dict[str, Any] = {
+            "partition": self._partition,
+            "offset": int(body[BODY_BASE_OFFSET]) + record.offset_delta,
+            "timestamp": timestamp,
+            "timestamp_type": int(is_append_time),
+            "headers": [{"key": key, "value": value} for key, value in record.headers],
+        }
+        large = {"key": record.key, "value": record.value}
+        arrays = [
+            large[field.name] if field.name in large else pa.array([fields[field.name]], field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _new_target(self, source_bytes: int, full: _Target | None = None) -> _Target:
         next_bytes = full.state[NEXT_RECORD_BYTES] if full else 0

@@ -108,7 +108,8 @@ def iterate_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """What `decode_to_arrow` does, in RecordBatches of at most `max_rows` and `max_bytes`.
 
-    A record that is larger than that comes out alone. `columns` are those of
+    A record that is larger than that comes out alone; one of `LARGE_RECORD_BYTES` refers to the
+    memory of `buffers`, all others are copied. `columns` are those of
     `RECORD_SCHEMA_WITH_HEADERS` that are wanted; of others nothing is copied.
     """
     selection = Selection(start_offset, end_offset, aborted, verify_crc)
@@ -116,8 +117,9 @@ def iterate_arrow(
     # A RecordBatch without any column has no rows either.
     decoded = schema if schema.names else RECORD_SCHEMA.empty_table().select(["offset"]).schema
     for buffer in buffers:
-        for batch in _decoded(buffer, selection, partition, decoded, max_rows, max_bytes):
-            yield batch if schema.names else batch.select([])
+        batches = _decoded(buffer, selection, partition, decoded, max_rows, max_bytes)
+        # Who goes on holds nothing of the batch before.
+        yield from batches if schema.names else (batch.select([]) for batch in batches)
 
 
 def record_schema(columns: Sequence[str] | None, *, with_headers: bool = False) -> pa.Schema:
@@ -155,6 +157,7 @@ def _decoded(
     decoder.expect(int(bodies[:, BODY_COUNT].sum()), _size_expected(bodies))
     for source, run in unfolded(buffer, bodies):
         yield from decoder.decode(source, run)
+        del source, run  # the next run may be a large one
     yield from decoder.rest()
 
 

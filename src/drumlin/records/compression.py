@@ -40,6 +40,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, compatible version
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _ORDINARY_RATIO: Final = 32
+_ROOM_GROWTH: Final = 4
 _SMALL: Final = 64 * 1024
 #: Memory that an arena keeps. It is taken from the system where it is written to.
 _KEPT_BYTES: Final = 4 << 20
@@ -199,7 +200,7 @@ def _decompress_frames(
     ordinary = min(_ORDINARY_RATIO * len(data) + _SMALL, limit_bytes)
     if kept is not None:
         ordinary = min(len(kept) - 1, limit_bytes)
-    for room in dict.fromkeys((ordinary, limit_bytes)):
+    for room in _rooms(ordinary, limit_bytes):
         # One byte more than the room tells "exactly that much" from "more than that".
         is_kept = kept is not None and room < len(kept)
         target = kept[: room + 1] if kept is not None and is_kept else _new_memory(room + 1)
@@ -216,6 +217,14 @@ def _decompress_frames(
         if not is_kept:
             _give_back(target)
     raise _too_large(codec, limit_bytes)
+
+
+def _rooms(first: int, limit: int) -> Iterator[int]:
+    """How much room to try with: address space is bounded, too, where limits are set."""
+    while first < limit:
+        yield first
+        first *= _ROOM_GROWTH
+    yield limit
 
 
 def _new_memory(size: int) -> memoryview:

@@ -90,8 +90,9 @@ class _Run:
             group = self._bodies[first:done]
             self._check_counts(group, len(source))
             self._ratio = len(source) / max(1, self._compressed_bytes(first, done))
-            yield source, group
             first = done
+            yield source, group
+            del source, group
 
     def _end_of_group(self, first: int) -> int:
         wanted = self._sizes_before[first] + _GROUP_BYTES / max(self._ratio, 1)

@@ -1,0 +1,99 @@
+"""How much the streams of one reader may hold, fetched or on its way. Lives in the loop.
+
+A record batch comes whole, however small a fetch was asked for: where batches are large, less is
+fetched ahead. Only what somebody waits for is fetched whatever there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+_ROOM_BYTES: Final = 48 << 20
+_PIECES_AT_LEAST: Final = 3  # one that is decoded, one that is ready, one on its way
+
+
+class FetchRoom:
+    """Room that the streams of one reader share."""
+
+    def __init__(self, fetch_bytes: int) -> None:
+        self._room_bytes = max(_ROOM_BYTES, _PIECES_AT_LEAST * fetch_bytes)
+        self._taken_bytes = 0
+        self._largest = 0
+        self._changed = asyncio.Event()
+
+    def share(self) -> Share:
+        """The part of one stream."""
+        return Share(self)
+
+    async def wait(self, share: Share, size: int) -> int:
+        """Wait until a piece of about that size has room, or is waited for; take the room."""
+        while True:
+            size = max(size, self._largest)
+            if share.is_waited_for or self._taken_bytes + size <= self._room_bytes:
+                self.change(size)
+                return size
+            self._changed.clear()
+            await self._changed.wait()
+
+    def note(self, size: int) -> None:
+        """A piece was so large: others may be, too."""
+        self._largest = max(self._largest, size)
+
+    def change(self, by_bytes: int) -> None:
+        """Take room, or give it back."""
+        self._taken_bytes += by_bytes
+        self.wake()
+
+    def wake(self) -> None:
+        """Have all who wait look again."""
+        self._changed.set()
+
+
+class Share:
+    """What one stream holds, and whether somebody waits for it."""
+
+    def __init__(self, room: FetchRoom) -> None:
+        self._room = room
+        self._on_its_way = 0
+        self._ready: list[int] = []
+        self._in_use = 0
+        self._is_asked = False
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the reader has nothing to go on with."""
+        return self._is_asked and not self._ready
+
+    async def wait_to_fetch(self, size: int) -> None:
+        """Before a fetch."""
+        self._on_its_way = await self._room.wait(self, size)
+
+    def fetched(self, size: int) -> None:
+        """Behind a fetch: that is how large it was."""
+        self._room.note(size)
+        self._room.change(size - self._on_its_way)
+        self._on_its_way = 0
+        self._ready.append(size)
+
+    def leave_out(self) -> None:
+        """The last fetch has brought nothing for a reader."""
+        self._room.change(-self._ready.pop())
+
+    def ask(self) -> None:
+        """The reader is done with its last piece, and waits for the next."""
+        self._is_asked = True
+        self._room.change(-self._in_use)
+        self._in_use = 0
+
+    def answer(self) -> None:
+        """The reader has the next piece, if there is one."""
+        self._is_asked = False
+        if self._ready:
+            self._in_use = self._ready.pop(0)
+
+    def give_up(self) -> None:
+        """Nobody reads on."""
+        self._room.change(-self._on_its_way - sum(self._ready) - self._in_use)
+        self._on_its_way = self._in_use = 0
+        self._ready.clear()
