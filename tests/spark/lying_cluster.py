@@ -95,7 +95,7 @@ class LyingCluster:
         self.lower = {key: [each - 1, by] for key, (each, by) in self.lower.items() if each > 1}
         return shown
 
-    def ends(self, at_least: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def high_watermarks(self, at_least: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         assert self.topic is not None
         return {key: self.topic.ends[key.partition] for key in at_least}
 

@@ -83,7 +83,7 @@ class Advance:
         """Those of a batch's partitions that are other logs now, and shorter than the batch."""
         if not ends:
             return set()
-        there = self._cluster.ends(at_least=ends)
+        there = self._cluster.high_watermarks(at_least=ends)
         short = {key for key, end_offset in ends.items() if there[key] < end_offset}
         if not short:
             return set()
@@ -99,6 +99,7 @@ class Advance:
         for attempts_left in reversed(range(max(1, self._options.offset_fetch_attempts))):
             shown = self._cluster.logs(expected=begin.keys())
             findings = self._known.judge(begin, shown)
+            self._excuse_open_transactions(findings, begin)
             if self._is_settled(findings) or not attempts_left:
                 break
             _logger.warning("asking the cluster again about %s", _names(findings.doubts))
@@ -107,7 +108,19 @@ class Advance:
             old = {key: log for key, log in self._target.items() if key not in begin}
             shown = self._target = old | {key: shown[key] for key in begin if key in shown}
             findings = self._known.judge(begin, shown)
+            self._excuse_open_transactions(findings, begin)
         return shown, findings
+
+    def _excuse_open_transactions(self, findings: Findings, begin: Offsets) -> None:
+        """A query that read uncommitted records before may stand behind the last stable offset."""
+        if not findings.shorter or self._options.isolation_level == "read_uncommitted":
+            return
+        positions = {key: begin[key] for key in findings.shorter}
+        there = self._cluster.high_watermarks(at_least=positions)
+        for key, position in positions.items():
+            if there[key] >= position:
+                findings.shorter.remove(key)
+                findings.ends[key] = position
 
     def _settle(
         self, findings: Findings, begin: Offsets, shown: Mapping[TopicPartition, LogView]
@@ -128,7 +141,7 @@ class Advance:
         self._report("topics were deleted and created anew", findings.made_anew.keys())
 
         def shorter(key: TopicPartition) -> str:
-            return f"{key} ends at {shown[key].end_offset}, and was read up to {begin[key]}"
+            return f"{key} ends at {shown[key].end_offset}, the query is at {begin[key]}"
 
         kept = "with failOnDataLoss=false it would go on with all others and keep that position"
         advice = f"Nothing was written to the checkpoint: a restart goes on from there; {kept}."

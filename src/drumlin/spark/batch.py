@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
 
     def _within_logs(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Say at once, and not after every task has waited in vain, that a log is too short."""
-        there = self._cluster.ends(at_least=wanted)
+        there = self._cluster.high_watermarks(at_least=wanted)
         for key, end_offset in wanted.items():
             if end_offset > there[key]:
                 report_data_loss(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # pulls in pyarrow, which a session that only looks for sourc
     from drumlin.client.admin import TopicDescription
     from drumlin.client.client import Client
     from drumlin.client.offsets import OffsetSpec
+    from drumlin.peer.options import Isolation
     from drumlin.wire.errors import ErrorCode
 
 _logger = logging.getLogger(__name__)
@@ -84,14 +85,16 @@ class Cluster:
 
         return self._retrying(look)
 
-    def ends(self, at_least: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where logs end, the high watermark or the last stable offset.
+    def high_watermarks(self, at_least: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where logs end, whatever transactions are open.
 
         A leader that was just elected may know less than the log holds: what is below `at_least`
         is asked again, as SPARK-26267 has it.
         """
         for attempts_left in reversed(range(max(1, self._options.offset_fetch_attempts))):
-            ends = self._retrying(lambda: self._list((key, "latest") for key in at_least))
+            ends = self._retrying(
+                lambda: self._list(((key, "latest") for key in at_least), "read_uncommitted")
+            )
             if all(ends[key] >= offset for key, offset in at_least.items()) or not attempts_left:
                 break
             self._pause()
@@ -264,13 +267,15 @@ class Cluster:
         return found | dict.fromkeys(missing, LATEST)
 
     def _list(
-        self, wanted: Iterable[tuple[TopicPartition, OffsetSpec]]
+        self,
+        wanted: Iterable[tuple[TopicPartition, OffsetSpec]],
+        isolation: Isolation | None = None,
     ) -> dict[TopicPartition, int]:
         asked: dict[tuple[str, int], OffsetSpec] = dict(wanted)
         if not asked:
             return {}
-        isolation = self._options.isolation_level
-        found = client_of(self._options).list_offsets(asked, isolation=isolation)
+        level = isolation or self._options.isolation_level
+        found = client_of(self._options).list_offsets(asked, isolation=level)
         return {TopicPartition(*key): place.offset for key, place in found.items()}
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:

@@ -109,10 +109,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, finish = from_json(start), from_json(end)
         if self._is_first_batch(begin, finish) or begin == finish:
             return []
+        if self._advance.latest is None and begin == self._initial:
+            begin = self._start_of_repeated(begin, finish)
         gone = begin.keys() - finish.keys()
-        # The first batch, repeated after a death, has its start asked for anew. Partitions that
-        # have come since are new to the next batch.
-        if gone and begin != self._initial:
+        if gone:
             self._report_data_loss("partitions are gone", gone)
         anew = set(begins_anew(begin, finish))
         if anew:
@@ -159,6 +159,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         waited_ms = (time.monotonic() - self._admitted_at) * 1000
         return row_count < smallest and waited_ms < self._options.max_trigger_delay_ms
+
+    def _start_of_repeated(self, begin: Offsets, finish: Offsets) -> Offsets:
+        """The start of the first batch, which was asked for anew as the query died in that batch.
+
+        Partitions that have come since are new to the next batch. Retention may have been at work.
+        """
+        late = set(begins_anew(begin, finish))
+        if late:
+            self._report_data_loss("the records of the first batch are gone", late)
+        return {key: min(begin[key], end) for key, end in finish.items() if key in begin}
 
     def _start_of_new(self, new: set[TopicPartition], finish: Offsets) -> Offsets:
         """Partitions that came up since the last batch are read from their first record on."""
