@@ -17,9 +17,10 @@ from pyspark.sql.types import StructType
 
 from drumlin.client.reader import FETCH_BYTES
 from drumlin.spark.columns import arrow_schema
+from drumlin.spark.density import Density, split_by_bytes
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import COLUMNS
-from drumlin.spark.planning import OffsetRange, SplitRule, split_ranges
+from drumlin.spark.planning import OffsetRange
 from drumlin.spark.source import spark_schema
 
 _TOPIC = "prebuilt"
@@ -47,8 +48,8 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         everything = OffsetRange(_TOPIC, 0, 0, self._records)
-        density = {TopicPartition(_TOPIC, 0): float(self._record_bytes)}
-        return [InputPartition(each) for each in split_ranges([everything], SplitRule(), density)]
+        density = {TopicPartition(_TOPIC, 0): Density.mean(self._record_bytes)}
+        return [InputPartition(each) for each in split_by_bytes([everything], density)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         batch = _batch(self._record_bytes)

@@ -1,8 +1,8 @@
 """A program that reads one partition as a Spark worker does, and tells what memory that took.
 
-`python reading_program.py ADDRESS TOPIC HEADERS [LIMIT]`: prints the records, the size of the
-largest RecordBatch, and how far resident memory and address space grew beyond what an idle client has. LIMIT bounds
-the address space, in bytes.
+`python reading_program.py ADDRESS TOPIC HEADERS [LIMIT]` prints the records, the size of the
+largest RecordBatch, and how far resident memory and address space grew beyond what an idle client
+has. LIMIT bounds the address space, in bytes.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
+from drumlin.client.log_samples import LogPlace
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
 
@@ -133,6 +134,18 @@ def test_ranges_are_read_one_by_one_and_fail_one_by_one(client: Client, topic: s
         assert offsets == list(range(wanted.start_offset, wanted.end_offset))
         found.append(wanted)
     assert found == [each for each in ranges if each.start_offset != 21]
+
+
+def test_samples_tell_how_dense_a_log_is(client: Client, topic: str) -> None:
+    append(client, topic, 0, pa.table({"value": [b"x" * 100] * 5_000}), batch_bytes=4_000)
+    append(client, topic, 0, pa.table({"value": [b"x" * 50_000] * 10}))
+    places = [LogPlace(topic, 0, 17), LogPlace(topic, 0, 5_008), LogPlace(topic, 0, 5_010)]
+    found = client.sample_logs([*places, LogPlace(topic, 1, 0), LogPlace("nowhere", 0, 0)])
+    assert found.keys() == set(places[:2]), "there is nothing at the end of a log"
+    small, large = (found[place] for place in places[:2])
+    assert small.start_offset <= 17 < small.end_offset < 5_000
+    assert 100 < small.bytes_per_offset < 120
+    assert 50_000 < large.bytes_per_offset < 50_100
 
 
 def test_a_range_beyond_the_end_gives_up(address: str, topic: str) -> None:

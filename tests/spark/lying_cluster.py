@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from drumlin.client.errors import UnknownTopic
 from drumlin.spark.data_loss import DataLoss, ReadFailed
+from drumlin.spark.density import Density
 from drumlin.spark.known_logs import LogIdentity, LogView
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.planning import OffsetRange
@@ -106,6 +107,12 @@ class LyingCluster:
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
+
+    def density(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
+        return dict.fromkeys(partitions, 10.0)
+
+    def densities(self, ranges: Collection[OffsetRange]) -> dict[TopicPartition, Density]:
+        return {each.key: Density.mean(10.0) for each in ranges}
 
     def reads(self, key: TopicPartition) -> bool:
         return True

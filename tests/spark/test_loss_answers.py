@@ -50,6 +50,7 @@ class Scripted:
         self.stable_end = 100  # of t-0, for those who read what is committed
         broker.topics |= {"t": 2, "u": 1}
         broker.topic_ids |= {"t": uuid.uuid4(), "u": uuid.uuid4()}
+        del broker.versions["describe_log_dirs"]  # how large the logs are is not told
         broker.script("metadata", self._metadata)
         broker.script("list_offsets", self._list_offsets)
         broker.script("fetch", self._fetch)
@@ -155,7 +156,7 @@ def latest(reader: StreamReader, start: Ends) -> Ends:
 
 
 def planned(reader: StreamReader, start: Ends, end: Ends) -> list[tuple[str, int, int, int]]:
-    ranges = [each.value for each in reader.partitions(start, end)]
+    ranges = [each for task in reader.partitions(start, end) for each in task.value]
     return [(x.topic, x.partition, x.start_offset, x.end_offset) for x in ranges]
 
 
@@ -346,7 +347,7 @@ def task(scripted: Scripted, start: int, end: int, topic_id: UUID | None) -> Off
 
 
 def offsets(options: SourceOptions, wanted: OffsetRange) -> list[int]:
-    batches = read_task(options, wanted)
+    batches = read_task(options, [wanted])
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
@@ -420,7 +421,7 @@ def test_a_worker_that_starts_while_the_broker_is_away_waits(fail: bool) -> None
         "failondataloss": str(fail).lower(),
         "kafka.client.id": f"fresh-{fail}",
     }
-    batches = read_task(SourceOptions.parse(options), OffsetRange("t", 0, 90, 100))
+    batches = read_task(SourceOptions.parse(options), [OffsetRange("t", 0, 90, 100)])
     read: list[int] = []
 
     def work() -> None:

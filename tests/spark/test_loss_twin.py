@@ -74,7 +74,12 @@ class SmallSpark:
         plans = [self.reader.partitions(json.loads(begin), json.loads(end)) for _ in range(2)]
         assert [each.value for each in plans[0]] == [each.value for each in plans[1]]
         fail = self._options.fail_on_data_loss
-        records = [each for task in plans[0] for each in self.cluster.read(task.value, fail=fail)]
+        records = [
+            each
+            for task in plans[0]
+            for wanted in task.value
+            for each in self.cluster.read(wanted, fail=fail)
+        ]
         self.written[self._commits] = records
         self._commits += 1
 

@@ -17,7 +17,9 @@ sizes = st.lists(st.none() | st.integers(0, 2 * PACKED_BYTES), max_size=100)
 
 
 def ranges_of(sizes_bytes: list[int | None]) -> list[OffsetRange]:
-    return [OffsetRange("t", index, 0, 1, size) for index, size in enumerate(sizes_bytes)]
+    return [
+        OffsetRange("t", index, 0, 1, size_bytes=size) for index, size in enumerate(sizes_bytes)
+    ]
 
 
 @derandomised

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from drumlin.spark.offsets import TopicPartition, from_json, parse_offsets, to_json
 from drumlin.spark.planning import (
-    TASK_BYTES,
     OffsetRange,
     SplitRule,
     limit_rows,
     rows_between,
-    split_ranges,
+    split_by_rule,
 )
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -36,24 +35,11 @@ def offsets_in(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
     ]
 
 
-def test_small_ranges_stay_whole_and_empty_ones_go() -> None:
-    assert split_ranges(ranges_of([10, 0, 20]), SplitRule(), {}) == [
-        OffsetRange("a", 0, 5, 15),
-        OffsetRange("a", 2, 5, 25),
-    ]
-
-
-def test_a_large_range_is_split_by_its_bytes() -> None:
-    each = OffsetRange("a", 0, 0, 1000)
-    tasks = split_ranges([each], SplitRule(), {A0: 3 * TASK_BYTES / 1000})
-    assert [task.size for task in tasks] == [333, 333, 334]
-
-
 @derandomised
 @given(sizes, st.integers(1, 40))
 def test_min_partitions_loses_and_doubles_no_offset(lengths: list[int], wanted: int) -> None:
     ranges = ranges_of(lengths)
-    tasks = split_ranges(ranges, SplitRule(min_partitions=wanted), {})
+    tasks = split_by_rule(ranges, SplitRule(min_partitions=wanted))
     assert offsets_in(tasks) == offsets_in(ranges)
     filled = [size for size in lengths if size]
     assert len(tasks) >= min(wanted, sum(filled))
@@ -64,13 +50,13 @@ def test_min_partitions_loses_and_doubles_no_offset(lengths: list[int], wanted: 
 @given(sizes, st.integers(1, 5_000))
 def test_max_records_is_never_passed(lengths: list[int], limit: int) -> None:
     ranges = ranges_of(lengths)
-    tasks = split_ranges(ranges, SplitRule(max_records=limit), {})
+    tasks = split_by_rule(ranges, SplitRule(max_records=limit))
     assert offsets_in(tasks) == offsets_in(ranges)
     assert all(task.size <= limit for task in tasks)
 
 
 def test_the_largest_range_is_split_first() -> None:
-    tasks = split_ranges(ranges_of([10, 1000]), SplitRule(min_partitions=3), {})
+    tasks = split_by_rule(ranges_of([10, 1000]), SplitRule(min_partitions=3))
     assert [(task.partition, task.size) for task in tasks] == [(0, 10), (1, 500), (1, 500)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from functools import partial
@@ -47,6 +48,21 @@ def test_admission_control(spark: SparkSession, new_topic: NewTopic, tmp_path: P
     assert pipeline.written() == topic.expected()
     ends = [entry[topic.name] for entry in pipeline.journal()]
     assert ends == [{"0": 36, "1": 4}, {"0": 72, "1": 8}, {"0": 90, "1": 10}]
+
+
+def test_micro_batches_of_about_so_many_bytes(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    topic.write((number % 2, None, b"x" * 10_000, 1 + number, None) for number in range(600))
+    limits = {"maxBytesPerTrigger": 2_000_000, "maxOffsetsPerTrigger": 250}
+    pipeline = Pipeline(spark, tmp_path, topic, **limits)
+    pipeline.run()
+    assert pipeline.written() == topic.expected()
+    ends = [sum(each[topic.name].values()) for each in pipeline.journal()]
+    taken = [end - start for start, end in itertools.pairwise([0, *ends])]
+    assert all(170 <= each <= 210 for each in taken[:-1]), "the bytes are the narrower limit"
+    assert sum(taken) == 600
 
 
 def test_a_query_that_is_killed_over_and_over(

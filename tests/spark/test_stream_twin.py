@@ -89,15 +89,15 @@ steps = st.one_of(
 @settings(derandomize=True, max_examples=500, deadline=None)
 @given(
     start=st.sampled_from(["earliest", "latest"]),
-    limit=st.sampled_from([None, "7"]),
+    limit=st.sampled_from([None, ("maxoffsetspertrigger", "7"), ("maxbytespertrigger", "70")]),
     script=st.lists(steps, max_size=25),
 )
 def test_nothing_is_lost_and_nothing_comes_twice(
-    start: str, limit: str | None, script: list[tuple[Any, ...]]
+    start: str, limit: tuple[str, str] | None, script: list[tuple[Any, ...]]
 ) -> None:
     options = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "startingoffsets": start}
     if limit is not None:
-        options["maxoffsetspertrigger"] = limit
+        options |= dict([limit])
     logs = LyingCluster(has_ids=True)
     logs.grow(0, 3)
     spark = SmallSpark(logs, SourceOptions.parse(options))

@@ -17,13 +17,22 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from drumlin.client import admin, arguments, group_admin, log_sizes, offsets, reader
+from drumlin.client import (
+    admin,
+    arguments,
+    group_admin,
+    log_samples,
+    log_sizes,
+    offsets,
+    reader,
+)
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.errors import TopicExists, translated
 from drumlin.client.group_admin import GroupDescription
+from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
@@ -267,6 +276,10 @@ class Client:
     def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of these partitions' logs on their leaders, as far as the brokers tell."""
         return self._run(log_sizes.partition_sizes(self._connections, partitions))
+
+    def sample_logs(self, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
+        """How many bytes the offsets at these places take: a few batches of each are fetched."""
+        return self._run(log_samples.log_samples(self._connections, places))
 
     # -- groups --------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # pulls in pyarrow, which a session that only looks for sourc
     from drumlin.client.client import Client
     from drumlin.client.offsets import OffsetSpec
     from drumlin.peer.options import Isolation
+    from drumlin.spark.density import Density
+    from drumlin.spark.log_densities import LogDensities
+    from drumlin.spark.planning import OffsetRange
     from drumlin.wire.errors import ErrorCode
 
 _logger = logging.getLogger(__name__)
@@ -58,6 +61,7 @@ class Cluster:
         self._assigned = frozenset(options.subscription.partitions)
         self._densities: dict[TopicPartition, float | None] = {}
         self._densities_end_at = 0.0
+        self._log_densities: LogDensities | None = None
 
     def partitions(self) -> dict[TopicPartition, LogIdentity]:
         """The topic-partitions of a query that begins: what it names must be there."""
@@ -178,6 +182,15 @@ class Cluster:
             self._densities |= self._ask_density(asked)
         known = {key: self._densities[key] for key in partitions}
         return {key: each for key, each in known.items() if each is not None}
+
+    def densities(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+        """Bytes per offset along these ranges, as far as the brokers tell."""
+        if self._log_densities is None:
+            from drumlin.spark.log_densities import LogDensities
+
+            self._log_densities = LogDensities(client_of(self._options).sample_logs)
+        filled = [each for each in ranges if each.size > 0]
+        return self._log_densities.of(filled, self.density([each.key for each in filled]))
 
     def _ask_density(
         self, partitions: Sequence[TopicPartition]

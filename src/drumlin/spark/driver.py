@@ -6,19 +6,16 @@ Plans are small values that Spark pickles for each task: topics, partitions, off
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
+from drumlin.spark.density import Density, limit_bytes, split_by_bytes
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.packing import pack_ranges
-from drumlin.spark.planning import OffsetRange, split_ranges
-
-#: Ranges this small are not worth a question about the sizes of partitions.
-_SMALL_RANGE: Final = 10_000
+from drumlin.spark.planning import OffsetRange, limit_rows, split_by_rule
 
 
 def plan_tasks(
@@ -44,10 +41,30 @@ def plan_tasks(
         topic_id = topic_ids.get(key.topic)
         ranges.append(OffsetRange(key.topic, key.partition, start[key], end_offset, topic_id))
     rule = options.split_rule
-    large = [
-        TopicPartition(each.topic, each.partition) for each in ranges if each.size > _SMALL_RANGE
-    ]
-    density = cluster.density(large) if rule.by_size and large else {}
-    pieces = split_ranges(ranges, rule, density)
-    tasks = pack_ranges(pieces) if rule.by_size else [(each,) for each in pieces]
-    return [InputPartition(each) for each in tasks]
+    if not rule.by_size:
+        return [InputPartition((each,)) for each in split_by_rule(ranges, rule)]
+    pieces = split_by_bytes(ranges, cluster.densities(ranges))
+    return [InputPartition(each) for each in pack_ranges(pieces)]
+
+
+def limit_trigger(
+    cluster: Cluster,
+    options: SourceOptions,
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+) -> Mapping[TopicPartition, int]:
+    """How far a micro-batch goes, by the limits of the options; all of them hold.
+
+    Bytes only about: the mean of a log tells where to look, and what is found there how far
+    to go. What is answered is journalled, so that a batch is repeated as it was.
+    """
+    if options.max_offsets_per_trigger is not None:
+        end = limit_rows(start, end, options.max_offsets_per_trigger)
+    max_bytes = options.max_bytes_per_trigger
+    if max_bytes is None:
+        return end
+    waiting = [key for key, offset in end.items() if offset > start[key]]
+    means = cluster.density(waiting)
+    end = limit_bytes(start, end, max_bytes, {key: Density.mean(means[key]) for key in means})
+    ranges = [OffsetRange(key.topic, key.partition, start[key], end[key]) for key in waiting]
+    return limit_bytes(start, end, max_bytes, cluster.densities(ranges))

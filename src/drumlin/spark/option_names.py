@@ -23,7 +23,8 @@ _SOURCE: Final = (
     "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
     "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
-    "groupIdPrefix commitOffsetsToGroup strictOptions"
+    "groupIdPrefix commitOffsetsToGroup strictOptions "
+    "columns batchBytes maxBytesPerTrigger pushFilters"
 )
 
 #: What Spark, or the other half of a program, gives to a source along with its options.

@@ -93,6 +93,7 @@ class SourceOptions(Crossing):
     push_filters: bool
     split_rule: SplitRule
     max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     isolation_level: Literal["read_uncommitted", "read_committed"]
@@ -133,6 +134,7 @@ class SourceOptions(Crossing):
                 max_records=positive(options, "maxRecordsPerPartition"),
             ),
             max_offsets_per_trigger=positive(options, "maxOffsetsPerTrigger"),
+            max_bytes_per_trigger=positive(options, "maxBytesPerTrigger"),
             min_offsets_per_trigger=positive(options, "minOffsetsPerTrigger"),
             max_trigger_delay_ms=converted(options, "maxTriggerDelay", duration_ms, "15m"),
             isolation_level=_isolation_level(options),
@@ -161,8 +163,13 @@ class SourceOptions(Crossing):
         if not ending.is_timestamp and EARLIEST in ending.values():
             raise OptionError("endingOffsets can't be earliest for batch queries")
         check_order(starting, ending)
-        if self.max_offsets_per_trigger or self.min_offsets_per_trigger:
-            _logger.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger mean nothing in a batch")
+        limits = (
+            self.max_offsets_per_trigger,
+            self.max_bytes_per_trigger,
+            self.min_offsets_per_trigger,
+        )
+        if any(limits):
+            _logger.warning("limits of a trigger mean nothing in a batch")
         if self.progress_group is not None:
             _logger.warning("commitOffsetsToGroup means nothing in a batch")
 

@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from drumlin.spark.crossing import Crossing
 from drumlin.spark.offsets import TopicPartition
-
-#: How many bytes a task reads where the user asks for nothing else, as when Spark reads files. To
-#: start a task takes as long as to read a few megabytes, and it is a small piece to repeat.
-TASK_BYTES: Final = 128 << 20
-
-#: Bytes per offset where the broker does not tell.
-_USUAL_DENSITY: Final = 128.0
-
 
 _FETCH_BYTES_MIN: Final = 64 << 10
 
@@ -52,14 +43,21 @@ class OffsetRange(Crossing):
         """What to fetch at once, so that a small range does not bring much that is behind it."""
         return None if self.size_bytes is None else self.size_bytes * 5 // 4 + _FETCH_BYTES_MIN
 
-    def split(self, parts: int, size_bytes: float | None = None) -> list[OffsetRange]:
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def part(self, start_offset: int, end_offset: int, size_bytes: int | None) -> OffsetRange:
+        """Some of these offsets, with what they are expected to take."""
+        return replace(
+            self, start_offset=start_offset, end_offset=end_offset, size_bytes=size_bytes
+        )
+
+    def split(self, parts: int) -> list[OffsetRange]:
         """This range in `parts` ranges of the same size, give or take one offset."""
         borders = [self.start_offset + self.size * part // parts for part in range(parts + 1)]
-        bytes_each = None if size_bytes is None else math.ceil(size_bytes / parts)
         return [
-            replace(self, start_offset=start, end_offset=end, size_bytes=bytes_each)
-            for start, end in itertools.pairwise(borders)
-            if start < end
+            self.part(start, end, None) for start, end in itertools.pairwise(borders) if start < end
         ]
 
 
@@ -67,9 +65,9 @@ class OffsetRange(Crossing):
 class SplitRule(Crossing):
     """How ranges become tasks.
 
-    Without a wish of the user's, by bytes: even a single partition keeps many cores busy.
-    Otherwise, as in Spark's Kafka source, first no task gets more than `max_records`, then the
-    largest ranges are split until there are about `min_partitions` tasks.
+    Without a wish of the user's, by bytes (see `density`): even a single partition keeps many
+    cores busy. Otherwise, as in Spark's Kafka source, first no task gets more than `max_records`,
+    then the largest ranges are split until there are about `min_partitions` tasks.
     """
 
     min_partitions: int | None = None
@@ -80,36 +78,15 @@ class SplitRule(Crossing):
         return self.min_partitions is None and self.max_records is None
 
 
-def split_ranges(
-    ranges: Iterable[OffsetRange],
-    rule: SplitRule,
-    bytes_per_offset: Mapping[TopicPartition, float],
-) -> list[OffsetRange]:
-    """The ranges that tasks read; empty ones are dropped.
-
-    Args:
-        bytes_per_offset: what is known of the partitions' density; used by size only.
-    """
+def split_by_rule(ranges: Iterable[OffsetRange], rule: SplitRule) -> list[OffsetRange]:
+    """The ranges that tasks read, as the user wishes; empty ones are dropped."""
     waiting = [each for each in ranges if each.size > 0]
-    if rule.by_size:
-        return _split_by_bytes(waiting, bytes_per_offset)
     if rule.max_records is not None:
         limit = rule.max_records
         waiting = [piece for each in waiting for piece in each.split(-(-each.size // limit))]
     if rule.min_partitions is not None:
         waiting = _split_into_about(waiting, rule.min_partitions)
     return waiting
-
-
-def _split_by_bytes(
-    ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float]
-) -> list[OffsetRange]:
-    pieces = []
-    for each in ranges:
-        density = bytes_per_offset.get(TopicPartition(each.topic, each.partition), _USUAL_DENSITY)
-        size_bytes = each.size * density
-        pieces += each.split(max(1, math.ceil(size_bytes / TASK_BYTES)), size_bytes)
-    return pieces
 
 
 def _split_into_about(ranges: Sequence[OffsetRange], task_count: int) -> list[OffsetRange]:

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -26,12 +27,12 @@ from pyspark.sql.streaming.datasource import (
 from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
-from drumlin.spark.driver import plan_tasks
+from drumlin.spark.driver import limit_trigger, plan_tasks
 from drumlin.spark.group_progress import GroupProgress
 from drumlin.spark.known_logs import begins_anew
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition, from_json, to_json
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.planning import limit_rows, rows_between
+from drumlin.spark.planning import rows_between
 from drumlin.spark.tasks import read_task
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # limit that has both a minimum and a maximum: the options themselves have the numbers.
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
@@ -96,8 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             if self._is_too_little(rows_between(reach.begin, end)):
                 return start
-            if self._options.max_offsets_per_trigger is not None:
-                end = limit_rows(reach.begin, end, self._options.max_offsets_per_trigger)
+            end = dict(limit_trigger(self._cluster, self._options, reach.begin, end))
         self._admitted_at = time.monotonic()
         return to_json(end)
 

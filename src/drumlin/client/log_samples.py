@@ -1,0 +1,84 @@
+"""Small pieces of logs: how many bytes how many offsets take at a place. What plans go by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import PeerError
+from drumlin.peer.fetch import end_of_batches, fetch
+from drumlin.records.batch import Buffer, parse_offset_and_length
+from drumlin.wire.errors import KafkaError
+
+#: A broker sends the first batch whole, however large it is.
+_PIECE_BYTES: Final = 16 << 10
+_AT_A_TIME: Final = 16
+
+
+class LogPlace(NamedTuple):
+    """An offset in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class LogSample(NamedTuple):
+    """The bytes that the offsets from `start_offset` up to `end_offset` take, gaps included."""
+
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+
+    @property
+    def bytes_per_offset(self) -> float:
+        return self.size_bytes / (self.end_offset - self.start_offset)
+
+
+async def log_samples(
+    connections: BrokerConnections, places: Iterable[LogPlace]
+) -> dict[LogPlace, LogSample]:
+    """What lies at these places. Those where nothing can be read just now are left out."""
+    turn = asyncio.Semaphore(_AT_A_TIME)
+
+    async def sample(place: LogPlace) -> LogSample | None:
+        async with turn:
+            try:
+                return await _sample(connections, place)
+            except (KafkaError, PeerError):  # not worth waiting for: nobody relies on it
+                return None
+
+    wanted = list(dict.fromkeys(places))
+    found = await asyncio.gather(*map(sample, wanted))
+    return {place: each for place, each in zip(wanted, found, strict=True) if each is not None}
+
+
+async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample | None:
+    fetched = await fetch(
+        await connections.leader(place.topic, place.partition),
+        place.topic,
+        place.partition,
+        place.offset,
+        max_bytes=_PIECE_BYTES,
+        max_wait_ms=0,
+        isolation="read_uncommitted",
+    )
+    end_offset = end_of_batches(fetched.records)
+    if end_offset is None or end_offset <= place.offset:
+        return None
+    first_offset, _ = parse_offset_and_length(fetched.records, 0)
+    size_bytes = _whole_bytes(fetched.records)
+    return LogSample(min(first_offset, place.offset), end_offset, size_bytes)
+
+
+def _whole_bytes(records: Buffer) -> int:
+    """How many of the bytes are whole batches; at least one is."""
+    position = 0
+    while position + 12 <= len(records):
+        _, size = parse_offset_and_length(records, position)
+        if size <= 0 or position + size > len(records):
+            break
+        position += size
+    return position

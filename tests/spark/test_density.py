@@ -1,0 +1,139 @@
+"""Tasks by bytes, of logs whose records are of very different sizes, against the logs."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Collection
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumlin.client.log_samples import LogPlace, LogSample
+from drumlin.spark.density import TASK_BYTES, Density, limit_bytes, split_by_bytes
+from drumlin.spark.log_densities import LogDensities
+from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.planning import OffsetRange
+
+KEY = TopicPartition("t", 0)
+MIB = 1 << 20
+
+derandomised = settings(derandomize=True, deadline=None)
+samples = st.dictionaries(st.integers(0, 1000), st.floats(0.5, 2e6), min_size=1, max_size=8)
+
+
+class LogInMemory:
+    """A log of stretches, each of so many records of one size; counts who looks at it."""
+
+    def __init__(self, *stretches: tuple[int, int]) -> None:
+        self._starts = list(itertools.accumulate((count for count, _ in stretches), initial=0))
+        self._sizes = [size for _, size in stretches]
+        self.end_offset = self._starts[-1]
+        self.looks = 0
+
+    def look(self, places: Collection[LogPlace]) -> dict[LogPlace, LogSample]:
+        self.looks += len(places)
+        return {
+            each: LogSample(each.offset, each.offset + 1, self._at(each.offset)) for each in places
+        }
+
+    def bytes_in(self, each: OffsetRange) -> int:
+        return sum(
+            size * max(0, min(end, each.end_offset) - max(start, each.start_offset))
+            for (start, end), size in zip(
+                itertools.pairwise(self._starts), self._sizes, strict=True
+            )
+        )
+
+    def _at(self, offset: int) -> int:
+        return self._sizes[bisect.bisect_right(self._starts, offset) - 1]
+
+    def whole(self) -> OffsetRange:
+        return OffsetRange(*KEY, 0, self.end_offset)
+
+    def tasks(self) -> list[OffsetRange]:
+        return split_by_bytes([self.whole()], LogDensities(self.look).of([self.whole()], {}))
+
+
+def check(log: LogInMemory, tasks_max: int) -> None:
+    tasks = log.tasks()
+    assert (tasks[0].start_offset, tasks[-1].end_offset) == (0, log.end_offset)
+    for one, other in itertools.pairwise(tasks):
+        assert one.end_offset == other.start_offset
+    assert max(map(log.bytes_in, tasks)) <= 256 * MIB
+    assert len(tasks) <= tasks_max
+    assert log.looks <= 130
+
+
+def test_a_log_of_equal_records() -> None:
+    check(LogInMemory((80_000_000, 100)), 62)
+    log = LogInMemory((1000, 100))
+    assert [each.size_bytes for each in log.tasks()] == [100_000]
+    assert log.looks == 2
+
+
+def test_few_and_large_records_are_split_too() -> None:
+    check(LogInMemory((10_000, MIB)), 90)
+
+
+def test_large_records_behind_many_small_ones() -> None:
+    check(LogInMemory((10_000_000, 100), (10_000, MIB)), 140)
+    check(LogInMemory((10_000, MIB), (10_000_000, 100)), 140)
+
+
+def test_a_compacted_head_is_less_dense() -> None:
+    check(LogInMemory((30_000_000, 10), (30_000_000, 100)), 40)
+
+
+def test_what_is_known_is_not_looked_at_again() -> None:
+    log = LogInMemory((20_000_000, 100))
+    densities = LogDensities(log.look)
+    whole = [log.whole()]
+    found = densities.of(whole, {KEY: 100.0})
+    looks = log.looks
+    assert densities.of(whole, {KEY: 100.0}) == found
+    assert log.looks == looks
+    few = [OffsetRange(*KEY, 5, 200)]
+    assert densities.of(few, {KEY: 77.0}) == {KEY: Density.mean(77.0)}
+    assert log.looks == looks
+
+
+def test_what_nobody_can_tell_has_no_size() -> None:
+    densities = LogDensities(lambda places: {}).of([OffsetRange(*KEY, 0, 1000)], {})
+    assert densities == {}
+    pieces = split_by_bytes([OffsetRange(*KEY, 0, 3_000_000)], densities)
+    assert [each.size_bytes for each in pieces] == [None] * 3
+    assert sum(each.size for each in pieces) == 3_000_000
+
+
+@derandomised
+@given(samples, st.integers(0, 1200), st.integers(1, 300), st.integers(1, TASK_BYTES))
+def test_parts_are_the_whole(
+    found: dict[int, float], start: int, size: int, part_bytes: int
+) -> None:
+    density = Density.of(found.items())
+    whole = OffsetRange(*KEY, start, start + size)
+    parts = density.split(whole, part_bytes)
+    borders = [parts[0].start_offset, *(each.end_offset for each in parts)]
+    assert borders == sorted(set(borders))
+    assert [each.start_offset for each in parts] == borders[:-1]
+    assert (borders[0], borders[-1]) == (start, start + size)
+    largest = max(found.values())
+    for each in parts:
+        assert density.size_bytes(each.start_offset, each.end_offset) <= part_bytes + 2 * largest
+
+
+@derandomised
+@given(samples, st.lists(st.integers(0, 1000), min_size=1, max_size=5), st.integers(1, 10**8))
+def test_limited_bytes_stay_in_bounds_and_starve_nobody(
+    found: dict[int, float], sizes: list[int], limit: int
+) -> None:
+    density = Density.of(found.items())
+    start = {TopicPartition("t", number): 3 for number in range(len(sizes))}
+    end = {TopicPartition("t", number): 3 + size for number, size in enumerate(sizes)}
+    limited = limit_bytes(start, end, limit, dict.fromkeys(start, density))
+    for key, offset in limited.items():
+        assert start[key] <= offset <= end[key]
+        assert offset > start[key] or end[key] == start[key]
+    taken = sum(density.size_bytes(3, offset) for offset in limited.values() if offset > 3)
+    assert taken <= limit * 1.001 + len(sizes) * max(found.values())
