@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from broker.in_process import running
+from drumlin import turns
 from drumlin.broker.broker import Broker
+from drumlin.broker.handlers import share_fetch
 from drumlin.broker.shares.acknowledging import begin_to_acknowledge
 from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.live_partition import LivePartition
@@ -20,6 +25,7 @@ from drumlin.coordination.share_partitions.acknowledgement import Acknowledgemen
 from drumlin.coordination.share_partitions.fetched import Fetched, Limits, OffsetRange
 from drumlin.replication.waiting import Waiter
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import response_shape
 from storage.samples import prepared
 
 _TOPIC_ID = UUID(int=5)
@@ -91,11 +97,11 @@ class World:
         state = await self.broker.share_state.read("g", _TOPIC_ID, 0)
         return max([state.start_offset, *(each.last_offset + 1 for each in state.batches)])
 
-    def fetch(self, member: Member, max_wait_s: float) -> ShareFetch:
+    def fetch(self, member: Member, max_wait_s: float, count: int = 1) -> ShareFetch:
         return ShareFetch(
             self.broker,
             member,
-            [_SHARED],
+            [SharedPartition(_TOPIC_ID, each) for each in range(count)],
             _LIMITS,
             min_bytes=1,
             max_bytes=1 << 20,
@@ -334,5 +340,79 @@ def test_who_leaves_thousands_of_partitions_does_so_in_pieces(
         assert 0 < len(released) < 100
         await _until(lambda: not world.shares.partition_count, "all to be dropped")
         assert sorted(released) == list(range(200))
+
+    _play(tmp_path, scenario)
+
+
+def test_thousands_of_partitions_are_opened_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_partitions(200)
+        member = world.join("m", *(SharedPartition(_TOPIC_ID, each) for each in range(200)))
+        world.produce(1)
+        monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
+        fetching = asyncio.create_task(world.fetch(member, 20, 200).run())
+        most = before = 0
+        while not fetching.done():
+            await asyncio.sleep(0)
+            count = world.shares.partition_count
+            most, before = max(most, count - before), count
+        await fetching
+        assert before == 200
+        assert most < 5
+
+    _play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("steps", [0, 40, 80, 86, 92, 98])
+def test_what_comes_while_others_have_their_turn_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Appended to a partition that was looked at already."""
+
+    async def scenario(world: World) -> None:
+        await world.add_partitions(20)
+        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(20)]
+        member = world.join("m", *everywhere)
+        await asyncio.gather(*(world.shares.open("g", each).loaded for each in everywhere))
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        fetch = world.fetch(member, 3600, 20)
+        fetching = asyncio.create_task(fetch.run())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        world.produce(1)
+        await asyncio.wait_for(fetching, 20)
+        assert list(fetch.given) == [_SHARED]
+
+    _play(tmp_path, scenario)
+
+
+def test_very_many_partitions_are_told_in_turns(tmp_path: Path) -> None:
+    """Here, that there are no such partitions."""
+
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member = world.join("m")
+        context: Any = SimpleNamespace(broker=world.broker, version=1)
+        request = SimpleNamespace(share_session_epoch=0)
+        shape = response_shape("share_fetch", 1)
+        for count, steps in ((300, 300), (3, 0)):
+            begun = begin_to_acknowledge(
+                world.shares, member, {}, knows_renew=True, says_renew=False
+            )
+            fetch = world.fetch(member, 0, count)
+            answer = await share_fetch._respond(context, request, shape, member, fetch, begun)
+            taken = 0
+            while inspect.isgenerator(answer):
+                try:
+                    next(answer)
+                    taken += 1
+                except StopIteration as done:
+                    answer = done.value
+            assert taken == steps
+            told = [each.error_code for each in answer.responses[0].partitions]
+            assert len(told) == count
+            assert told.count(ErrorCode.unknown_topic_or_partition) == count - 1
 
     _play(tmp_path, scenario)

@@ -10,6 +10,7 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -25,10 +26,13 @@ from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.requests import member_of
 from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SharedPartition
 from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _RENEW_FROM: Final = 2
+#: Partitions that the answer names: more are told in turns, and encoded in a thread.
+_TOLD_AT_ONCE_MAX: Final = 200
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -122,10 +126,22 @@ async def _respond(
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer says what is fetched from now on
-    partitions = [
-        (shared, _partition(context, shape, shared, fetch, acknowledged))
-        for shared in dict.fromkeys(named)
-    ]
+    work = _told(context, shape, dict.fromkeys(named), fetch, acknowledged, lock_duration_s)
+    return work if len(named) > _TOLD_AT_ONCE_MAX else to_end(work)
+
+
+def _told(
+    context: RequestContext,
+    shape: Shape,
+    named: Iterable[SharedPartition],
+    fetch: ShareFetch,
+    acknowledged: Answers,
+    lock_duration_s: float,
+) -> Work[Any]:
+    partitions = []
+    for shared in named:
+        partitions.append((shared, _partition(context, shape, shared, fetch, acknowledged)))
+        yield
     return share_answer(shape, "ShareFetchResponse", lock_duration_s, partitions)
 
 

@@ -20,6 +20,7 @@ from drumlin.coordination.share_partitions.fetched import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import wait_in
 from drumlin.storage.file_slice import FileSlice
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -75,12 +76,14 @@ class ShareFetch:
         self._ends_at = asyncio.get_running_loop().time() + max_wait_s
         self._live: dict[SharedPartition, LivePartition] = {}
         self._read: dict[SharedPartition, ReadBatches] = {}
+        #: From where, and up to where, partitions could be read when they were looked at.
+        self._offsets: dict[SharedPartition, int] = {}
+        self._ends: dict[SharedPartition, int] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
-        # At once, as the session that it is for may end before anything is awaited.
-        self._open_all()
 
     async def run(self) -> None:
         """Until there is something to give, or the time is over."""
+        await self._open_all()
         await self._load_all()
         rounds = 0
         while not await self._attempt() and not self._is_over:
@@ -94,22 +97,29 @@ class ShareFetch:
 
     # -- share partitions --------------------------------------------------------------
 
-    def _open_all(self) -> None:
+    async def _open_all(self) -> None:
+        """In turns, as there may be thousands, each of which begins to load."""
+        pace = Pace()
         for shared in self.partitions:
+            if not self._has_session:
+                return  # whatever were opened now, nobody would close
             try:
                 self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
                 self.errors[shared] = error.code
+            await pace.give_way()
 
     async def _load_all(self) -> None:
         loading = [live.loaded for live in self._live.values() if not live.loaded.done()]
         if loading:
             await asyncio.wait(loading, timeout=self._time_left)
-        self._forget_failed()
+        await self._forget_failed()
 
-    def _forget_failed(self) -> None:
+    async def _forget_failed(self) -> None:
         """Note what cannot be read, or not any more."""
+        pace = Pace()
         for shared, live in list(self._live.items()):
+            await pace.give_way()
             error = live.error
             if error is None:
                 if live.is_current:
@@ -144,11 +154,11 @@ class ShareFetch:
 
     async def _attempt(self) -> bool:
         """Read, and acquire if there is enough; whether anything was acquired."""
-        self._forget_failed()
+        await self._forget_failed()
         self._release()
         if not self._has_session:
             return False
-        cold = self._read_all()
+        cold = await self._read_all()
         if cold:
             await self._read_cold(cold)
         is_enough = (
@@ -161,17 +171,20 @@ class ShareFetch:
         self._release()
         return bool(self.given)
 
-    def _read_all(self) -> list[_Cold]:
-        """Read what is in memory; what is not."""
-        self._offsets = {
-            shared: offset
-            for shared, live in self._live.items()
-            if live.is_ready and (offset := live.next_fetch_offset()) is not None
-        }
+    async def _read_all(self) -> list[_Cold]:
+        """Read what is in memory; what is not. Others have their turn meanwhile."""
+        self._offsets, self._ends = {}, {}
+        pace = Pace()
+        for shared, live in list(self._live.items()):
+            await pace.give_way()
+            if live.is_ready and (offset := live.next_fetch_offset()) is not None:
+                self._offsets[shared] = offset
         each = self._max_bytes // max(1, len(self._offsets))
         cold: list[_Cold] = []
         for shared, offset in self._offsets.items():
+            await pace.give_way()
             live = self._live[shared]
+            self._ends[shared] = self._end_of(live)
             until = max(live.records.end_offset, offset) + max(1, self._limits.max_records)
             is_first = not self._read and not cold
             place = _Cold(shared, live.partition, offset, each, until, is_first)
@@ -192,7 +205,7 @@ class ShareFetch:
         ):
             for place, result in zip(places, results, strict=True):
                 self._note(place.shared, result)
-        self._forget_failed()
+        await self._forget_failed()
         for shared, read in list(self._read.items()):
             live = self._live.get(shared)
             if live is None or live.next_fetch_offset() != read.fetched.fetch_offset:
@@ -234,7 +247,15 @@ class ShareFetch:
         for shared, read in list(self._read.items()):
             if left <= 0:
                 return
-            acquired = self._live[shared].acquire(
+            live = self._live.get(shared)
+            if (
+                live is None
+                or live.error is not None
+                or not live.is_current
+                or live.next_fetch_offset() != read.fetched.fetch_offset
+            ):
+                continue  # others had their turn since it was read
+            acquired = live.acquire(
                 self._member.member_id, read.fetched, self._limits._replace(max_records=left)
             )
             if acquired:
@@ -242,12 +263,19 @@ class ShareFetch:
                 self.given[shared] = Given(read.trimmed(acquired), acquired)
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
 
+    def _end_of(self, live: LivePartition) -> int:
+        return live.partition.readable_end_offset(self._isolation_level)
+
     def _has_more_to_try(self) -> bool:
-        """Whether some offset has moved although nothing was acquired: aborted, or cleaned away."""
+        """Whether there is something new since it was looked for, or to be passed over.
+
+        Others had their turn meanwhile: they appended, or gave records back. And an offset moves
+        although nothing was acquired where records are aborted, or cleaned away.
+        """
         return any(
-            live.next_fetch_offset() not in (None, self._offsets[shared])
+            offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
             for shared, live in self._live.items()
-            if shared in self._offsets
+            if live.is_ready and (offset := live.next_fetch_offset()) is not None
         )
 
     def _release(self) -> None:
