@@ -301,6 +301,41 @@ def test_only_the_topics_that_are_read_are_asked_for(scripted: Scripted, fail: b
     assert len(scripted.broker.asked("describe_log_dirs")) == 0
 
 
+def test_how_dense_logs_are_is_asked_once_for_many_batches(scripted: Scripted, fail: bool) -> None:
+    def sizes(shape: Shape, request: Any) -> Any:
+        partition = shape(
+            "DescribeLogDirsPartition",
+            partition_index=0,
+            partition_size=1 << 30,
+            offset_lag=0,
+            is_future_key=False,
+        )
+        topic = shape("DescribeLogDirsTopic", name="t", partitions=(partition,))
+        result = shape(
+            "DescribeLogDirsResult",
+            error_code=ErrorCode.none,
+            log_dir="/data",
+            topics=(topic,),
+            total_bytes=-1,
+            usable_bytes=-1,
+        )
+        return shape(
+            "DescribeLogDirsResponse",
+            throttle_time=ZERO,
+            error_code=ErrorCode.none,
+            results=(result,),
+        )
+
+    scripted.broker.script("describe_log_dirs", sizes)
+    scripted.ends["t"]["0"] = 1_000_000
+    reader = scripted.reader(fail=fail)
+    latest(reader, START)
+    plans = [planned(reader, START, {**START, "t": {"0": 900_000, "1": 50}}) for _ in range(3)]
+    assert len(plans[0]) > 1
+    assert plans[1:] == plans[:1] * 2
+    assert len(scripted.broker.asked("describe_log_dirs")) == 1
+
+
 def test_a_question_about_a_batch_has_one_answer(scripted: Scripted, fail: bool) -> None:
     """A stream that is joined with itself asks twice, also in the first batch after a restart."""
     reader = scripted.reader(fail=fail, startingoffsets="latest")
