@@ -126,6 +126,8 @@ def test_options_without_effect_are_known(caplog: pytest.LogCaptureFixture) -> N
         "kafka.group.id": "mine",
         "groupidprefix": "team",
         "path": "anywhere",
+        "owner": "me",
+        "option.subscribe": "flights",
         "checkpointlocation": "/tmp/checkpoint",
         "strictoptions": "TRUE",
     }

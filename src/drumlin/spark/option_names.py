@@ -27,8 +27,13 @@ _SOURCE: Final = (
     "columns batchBytes maxBytesPerTrigger pushFilters"
 )
 
-#: What Spark, or the other half of a program, gives to a source along with its options.
-_OF_SPARK: Final = "path paths checkpointLocation serialization.format topic"
+#: What Spark, or the other half of a program, gives to a source along with its options; the
+#: second line when a table is made of it, and then each option once more as `option.…`.
+_OF_SPARK: Final = (
+    "path paths checkpointLocation serialization.format topic "
+    "provider owner comment location external is_managed_location collation table_type"
+)
+_OF_TABLES: Final = "option."
 
 #: Options of Kafka's consumer.
 _OF_KAFKA: Final = (
@@ -84,7 +89,9 @@ _KNOWN: Final = {name.lower(): name for name in (*_SOURCE.split(), *_OF_SPARK.sp
 def unknown_options(names: Iterable[str]) -> list[str]:
     """A phrase for each name (in any case) that no option has, with the nearest that there is."""
     return [
-        _with_hint(name) for name in sorted(each.lower() for each in names) if name not in _KNOWN
+        _with_hint(name)
+        for name in sorted(each.lower() for each in names)
+        if name not in _KNOWN and not name.startswith(_OF_TABLES)
     ]
 
 
