@@ -104,7 +104,13 @@ def test_an_endpoint_is_asked_once_with_the_clients_credentials() -> None:
     [
         ({"access_token": "abc", "expires_in": 0}, 3),
         ({"access_token": "abc"}, 3),
+        ({"access_token": "abc", "expires_in": "300"}, 1),
+        ({"access_token": "abc", "expires_in": float("nan")}, 3),
+        ({"access_token": "abc", "expires_in": 10**400}, 3),
+        ({"access_token": "abc", "expires_in": True}, 3),
+        ({"access_token": "abc", "expires_in": "9" * 5000}, 3),
         ({"access_token": jwt(300)}, 1),
+        ({"access_token": jwt(float("inf"))}, 3),
         ({"access_token": jwt(-1)}, 3),
     ],
 )
@@ -196,7 +202,16 @@ def test_an_endpoint_has_to_prove_itself(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://issuer.example/token", "file:///token", "https://", "issuer", "https://a:b/"]
+    "url",
+    [
+        "http://issuer.example/token",
+        "file:///token",
+        "https://",
+        "issuer",
+        "https://a:b/",
+        "https://a/b c",
+        "https://a/ü",
+    ],
 )
 def test_a_secret_is_sent_over_https_only(url: str) -> None:
     with pytest.raises(SecurityOptionError, match="token endpoint"):

@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import time
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -21,6 +22,8 @@ from drumlin.peer.security.tls import context_of, explained
 
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_SECONDS_MAX: Final = 1e12
+_DIGITS_MAX: Final = 12
 _PASSING: Final = frozenset({408, 425, 429})
 
 
@@ -76,7 +79,7 @@ class TokenRequest:
             response = self._connection.getresponse()
             body = response.read(_ANSWER_BYTES_MAX)
         except OSError as error:
-            if type(error).__module__ == "ssl":
+            if isinstance(error, ssl.SSLError):
                 raise explained(error, self._where) from None
             raise ConnectionLost(f"{self._where}: {error.strerror or error}") from None
         except http.client.HTTPException as error:
@@ -125,8 +128,7 @@ class TokenRequest:
         text, lifetime_s = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(text, str) or not text:
             raise AuthenticationFailed(f"{self._where}: there is no access_token in its answer")
-        is_number = isinstance(lifetime_s, int | float) and not isinstance(lifetime_s, bool)
-        return Token(text, float(lifetime_s) if is_number else lifetime_of(text))
+        return Token(text, lifetime_of(text) if lifetime_s is None else _seconds(lifetime_s))
 
 
 def lifetime_of(token: str) -> float | None:
@@ -136,9 +138,20 @@ def lifetime_of(token: str) -> float | None:
         return None
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return float(claims["exp"]) - time.time()
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        expires_at = _seconds(claims["exp"])
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
+    return None if expires_at is None else expires_at - time.time()
+
+
+def _seconds(value: object) -> float | None:
+    """A number that somebody sent, if it is one of a size that there is."""
+    if isinstance(value, bool | str):  # some endpoints send a string of digits
+        is_count = isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX
+        value = int(value) if is_count else None
+    if not isinstance(value, int | float) or not abs(value) < _SECONDS_MAX:
+        return None
+    return float(value)
 
 
 def _error_of(answer: dict[str, Any]) -> str:
@@ -152,6 +165,7 @@ def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         is_known = parts.scheme in {"https", "http"} and bool(parts.hostname)
+        is_known = is_known and url.isascii() and url.isprintable() and " " not in url
         _ = parts.port
     except ValueError:
         is_known = False
