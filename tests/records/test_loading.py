@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.records.kernels import cache, loading
+from drumlin.records.kernels import cache, loading, travelling
 
 _SURVEY = """
 import logging, sys
@@ -146,3 +147,61 @@ def test_a_folder_that_others_write_to_is_avoided(
     assert own.parent.stat().st_mode & 0o777 == 0o700
     own.parent.chmod(mode)
     assert cache.locate("kernels").parent != own.parent
+
+
+_BROUGHT = """
+import pickle, subprocess, sys
+compiled = []
+sys.addaudithook(lambda event, _: compiled.append(event) if event == "subprocess.Popen" else None)
+from drumlin.records import kernels
+kernels.bring(pickle.loads(bytes.fromhex(sys.stdin.read())))
+print("ready" if kernels.require() else "plain", len(compiled))
+"""
+
+
+def brought(code: travelling.TravellingCode, folder: Path) -> tuple[str, list[Path]]:
+    """What becomes of a plan's kernels on a host with no cache and no compiler."""
+    (folder / "numba.py").write_text("raise ImportError('there is no numba')")
+    done = subprocess.run(
+        [sys.executable, "-c", _BROUGHT],
+        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": str(folder)},
+        input=pickle.dumps(code).hex(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip(), objects(folder)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_kernels_that_a_plan_brings_are_loaded_without_a_compiler(tmp_path: Path) -> None:
+    code = travelling.pack()
+    assert len(pickle.dumps(code)) < 200_000
+    assert brought(code, tmp_path) == ("ready 0", [])
+
+
+@pytest.mark.usefixtures("kernels")
+def test_kernels_that_are_not_for_this_host_are_left_alone(tmp_path: Path) -> None:
+    code = travelling.pack()
+    ours = cache.processor_key()
+    cut = code._replace(objects={ours: code.objects[ours][:-9]})
+    elsewhere = code._replace(objects={"another processor": code.objects[ours]})
+    older = code._replace(sources="another version")
+    for odd in (cut, elsewhere, older, travelling.TravellingCode(code.sources, {})):
+        assert odd.find("kernels") is None
+    # Then it compiles as ever; where that can't be done, plain Python serves.
+    assert brought(elsewhere, tmp_path)[0] == "plain 1"
+
+
+def test_a_plan_is_packed_without_loading_anything() -> None:
+    code = (
+        "import sys; from drumlin.records.kernels import travelling; travelling.pack()\n"
+        "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
+    )
+    assert finish(start(code)) == ("set()", "")
+
+
+def test_a_host_that_never_compiled_has_nothing_to_send(tmp_path: Path) -> None:
+    code = "from drumlin.records.kernels import travelling; print(travelling.pack().objects)"
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    assert finish(start(code, **environment)) == ("{}", "")

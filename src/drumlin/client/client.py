@@ -118,7 +118,6 @@ class Client:
         self._connections = BrokerConnections(addresses, options)
         self._thread = LoopThread(f"drumlin-client {bootstrap}")
         self._producer = Producer(self._connections)
-        kernels.load_in_background()
 
     # -- life ----------------------------------------------------------------------------
 
@@ -416,6 +415,7 @@ class Client:
         subscription = None if topics is None else Subscription.of(topics)
         arguments.known_options("consumer", options, ConsumerKeywords.__annotations__)
         chosen = ConsumerOptions(**options)
+        kernels.load_in_background()
         with translated():
             return Consumer(
                 self._thread, self._connections, group, subscription, assign or (), chosen
@@ -452,6 +452,7 @@ class Client:
             TypeError, ValueError: data or options that make no sense.
         """
         arguments.text("topic", topic)
+        kernels.load_in_background()
         with translated():
             return append(self._thread, self._producer, data, topic, options)
 
@@ -466,5 +467,6 @@ class Client:
         arguments.text("topic", topic)
         arguments.known_options("writer", options, WriterKeywords.__annotations__)
         chosen = WriterOptions(**options)
+        kernels.load_in_background()
         with translated():
             return Writer(self._thread, self._producer, topic, chosen)

@@ -160,6 +160,7 @@ def read_each_range(
         return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
 
     room = FetchRoom(fetch_bytes)
+    kernels.load_in_background()
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
         return RangeStream(connections, wanted, isolation, fetch_bytes, room)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from drumlin.records.kernels.travelling import pack
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
@@ -27,6 +28,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._cluster = cluster
         self._bounds = Bounds()
+        self._code = pack()
 
     def partitions(self) -> Sequence[InputPartition]:
         cluster = self._cluster
@@ -46,7 +48,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are no partitions at all
             return iter(())
-        return read_task(self._options, partition.value)
+        return read_task(self._options, partition.value, self._code)
 
     def _within_logs(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Say at once, and not after every task has waited in vain, that a log is too short."""

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from drumlin.records.kernels.travelling import pack
 from drumlin.spark.options import SourceOptions
 
 if TYPE_CHECKING:  # a session that only looks for sources must not pay for these
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # a session that only looks for sources must not pay for thes
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from drumlin.records.kernels.travelling import TravellingCode
     from drumlin.spark.planning import OffsetRange
     from drumlin.spark.transform import BatchFunction
 
@@ -54,7 +56,7 @@ def map_batches(
     parsed = SourceOptions.parse(_as_text(topic, bootstrap_servers, options))
     parsed.check_batch()
     tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
-    read = functools.partial(_run_tasks, parsed, tasks, function, _struct(schema))
+    read = functools.partial(_run_tasks, parsed, tasks, pack(), function, _struct(schema))
     # One row a task: the number of what it is to read.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbers.mapInArrow(read, _struct(schema))
@@ -107,6 +109,7 @@ def _struct(schema: StructType | str) -> StructType:
 def _run_tasks(
     options: SourceOptions,
     tasks: Sequence[tuple[OffsetRange, ...]],
+    code: TravellingCode,
     function: BatchFunction,
     schema: StructType,
     numbers: Iterator[pa.RecordBatch],
@@ -117,4 +120,4 @@ def _run_tasks(
 
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield from results(function, read_task(options, tasks[number]), schema)
+            yield from results(function, read_task(options, tasks[number], code), schema)

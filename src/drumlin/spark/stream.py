@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from drumlin.records.kernels.travelling import pack
 from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
@@ -49,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
+        self._code = pack()
         self._starting = options.starting or OffsetLimit(LATEST)
         self._advance = Advance(options, cluster)
         self._initial: Offsets | None = None
@@ -127,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan_tasks(self._cluster, self._options, begin, finish, topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_task(self._options, partition.value)
+        return read_task(self._options, partition.value, self._code)
 
     @property
     def _starts_at_end(self) -> bool:

@@ -23,19 +23,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.reader import ReadOptions
+    from drumlin.records.kernels.travelling import TravellingCode
 
 _PAUSE_S: Final = 0.5
 
 
-def read_task(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+def read_task(
+    options: SourceOptions, ranges: Sequence[OffsetRange], code: TravellingCode
+) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, each of them once; in order within a range.
+
+    `code` are the driver's kernels: a worker may be in a container that has never compiled any.
 
     Raises:
         DataLoss: records are gone, and the query is to fail then.
         ReadFailed: they cannot be read, and are not proven gone.
     """
+    from drumlin.records import kernels
     from drumlin.spark.batch_sizes import of_good_size
 
+    kernels.bring(code)
     batches = of_good_size(_read_ranges(options, ranges), options.batch_bytes)
     yield from options.transform.results(batches) if options.transform else batches
     _spare_garbage_collection()

@@ -9,6 +9,7 @@ long as the answer is None. Importing this package imports neither numba nor llv
 from __future__ import annotations
 
 from drumlin.records.kernels.loading import (
+    bring,
     compaction_kernels_if_ready,
     kernels_for,
     kernels_if_ready,
@@ -20,6 +21,7 @@ from drumlin.records.kernels.loading import (
 )
 
 __all__ = [
+    "bring",
     "compaction_kernels_if_ready",
     "kernels_for",
     "kernels_if_ready",

@@ -8,18 +8,27 @@ to this user alone: whoever could write there could have us run anything.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import platform
 import stat
 import tempfile
+from collections.abc import Iterator
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Final
-
-from drumlin.records.kernels import machine_code
+from typing import Final, NamedTuple
 
 _DIGEST_SIZE: Final = 32
+_KEY_LENGTH: Final = 16
+
+
+class Kept(NamedTuple):
+    """Machine code in the cache, and which processor it is for."""
+
+    processor: str
+    code: bytes
+    made_at: float
 
 
 def locate(set_name: str) -> Path:
@@ -27,7 +36,7 @@ def locate(set_name: str) -> Path:
 
     It may not exist yet; then it can be written.
     """
-    name = f"{set_name}-{_key()}.o"
+    name = f"{_prefix(set_name)}{processor_key()}.o"
     for folder in _folders():
         path = folder / name
         if _is_safe(folder) and (path.exists() or os.access(folder, os.W_OK)):
@@ -36,31 +45,69 @@ def locate(set_name: str) -> Path:
     return Path(tempfile.mkdtemp(prefix="drumlin-")) / name
 
 
+def kept(set_name: str) -> Iterator[Kept]:
+    """What the cache has for any processor, of these versions of the sources and the compiler."""
+    prefix = _prefix(set_name)
+    for folder in _folders():
+        if not _is_safe(folder):
+            continue
+        for path in folder.glob(f"{prefix}*.o"):
+            code = read(path)
+            if code is not None:
+                yield Kept(path.stem.removeprefix(prefix), code, path.stat().st_mtime)
+
+
 def read(path: Path) -> bytes | None:
     """The machine code in a file; None if there is none that is whole."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    digest, code = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
-    return code if hashlib.sha256(code).digest() == digest else None
+    return unseal(content)
 
 
 def write(path: Path, code: bytes) -> None:
     """Put the file in its place, whole."""
     partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(hashlib.sha256(code).digest() + code)
+    partial.write_bytes(seal(code))
     partial.replace(path)
 
 
-def _key() -> str:
+def seal(code: bytes) -> bytes:
+    """Machine code behind its digest."""
+    return hashlib.sha256(code).digest() + code
+
+
+def unseal(content: bytes) -> bytes | None:
+    """The machine code; None if it is not whole."""
+    digest, code = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+@functools.cache
+def sources_key() -> str:
+    """Stands for what the kernels are, and how their callers speak with them."""
     digest = hashlib.sha256()
-    versions = (platform.python_version(), metadata.version("numba"), metadata.version("llvmlite"))
-    for part in (*versions, platform.machine(), *machine_code.processor()):
-        digest.update(f"{part}\n".encode())
     for source in sorted(_sources(), key=lambda each: each.name):
         digest.update(source.read_bytes())
-    return digest.hexdigest()[:24]
+    return digest.hexdigest()[:_KEY_LENGTH]
+
+
+@functools.cache
+def processor_key() -> str:
+    """Stands for this processor's name and features. It takes LLVM to know them."""
+    from drumlin.records.kernels import machine_code
+
+    return _key(platform.machine(), *machine_code.processor())
+
+
+def _prefix(set_name: str) -> str:
+    versions = (platform.python_version(), metadata.version("numba"), metadata.version("llvmlite"))
+    return f"{set_name}-{sources_key()}-{_key(*versions)}-"
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_KEY_LENGTH]
 
 
 def _sources() -> list[resources.abc.Traversable]:

@@ -4,6 +4,7 @@ Until they are, plain Python serves; if they can't be had (no compiler, no memor
 it serves for good, and that is said once in the log.
 
     cached          a few tens of milliseconds
+    brought         likewise: a plan has carried them here (`travelling.py`)
     not cached      a child process compiles for some seconds; this one only waits for it
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import CompactionKernels, Kernels
+    from drumlin.records.kernels.travelling import TravellingCode
 
 _log = logging.getLogger(__name__)
 _COMPILE_TIMEOUT_S = 300
@@ -31,6 +33,7 @@ _lock = threading.Lock()
 _compaction_lock = threading.Lock()
 _kernels: Kernels | None = None
 _failed = False
+_brought: TravellingCode | None = None
 _compaction_kernels: CompactionKernels | None = None
 _compaction_failed = False
 _background_lock = threading.Lock()  # not to wait for a load
@@ -55,6 +58,12 @@ def kernels_for(record_count: int) -> Kernels | None:
 
 def ready() -> bool:
     return _kernels is not None
+
+
+def bring(code: TravellingCode) -> None:
+    """Have kernels loaded from here, when they are loaded, rather than compiled."""
+    global _brought
+    _brought = code
 
 
 def require() -> Kernels | None:
@@ -120,6 +129,9 @@ def _code_of(set_name: str) -> bytes:
     # Not needed by those who never meet a large batch: imported here.
     from drumlin.records.kernels import cache
 
+    brought = None if _brought is None else _brought.find(set_name)
+    if brought is not None:
+        return brought
     path = cache.locate(set_name)
     code = cache.read(path)
     if code is None:

@@ -1,0 +1,44 @@
+"""Machine code that goes with a plan to other hosts, so that nobody there has to compile.
+
+The driver of a query sends what its own cache has, without loading any of it. A worker takes what
+was made of the same sources for a processor of the same name and features as its own, and has
+arrived whole; in all other cases it does as if nothing had been sent.
+"""
+
+from __future__ import annotations
+
+import zlib
+from importlib.metadata import PackageNotFoundError
+from typing import Final, NamedTuple
+
+from drumlin.records.kernels import cache
+
+_SET_NAME: Final = "kernels"
+_SENT_MAX: Final = 4  # a cache on a shared disk may have them for several kinds of processors
+
+
+class TravellingCode(NamedTuple):
+    """Kernels for some kinds of processors, compressed, with their digests."""
+
+    sources: str
+    objects: dict[str, bytes]
+
+    def find(self, set_name: str) -> bytes | None:
+        """The machine code for this processor, if it is there."""
+        if set_name != _SET_NAME or self.sources != cache.sources_key() or not self.objects:
+            return None
+        packed = self.objects.get(cache.processor_key())
+        try:
+            return None if packed is None else cache.unseal(zlib.decompress(packed))
+        except zlib.error:
+            return None
+
+
+def pack() -> TravellingCode:
+    """What the cache of this host has."""
+    try:
+        newest = sorted(cache.kept(_SET_NAME), key=lambda each: each.made_at)[-_SENT_MAX:]
+    except (OSError, PackageNotFoundError):  # nobody can have compiled here
+        newest = []
+    objects = {each.processor: zlib.compress(cache.seal(each.code)) for each in newest}
+    return TravellingCode(cache.sources_key(), objects)
