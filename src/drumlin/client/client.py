@@ -366,7 +366,7 @@ class Client:
             headers: add the column `headers`.
             isolation: "read_committed" leaves out records of aborted transactions.
             columns: the columns wanted; all by default.
-            max_bytes_per_batch: bytes fetched at a time, and so about the size of a batch.
+            max_bytes_per_batch: bytes fetched at a time; a batch has 8 MiB at most.
 
         Raises:
             OffsetOutOfRange: start_offset is not in the log; names the range that is.
