@@ -97,6 +97,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
         self._answering = Answering()
+        self._removing = asyncio.Lock()
         #: For whoever works on commits that take a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
@@ -268,21 +269,23 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         pace: Pace,
     ) -> None:
         """Write, for each group of a partition, what removes something of it."""
-        shard = await self._partitions.when_ready(partition)
-        for group_id in list(shard.groups) if shard else ():
-            assert shard is not None
-            count = 0
-            for records in removable(shard, group_id):
-                if records and not self._write_or_log(shard, records, f"{group_id!r}: {what}"):
-                    break
-                count += len(records)
-                if (
-                    await pace.give_way()
-                    and await self._partitions.when_ready(partition) is not shard
-                ):
-                    return
-            if count:
-                _log.info("group %r: %d records removed: %s", group_id, count, what)
+        await self._partitions.when_ready(partition)
+        async with self._removing:  # after a start, very many partitions come one after the other
+            shard = await self._partitions.when_ready(partition)
+            for group_id in list(shard.groups) if shard else ():
+                assert shard is not None
+                count = 0
+                for records in removable(shard, group_id):
+                    if records and not self._write_or_log(shard, records, f"{group_id!r}: {what}"):
+                        break
+                    count += len(records)
+                    if (
+                        await pace.give_way()
+                        and await self._partitions.when_ready(partition) is not shard
+                    ):
+                        return
+                if count:
+                    _log.info("group %r: %d records removed: %s", group_id, count, what)
 
     # -- the log -------------------------------------------------------------------------------
 
