@@ -181,8 +181,6 @@ def test_the_most_special_way_to_start_wins() -> None:
         {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"b":{"0":6}}'},
         {"startingOffsets": '{"a":"latest"}'},
         {"endingOffsets": '{"a":"earliest"}'},
-        {"startingTimestamp": "6", "endingTimestamp": "5"},
-        {"startingTimestamp": "6", "endingOffsetsByTimestamp": '{"a":{"0":5}}'},
     ],
 )
 def test_what_a_batch_refuses(options: dict[str, str]) -> None:
