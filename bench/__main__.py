@@ -87,10 +87,12 @@ def _arguments() -> argparse.Namespace:
         "--scale",
         type=float,
         default=1.0,
-        help="of the topics of `compaction*`, and the sizes of `stalls` (default: 1)",
+        help="of the topics of `compaction*` and `spark`, and the sizes of `stalls` (default: 1)",
     )
     parser.add_argument(
-        "--rows", metavar="ROW,…", help="of `stalls` and `real_clients` (default: all of them)"
+        "--rows",
+        metavar="ROW,…",
+        help="of `spark`, `stalls` and `real_clients` (default: all of them)",
     )
     parser.add_argument(
         "--directory",

@@ -30,7 +30,7 @@ class Options:
     warmup: int
     seconds: float
     directory: Path
-    scale: float = 1.0  # of sizes that are given: those of `compaction` and `stalls`
+    scale: float = 1.0  # of sizes that are given: those of `compaction`, `spark` and `stalls`
     output: Path = Path("build/bench")
     rows: tuple[str, ...] = ()  # which of those that a benchmark has; none: all
 

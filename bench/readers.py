@@ -1,21 +1,25 @@
 """The programs that `columns` and `spark` measure, each in a process of its own.
 
 `python -m bench.readers KIND ADDRESS TOPIC RECORDS`: prepares, then reads the whole topic once
-for every line on standard input and answers each with the seconds that it took and those that
-this process computed. A process that stays alive can be asked in turns with its rival, while
-both are warm.
+for every line on standard input and answers each with the seconds that it took, those that this
+process computed, and those that its children did: virtual machines of Java, and other Pythons. A
+process that stays alive can be asked in turns with its rival, while both are warm.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSource
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 Read = Callable[[], int]  # reads everything; the number of records
 
@@ -65,9 +69,7 @@ def confluent(address: str, topic: str) -> Read:
     return read
 
 
-def _spark(
-    address: str, topic: str, source: str, jars: str = "", register: type[DataSource] | None = None
-) -> Read:
+def _session(jars: str = "") -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("bench")
@@ -81,21 +83,24 @@ def _spark(
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    if register is not None:
-        session.dataSource.register(register)
+    return builder.getOrCreate()
+
+
+_QUERY = ("count(*) as records", "sum(length(value))", "max(offset)", "max(timestamp)")
+_QUERY_COLUMNS = "value,offset,timestamp"
+_TUNED = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
+
+
+def _options(address: str, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": address, "subscribe": topic}
+
+
+def _query(session: SparkSession, source: str, options: dict[str, str]) -> Read:
+    """Every column that a query is likely to want is looked at."""
 
     def read() -> int:
-        frame = (
-            session.read.format(source)
-            .option("kafka.bootstrap.servers", address)
-            .option("subscribe", topic)
-            .load()
-        )
-        # Every column that a query is likely to want is looked at.
-        row = frame.selectExpr(
-            "count(*) as records", "sum(length(value))", "max(offset)", "max(timestamp)"
-        ).first()
+        frame = session.read.format(source).options(**options).load()
+        row = frame.selectExpr(*_QUERY).first()
         return int(row["records"])
 
     return read
@@ -103,28 +108,137 @@ def _spark(
 
 def spark_drumlin(address: str, topic: str) -> Read:
     """`spark.read.format("drumlin")`."""
-    return _spark(address, topic, "drumlin")
+    return _query(_session(), "drumlin", _options(address, topic))
+
+
+def spark_drumlin_columns(address: str, topic: str) -> Read:
+    """The same, told which columns the query uses."""
+    options = _options(address, topic) | {"columns": _QUERY_COLUMNS}
+    return _query(_session(), "drumlin", options)
+
+
+def spark_drumlin_map(address: str, topic: str) -> Read:
+    """The same query as a function over Arrow batches, of which Spark adds the results."""
+    from drumlin.spark import map_batches
+
+    session = _session()
+
+    def sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for batch in batches:
+            yield pa.table(
+                {
+                    "records": [batch.num_rows],
+                    "bytes": [pc.sum(pc.binary_length(batch["value"])).as_py()],
+                    "last": [pc.max(batch["offset"]).as_py()],
+                    "youngest": [pc.max(batch["timestamp"]).as_py()],
+                }
+            )
+
+    def read() -> int:
+        frame = map_batches(
+            session,
+            topic,
+            sums,
+            "records long, bytes long, last long, youngest timestamp",
+            bootstrap_servers=address,
+            columns=_QUERY_COLUMNS,
+        )
+        row = frame.selectExpr(
+            "sum(records) as records", "sum(bytes)", "max(last)", "max(youngest)"
+        ).first()
+        return int(row["records"])
+
+    return read
 
 
 def spark_kafka(address: str, topic: str) -> Read:
     """`spark.read.format("kafka")`, with the jars that SPARK_KAFKA_JARS names."""
-    return _spark(address, topic, "kafka", os.environ["SPARK_KAFKA_JARS"])
+    return _query(_session(os.environ["SPARK_KAFKA_JARS"]), "kafka", _options(address, topic))
+
+
+def spark_kafka_tuned(address: str, topic: str) -> Read:
+    """The same, with settings that spare it most of its requests."""
+    session = _session(os.environ["SPARK_KAFKA_JARS"])
+    return _query(session, "kafka", _options(address, topic) | _TUNED)
+
+
+def _batches(session: SparkSession, source: str, options: dict[str, str]) -> Read:
+    """The whole topic as a stream of micro-batches of 1,000 records."""
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
+
+    def read() -> int:
+        stream = session.readStream.format(source).options(**options, **limits).load()
+        with tempfile.TemporaryDirectory() as checkpoint:
+            writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            return sum(each["numInputRows"] for each in query.recentProgress)
+
+    return read
+
+
+def batches_drumlin(address: str, topic: str) -> Read:
+    """A stream of `format("drumlin")`."""
+    return _batches(_session(), "drumlin", _options(address, topic))
+
+
+def batches_kafka(address: str, topic: str) -> Read:
+    """A stream of `format("kafka")`."""
+    return _batches(_session(os.environ["SPARK_KAFKA_JARS"]), "kafka", _options(address, topic))
 
 
 def spark_prebuilt(address: str, topic: str) -> Read:
     """Batches that lie ready; the topic is "RECORDSxBYTES". See `prebuilt`."""
     from bench.prebuilt import PrebuiltSource
 
-    return _spark(address, topic, "prebuilt", register=PrebuiltSource)
+    session = _session()
+    session.dataSource.register(PrebuiltSource)
+    return _query(session, "prebuilt", _options(address, topic))
 
 
 READERS = {
     "drumlin": drumlin_columns,
     "confluent": confluent,
     "spark-drumlin": spark_drumlin,
+    "spark-drumlin-columns": spark_drumlin_columns,
+    "spark-drumlin-map": spark_drumlin_map,
     "spark-kafka": spark_kafka,
+    "spark-kafka-tuned": spark_kafka_tuned,
+    "batches-drumlin": batches_drumlin,
+    "batches-kafka": batches_kafka,
     "spark-prebuilt": spark_prebuilt,
 }
+
+
+_now = time.perf_counter
+_TICKS_PER_SECOND = 100
+
+
+def _children_s() -> tuple[float, float]:
+    """Processor time of all processes below this one, of Java and of others, in seconds."""
+    parents: dict[int, int] = {}
+    spent: dict[int, tuple[bool, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().rpartition(")")
+        except OSError:  # it ended meanwhile
+            continue
+        fields = rest.split()
+        process_id = int(path.parent.name)
+        parents[process_id] = int(fields[1])
+        # A Python worker that has ended counts with the daemon that had started it.
+        spent[process_id] = (name.endswith("(java"), sum(map(int, fields[11:15])))
+    ours = {os.getpid()}
+    while more := {each for each, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    totals = [0.0, 0.0]
+    for process_id in ours - {os.getpid()}:
+        is_java, ticks = spent[process_id]
+        totals[0 if is_java else 1] += ticks / _TICKS_PER_SECOND
+    return totals[0], totals[1]
 
 
 def main() -> None:
@@ -132,12 +246,13 @@ def main() -> None:
     read = READERS[kind](address, topic)
     print("ready", flush=True)
     for _ in sys.stdin:
-        started, cpu_before = time.perf_counter(), time.process_time()
+        started, cpu_before, children_before = _now(), time.process_time(), _children_s()
         count = read()
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_before
+        seconds, cpu_seconds = _now() - started, time.process_time() - cpu_before
+        java, python = map(operator.sub, _children_s(), children_before)
         if count != int(records):
             raise SystemExit(f"{kind} read {count} of {records} records")
-        print(seconds, cpu_seconds, flush=True)
+        print(seconds, cpu_seconds, java, python, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
 from bench.brokers import Broker, require_no_error
 from bench.load import Load, batch_of, first_answer
 from bench.produce import produce_frame
+from drumlin.client.client import connect
 
 _BATCH_BYTES = 64 << 10
+_PIECE_RECORDS = 100_000
+_RECORD_OVERHEAD = 10
 _PATIENCE_S = 10
 
 
@@ -30,11 +36,39 @@ def fill(broker: Broker, topic: str, record_bytes: int, size_bytes: int) -> int:
     return broker.end_offset(topic)
 
 
+def fill_as_clients_do(
+    broker: Broker, topic: str, record_bytes: int, records: int, partitions: int, codec: str
+) -> int:
+    """Write records that differ, to all partitions in turn, in batches of 64 KiB; their number.
+
+    A codec makes about half of them: values are random letters out of sixteen.
+    """
+    letters = np.frombuffer(b"0123456789abcdef", np.uint8)
+    random = np.random.default_rng(7)
+    with connect(broker.address) as client:
+        for start in range(0, records, _PIECE_RECORDS):
+            count = min(_PIECE_RECORDS, records - start)
+            size = record_bytes - _RECORD_OVERHEAD
+            values = letters[random.integers(0, 16, count * size, np.uint8)]
+            offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * size)
+            column = pa.Array.from_buffers(
+                pa.binary(), count, [None, offsets, pa.py_buffer(values)]
+            )
+            places = pa.array((np.arange(count) % partitions).astype(np.int32))
+            table = pa.table({"value": column, "place": places})
+            client.append(
+                table, topic, partition="place", compression=codec, batch_bytes=_BATCH_BYTES
+            )
+    return records
+
+
 class Reading(NamedTuple):
-    """What one read took. The processor time is the Python process's alone."""
+    """What one read took: of the Python process that asked, and of those that it started."""
 
     seconds: float
     cpu_seconds: float
+    java_seconds: float
+    python_seconds: float
 
 
 class Reader:
