@@ -39,6 +39,22 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
+def test_an_answer_of_which_the_peer_takes_a_part_at_a_time() -> None:
+    answer, received = os.urandom(8 << 20), bytearray()
+    with pair() as (ours, theirs):
+        outbox = Outbox(PlainChannel(ours))
+        outbox.put([answer])
+        assert not outbox.flush()  # more than the system takes
+        assert outbox.is_full
+        while len(received) < len(answer):
+            received += theirs.recv(1 << 20)
+            outbox.flush()
+        assert outbox.flush()
+    assert received == answer
+    assert outbox.sent_bytes == len(answer)
+    assert not outbox.is_full
+
+
 @pytest.mark.parametrize("size", [1000, 2 * SENDFILE_MIN_BYTES])
 def test_a_file_that_became_shorter_is_never_passed_off_as_whole(tmp_path: Path, size: int) -> None:
     """The peer was told how long the answer is; what came next would be taken for its rest."""

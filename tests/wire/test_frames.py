@@ -66,6 +66,19 @@ def test_a_length_out_of_bounds_is_malformed(size: int) -> None:
         receive(FrameReader(1000), size.to_bytes(4, "big", signed=True))
 
 
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_a_frame_that_comes_alone_is_its_own_memory(size: int) -> None:
+    reader, frame = FrameReader(1000), bytes(range(256)) * 4
+    (first,) = receive(reader, prefixed([frame[:size]]))
+    (second,) = receive(reader, prefixed([b"x" * size]))
+    assert (bytes(first), bytes(second)) == (frame[:size], b"x" * size)
+
+
+def test_a_frame_above_the_maximum_is_malformed_although_it_is_whole() -> None:
+    with pytest.raises(MalformedMessage, match=r"socket\.request\.max\.bytes"):
+        receive(FrameReader(1000), prefixed([bytes(1001)]))
+
+
 def test_an_announced_frame_costs_nothing_until_it_arrives() -> None:
     reader = FrameReader(100 << 20)
     receive(reader, (100 << 20).to_bytes(4, "big") + b"a" * 100)

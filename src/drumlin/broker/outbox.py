@@ -111,9 +111,10 @@ class Outbox:
         try:
             sent = self._channel.send((part,), more=False)
         except (BlockingIOError, InterruptedError):
-            return False
+            sent = 0
         self._sent(sent)
-        return not self._parts
+        self._has_waited = sent < len(part)
+        return not self._has_waited
 
     def lend_cold(self) -> Wanted | None:
         """What has to be brought into memory before anything more is sent, if it has to be.
