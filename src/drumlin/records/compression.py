@@ -40,6 +40,8 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, compatible version
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _ORDINARY_RATIO: Final = 32
+_LARGE: Final = 1 << 20
+_LARGE_RATIO: Final = 4
 _ROOM_GROWTH: Final = 4
 _SMALL: Final = 64 * 1024
 #: Memory that an arena keeps. It is taken from the system where it is written to.
@@ -197,7 +199,8 @@ def _decompress_frames(
 ) -> memoryview:
     # How much there is in it is not known before. Data that unfolds like no ordinary data does
     # is begun anew, with as much room as is allowed.
-    ordinary = min(_ORDINARY_RATIO * len(data) + _SMALL, limit_bytes)
+    expected = max(_ORDINARY_RATIO * min(len(data), _LARGE), _LARGE_RATIO * len(data))
+    ordinary = min(expected + _SMALL, limit_bytes)
     if kept is not None:
         ordinary = min(len(kept) - 1, limit_bytes)
     for room in _rooms(ordinary, limit_bytes):
