@@ -30,7 +30,7 @@ _SOURCE: Final = (
 #: What Spark, or the other half of a program, gives to a source along with its options; the
 #: second line when a table is made of it, and then each option once more as `option.…`.
 _OF_SPARK: Final = (
-    "path paths checkpointLocation serialization.format topic "
+    "path paths checkpointLocation serialization.format topic transform "
     "provider owner comment location external is_managed_location collation table_type"
 )
 _OF_TABLES: Final = "option."
