@@ -37,13 +37,14 @@ class Later:
         self._error: Exception | None = None
 
     def settle(self, parts: Parts | None, error: Exception | None = None) -> None:
-        self.task = None
+        take, self._take = self._take, None
+        self.task = self._give_up = None
         if self._is_unwanted:
             release(parts)
             return
         self._parts, self._error = parts, error
-        if self._take is not None:
-            self._take(self)
+        if take is not None:
+            take(self)
 
     def when_settled(self, take: Callable[[Later], object]) -> None:
         """Have `take` called with this. Nobody settles what he has not yet given out."""
@@ -60,9 +61,10 @@ class Later:
 
     def cancel(self) -> None:
         """The answer is not wanted any more."""
-        self._is_unwanted = True
-        if self._give_up is not None:
-            self._give_up()
+        give_up, self._give_up = self._give_up, None
+        self._is_unwanted, self._take = True, None
+        if give_up is not None:
+            give_up()
 
 
 def when_done(answer: Awaitable[Parts | None], *, lets_pass: bool = False) -> Later:
