@@ -101,21 +101,36 @@ class Turns:
         return done
 
     def _take_turn(self) -> None:
-        work, done = self._waiting.popleft()
-        if done.cancelled():
-            work.close()
-        else:
-            try:
-                finished = _until(_end_of_turn(), work)
-            except Exception as error:  # noqa: BLE001  it is whoever waits who hears of it
-                done.set_exception(error)
-            else:
-                if finished is None:
-                    self._waiting.append((work, done))
-                else:
-                    done.set_result(finished.result)
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._take_turn)
+        # It stays in front meanwhile: what it begins in its turn shall not call the loop.
+        work, done = self._waiting[0]
+        has_ended = True
+        try:
+            has_ended = _have_turn(work, done)
+        finally:  # the others would wait for ever
+            self._waiting.popleft()
+            if not has_ended:
+                self._waiting.append((work, done))
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._take_turn)
+
+
+def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
+    """Go on with `work`; whether it has ended, and whoever waits for it has heard of it."""
+    finished, failure = None, None
+    if not done.cancelled():
+        try:
+            finished = _until(_end_of_turn(), work)
+        except Exception as error:  # noqa: BLE001  it is whoever waits who hears of it
+            failure = error
+    if done.cancelled():  # before, or by what the work itself has done
+        work.close()
+    elif failure is not None:
+        done.set_exception(failure)
+    elif finished is None:
+        return False
+    else:
+        done.set_result(finished.result)
+    return True
 
 
 class Rounds:

@@ -15,10 +15,11 @@ from drumlin.broker.connection import Connection
 from drumlin.broker.loop_watch import LoopWatch
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.wakeups import Wakeups
-from drumlin.turns import TURN_S, Rounds
+from drumlin.turns import TURN_S, Rounds, Turns, Work
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _SENT = 2_000
+_LIMIT_S = 5.0
 _ANSWER_BYTES = 128 * 1024
 
 
@@ -138,6 +139,47 @@ def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
     watch = LoopWatch()
     with asyncio.Runner(loop_factory=watch.new_loop) as runner:
         runner.run(scenario())
+
+
+def test_work_goes_on_although_whoever_waited_for_some_has_gone() -> None:
+    """Even if he went in its turn: a record that is written may be what ends his connection."""
+
+    def ending() -> Work[None]:
+        waiting[0].cancel()
+        yield
+
+    async def scenario() -> None:
+        turns = Turns()
+        waiting.append(asyncio.ensure_future(turns.run(ending())))
+        other = asyncio.ensure_future(turns.run(_steps(3)))
+        assert await asyncio.wait_for(other, _LIMIT_S) == 3
+        assert waiting[0].cancelled()
+
+    waiting: list[asyncio.Future[None]] = []
+    asyncio.run(scenario())
+
+
+def test_work_that_begins_other_work_takes_no_more_turns_for_it() -> None:
+    def beginning() -> Work[None]:
+        others.append(turns.start(_steps(2)))
+        yield
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+        await turns.run(beginning())
+        assert [await each for each in others] == [2]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert failed == []
+
+    turns, others, failed = Turns(), list[asyncio.Future[int]](), list[Any]()
+    asyncio.run(scenario())
+
+
+def _steps(count: int) -> Work[int]:
+    for _ in range(count):
+        yield
+    return count
 
 
 def test_a_connection_ends_for_everybody_although_one_fails(
