@@ -62,7 +62,7 @@ class SecuredKafka(ApacheKafka):
             f"{name.upper()}:{each[0]}" for name, each in LISTENERS.items()
         )
         self._settings = {
-            "listeners": f"{own},CONTROLLER://127.0.0.1:{self._controller_port},{listed}",
+            "listeners": f"{own},CONTROLLER://127.0.0.1:{self.place.controller_port},{listed}",
             "advertised.listeners": f"{own},{listed}",
             "listener.security.protocol.map": protocols,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
