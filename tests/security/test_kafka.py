@@ -104,7 +104,9 @@ def test_an_endpoints_token_is_good_for_all_connections(secured_kafka: SecuredKa
 def test_tls_with_pem_files_and_pem_text(
     secured_kafka: SecuredKafka, certificates: Certificates, versions: tuple[str, ...]
 ) -> None:
-    for ca in (certificates.path("ca.crt"), certificates.text("ca.crt").replace("\n", " ")):
+    text = certificates.text("ca.crt")
+    one_line = (text.replace("\n", each) for each in (" ", "\\n", "\\r\\n"))
+    for ca in (certificates.path("ca.crt"), *one_line):
         security = Security(Tls(ca=ca, versions=versions))
         with drumlin.connect(secured_kafka.addresses["tls"], security=security) as client:
             assert client.read("open").num_rows > 0

@@ -115,6 +115,16 @@ TRUST = "ssl.truststore.location"
         (SSL | {"ssl.truststore.certificates": PEM, TRUST: "/ca.pem"}, "only one"),
         (SSL | {TRUST: "/ca.pem", "ssl.truststore.password": "hunter2"}, "truststore.password'"),
         (SSL | {"ssl.keystore.key": KEY}, "certificate.chain is missing"),
+        (
+            SSL | {"ssl.keystore.certificate.chain": PEM, "ssl.keystore.key": "HUNTER2"},
+            "'ssl.keystore.key': expected PEM",
+        ),
+        ({"security_protocol": "SSL"}, "'security_protocol': .*is 'security.protocol' meant"),
+        ({"kafka.security.protocol": "SSL"}, "'kafka.security.protocol': .*'security.protocol'"),
+        ({" Security.Protocol": "SSL"}, "' Security.Protocol': .*'security.protocol'"),
+        ({"sasl_plain_password": "hunter2"}, "'sasl_plain_password': there is no such option"),
+        ({"security.protocol": b"SSL"}, "'security.protocol': expected a string"),
+        (sasl("PLAIN", PLAIN.replace("hunter2", "hunter2\udc80")), "'sasl.jaas.config': password"),
         (SSL | {"ssl.keystore.certificate.chain": PEM}, "ssl.keystore.key is missing"),
         (SSL | {"ssl.key.password": "hunter2"}, "'ssl.key.password': there is no key"),
         (SSL | {"ssl.keystore.type": "BCFKS"}, "'ssl.keystore.type': only PEM"),
@@ -137,6 +147,11 @@ TRUST = "ssl.truststore.location"
             "token endpoint: .*https only",
         ),
         (
+            sasl("OAUTHBEARER", BEARER.format("clientId=i clientSecret=s"))
+            | {"sasl.oauthbearer.token.endpoint.url": "https://i:hunter2@issuer.example/"},
+            "has a user in it",
+        ),
+        (
             sasl("PLAIN", PLAIN) | {"sasl.client.callback.handler.class": "a.B"},
             "'sasl.client.callback.handler.class': Java",
         ),
@@ -153,6 +168,46 @@ def test_what_cannot_be_is_refused_by_name_and_shows_nothing(
         # Some are found when all is there: before anything is sent, in any case.
         drumlin.connect("127.0.0.1:1", security=given)
     assert "hunter2" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize("name", ["security.protocol", "kafka.security_protocol"])
+def test_an_option_without_its_prefix_makes_no_plain_connection(name: str) -> None:
+    with pytest.raises(SecurityOptionError, match=f"'{name}': .*'kafka.security.protocol' meant"):
+        security_of({name: "SSL", "subscribe": "t"}, "kafka.")
+
+
+@pytest.mark.parametrize(
+    "key", ["HUNTER2" * 20, "----BEGIN PRIVATE KEY-----\nHUNTER2\n-----END PRIVATE KEY-----"]
+)
+@pytest.mark.parametrize("name", ["key", "certificate"])
+def test_a_key_without_its_first_line_is_not_shown_as_the_path_of_a_file(
+    name: str, key: str
+) -> None:
+    given = {"certificate": PEM, name: key}
+    tls = Tls(**given)  # type: ignore[arg-type]
+    assert "HUNTER2" not in repr(tls)
+    with pytest.raises(SecurityOptionError) as caught:
+        drumlin.connect("127.0.0.1:1", security=Security(tls))
+    assert "HUNTER2" not in str(caught.value)
+
+
+def test_what_is_no_text_is_refused_before_a_login_fails_with_it() -> None:
+    """The error of an encoder has in it what was to be encoded."""
+    broken = "hunter2\udc80"
+    for settings in (
+        lambda: Plain("alice", broken),
+        lambda: Plain(broken, "hunter2"),
+        lambda: Scram("alice", broken),
+        lambda: Scram(broken, "hunter2"),
+        lambda: OAuthBearer(token_endpoint="https://a/", client_id="i", client_secret=broken),
+        lambda: OAuthBearer(token_endpoint="https://a/", client_id=broken, client_secret="s"),
+        lambda: OAuthBearer(lambda: "", extensions=(("a", broken),)),
+        lambda: Tls(certificate=PEM, key_password=broken),
+    ):
+        with pytest.raises(SecurityOptionError) as caught:
+            settings()
+        assert "hunter2" not in repr(caught.value)
+        assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize(

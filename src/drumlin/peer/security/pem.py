@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from drumlin.peer.security.settings import SecurityOptionError, is_pem
+from drumlin.peer.security.settings import SecurityOptionError, is_pem, may_be_key
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _JAVA_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -33,14 +33,18 @@ def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
     """
     text = given if is_pem(given) else _file_text(given, what, holds_key)
     blocks = [_block(kind, body) for kind, body in _BLOCK.findall(text)]
+    where = "the text" if is_pem(given) else _shown(given)
     if not blocks:
-        where = "the text" if is_pem(given) else given
         raise SecurityOptionError(f"{what}: {where} holds no PEM (-----BEGIN …)")
+    if not all(each.isascii() for each in blocks):
+        raise SecurityOptionError(f"{what}: {where} holds PEM with other characters than ASCII")
     return "\n".join(blocks) + "\n"
 
 
 def _block(kind: str, body: str) -> str:
-    # Kafka takes PEM that has lost its line ends, as options often have; OpenSSL does not.
+    # Kafka takes PEM that has lost its line ends, as options often have; OpenSSL does not. Who
+    # pastes JSON or YAML has them as a backslash and a letter, which PEM itself never has.
+    body = body.replace("\\r", "").replace("\\n", "\n")
     if ":" not in body:  # no headers, as old encrypted keys have them
         packed = "".join(body.split())
         body = "\n".join(packed[at : at + 64] for at in range(0, len(packed), 64))
@@ -51,13 +55,18 @@ def _file_text(path: str, what: str, holds_key: bool) -> str:
     try:
         with Path(path).open("rb") as file:
             data = file.read(_FILE_BYTES_MAX)
-    except OSError as error:
-        raise SecurityOptionError(f"{what}: {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a ValueError for what cannot be a path at all
+        why = getattr(error, "strerror", None) or "that is no path"
+        raise SecurityOptionError(f"{what}: {_shown(path)}: {why}") from None
     if data.startswith(_JAVA_MAGIC):
         raise SecurityOptionError(f"{what}: {refusal_of_store(path, 'JKS', holds_key)}")
     if _PKCS12.match(data):
         raise SecurityOptionError(f"{what}: {refusal_of_store(path, 'PKCS12', holds_key)}")
     return data.decode("utf-8", "replace")
+
+
+def _shown(path: str) -> str:
+    return f"a text of {len(path)} characters" if may_be_key(path) else path
 
 
 def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:

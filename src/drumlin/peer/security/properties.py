@@ -70,6 +70,7 @@ _WITHOUT_EFFECT: Final = (
     "ssl.keymanager.algorithm",
     "ssl.trustmanager.algorithm",
 )
+_KNOWN: Final = ("security.protocol", *_TLS, *_SASL, *_WITHOUT_EFFECT)
 _REFUSED: Final = {
     "ssl.truststore.password": "a PEM trust store has no password",
     "ssl.keystore.password": "a PEM store has no password; its key has: ssl.key.password",
@@ -92,6 +93,9 @@ class _Properties:
             for name, value in given.items()
             if name.startswith(tuple(prefix + each for each in PREFIXES))
         }
+        for name, value in self._values.items():
+            if not isinstance(value, str):
+                raise self.error(name, "expected a string")
 
     def get(self, name: str) -> str | None:
         """The value; a blank one counts as none, as it does in Kafka."""
@@ -111,7 +115,6 @@ class _Properties:
         return sorted(name for name in begun if name not in _WITHOUT_EFFECT)
 
     def check_names(self) -> None:
-        known = ("security.protocol", *_TLS, *_SASL, *_WITHOUT_EFFECT)
         for name in sorted(self._values):
             if name in _REFUSED:
                 if name.endswith("store.password"):
@@ -119,8 +122,8 @@ class _Properties:
                 raise self.error(name, _REFUSED[name])
             if name.startswith("sasl.kerberos."):
                 raise self.error(name, _NO_KERBEROS)
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+            if name not in _KNOWN:
+                near = difflib.get_close_matches(name, _KNOWN, n=1)
                 hint = f"; is '{self._prefix}{near[0]}' meant?" if near else ""
                 raise self.error(name, f"there is no such option here{hint}")
 
@@ -147,6 +150,7 @@ def security_of(given: Mapping[str, str], prefix: str = "") -> Security:
     Raises:
         SecurityOptionError: one cannot be; the message has its name, and not its value.
     """
+    _refuse_other_spellings(given, prefix)
     properties = _Properties(given, prefix)
     properties.check_names()
     protocol = (properties.get("security.protocol") or "PLAINTEXT").strip().upper()
@@ -163,6 +167,17 @@ def security_of(given: Mapping[str, str], prefix: str = "") -> Security:
     )
 
 
+def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
+    """Names as other libraries have them would be taken for none of security: for plain text."""
+    families = tuple(prefix + each for each in PREFIXES)
+    for name in sorted(given):
+        usual = name.strip().lower().replace("_", ".").removeprefix("kafka.")
+        if usual.startswith(PREFIXES) and not name.startswith(families):
+            near = difflib.get_close_matches(usual, _KNOWN, n=1)
+            hint = f"; is '{prefix}{near[0]}' meant?" if near else ""
+            raise SecurityOptionError(f"option '{name}': there is no such option here{hint}")
+
+
 def _tls(properties: _Properties) -> Tls:
     for store in ("ssl.truststore", "ssl.keystore"):
         properties.check_store(store)
@@ -173,6 +188,8 @@ def _tls(properties: _Properties) -> Tls:
         raise properties.error("ssl.keystore.key", "ssl.keystore.certificate.chain is missing")
     if chain is not None and key is None and properties.get("ssl.keystore.location") is None:
         raise properties.error("ssl.keystore.certificate.chain", "ssl.keystore.key is missing")
+    if key is not None and not is_pem(key):
+        raise properties.error("ssl.keystore.key", "expected PEM text (-----BEGIN …)")
     password = properties.get("ssl.key.password")
     if password is not None and chain is None:
         raise properties.error("ssl.key.password", "there is no key: ssl.keystore.… is missing")

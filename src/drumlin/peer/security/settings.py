@@ -7,6 +7,7 @@ Nothing is read or asked here. The values say it all: with `tls` a connection is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -17,6 +18,9 @@ ScramMechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 SCRAM_MECHANISMS: Final[tuple[ScramMechanism, ...]] = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _PEM: Final = "-----BEGIN"
+_PATH_SIZE_MAX: Final = 255
+_KEY_LIKE: Final = re.compile(r"[A-Za-z0-9+/=\\ ]{40,}")
+_NO_TEXT: Final = re.compile("[\ud800-\udfff]")
 
 
 class SecurityOptionError(ValueError):
@@ -26,6 +30,12 @@ class SecurityOptionError(ValueError):
 def is_pem(text: str) -> bool:
     """Whether it is the PEM text itself; it is the path of a file otherwise."""
     return _PEM in text
+
+
+def may_be_key(path: str) -> bool:
+    """Whether what should be a path may be a key that lost its first line: it is not shown then."""
+    has_path_size = len(path) <= _PATH_SIZE_MAX and path.isprintable()
+    return not has_path_size or "-----" in path or _KEY_LIKE.fullmatch(path) is not None
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,7 @@ class Plain:
     password: str | Secret
 
     def __post_init__(self) -> None:
+        _check_text(self, "username")
         _conceal(self, "password")
         if "\0" in self.username + revealed(self.password):
             raise SecurityOptionError("PLAIN: a user name or password cannot have a NUL in it")
@@ -78,6 +89,7 @@ class Scram:
     mechanism: ScramMechanism = "SCRAM-SHA-512"
 
     def __post_init__(self) -> None:
+        _check_text(self, "username")
         _conceal(self, "password")
         if self.mechanism not in SCRAM_MECHANISMS:
             raise SecurityOptionError(
@@ -113,9 +125,16 @@ class OAuthBearer:
             raise SecurityOptionError(
                 "OAUTHBEARER: the token endpoint wants a client id and a client secret"
             )
+        elif "@" in self.token_endpoint.partition("//")[2].partition("/")[0]:
+            # A password there would be shown with the URL.
+            raise SecurityOptionError("OAUTHBEARER: the URL of the token endpoint has a user in it")
+        for each in ("client_id", "scope"):
+            if getattr(self, each) is not None:
+                _check_text(self, each)
         for name, value in self.extensions:
-            if not name.isascii() or not name.isalpha() or name == "auth" or "\x01" in value:
-                raise SecurityOptionError(f"OAUTHBEARER: {name!r} is no name of an extension")
+            is_name = name.isascii() and name.isalpha() and name != "auth"
+            if not is_name or "\x01" in value or _NO_TEXT.search(value):
+                raise SecurityOptionError(f"OAUTHBEARER: an extension {name!r} cannot be")
 
 
 Login = Plain | Scram | OAuthBearer
@@ -159,8 +178,16 @@ def _conceal(settings: object, name: str) -> None:
     given = getattr(settings, name)
     if given is None or isinstance(given, Secret):
         return
+    _check_text(settings, name)
+    # The path of a certificate may be seen; its text may have the key in it.
+    if name != "certificate" or is_pem(given) or may_be_key(given):
+        object.__setattr__(settings, name, Secret(given))
+
+
+def _check_text(settings: object, name: str) -> None:
+    """What is to be sent must be text: an error in the middle of a login would show it."""
+    given = getattr(settings, name)
     if not isinstance(given, str):
         raise TypeError(f"{name}: expected a string")
-    # The path of a certificate may be seen; its text may have the key in it.
-    if name != "certificate" or is_pem(given):
-        object.__setattr__(settings, name, Secret(given))
+    if _NO_TEXT.search(given):
+        raise SecurityOptionError(f"{name}: it has half a character, a surrogate, in it")
