@@ -11,13 +11,14 @@ import pytest
 import drumlin
 from drumlin.client.errors import AuthenticationFailed as AuthenticationRefused
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
-from drumlin.peer.errors import AuthenticationFailed, InvalidResponse, PeerError
+from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, InvalidResponse, PeerError
 from drumlin.peer.options import PeerOptions
 from drumlin.security import OAuthBearer, Plain, Scram, Security
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
 from security.test_scram import ScramServer
+from security.test_tokens import jwt
 
 LOGINS = [Plain("alice", "hunter2"), Scram("alice", "hunter2"), OAuthBearer(lambda: "hunter2")]
 
@@ -145,6 +146,48 @@ def test_what_a_broker_repeats_is_not_told_on() -> None:
     assert "user 'alice' cannot log in with PLAIN: no *** here" in message
     assert message.isprintable()
     assert len(message) < 500
+
+
+def test_a_token_that_a_broker_does_not_take_is_not_told_on_and_not_used_again() -> None:
+    given = [jwt(3600, subject) for subject in ("one", "two", "three")]
+    tokens = iter(given)
+    challenge = authenticated(b'{"status":"invalid_token"}')
+    failed = authenticated(b"", ErrorCode.sasl_authentication_failed, f"{given[0]} is no good")
+    settings = options(OAuthBearer(lambda: next(tokens)))
+
+    async def thrice(broker: ScriptedBroker) -> list[str]:
+        connections = BrokerConnections(parse_bootstrap(broker.address), settings)
+        messages = []
+        for _ in given:
+            with pytest.raises(AuthenticationFailed) as caught:
+                await connections.any()
+            messages.append(str(caught.value))
+        return messages
+
+    with ScriptedBroker() as broker:
+        broker.script("sasl_handshake", handshake())
+        broker.script("sasl_authenticate", failed, challenge)
+        messages = asyncio.run(thrice(broker))
+        sent = [each.auth_bytes for each in broker.asked("sasl_authenticate")]
+    assert "*** is no good" in messages[0]
+    assert not any(token in message for token in given for message in messages)
+    firsts = [each for each in sent if each != b"\x01"]
+    assert [token.encode() in each for token, each in zip(given, firsts, strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("port", [-5, 70_000, 2**31 - 1])
+def test_a_broker_at_a_port_that_cannot_be_is_out_of_reach(port: int) -> None:
+    async def ask(broker: ScriptedBroker) -> None:
+        connections = BrokerConnections(parse_bootstrap(broker.address), options(LOGINS[0]))
+        await connections.refresh(("t",))
+        await connections.leader("t", 0)
+
+    with ScriptedBroker({"t": 1}) as broker:
+        broker.brokers, broker.leader_id = {2: port}, 2
+        broker.script("sasl_handshake", handshake())
+        broker.script("sasl_authenticate", authenticated(b""))
+        with pytest.raises(ConnectionLost, match=f":{port}: that is no address"):
+            asyncio.run(ask(broker))
 
 
 def test_the_mechanisms_on_offer_are_listed() -> None:

@@ -99,6 +99,13 @@ def test_an_endpoint_is_asked_once_with_the_clients_credentials() -> None:
     assert fields == {"grant_type": ["client_credentials"], "scope": ["a b"]}
 
 
+def test_a_secret_that_an_endpoint_repeats_is_not_told_on() -> None:
+    answer = {"error": "invalid_client", "error_description": "no hunter2 here"}
+    with Endpoint((401, answer)) as endpoint, pytest.raises(AuthenticationFailed) as caught:
+        had(login(endpoint.url))
+    assert "401 (invalid_client: no *** here)" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("answer", "asked"),
     [

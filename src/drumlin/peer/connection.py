@@ -141,8 +141,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if isinstance(error, ssl.SSLError | ConnectionResetError) and access.tls is not None:
                 raise explained(error, f"broker {address}") from error
             raise ConnectionLost(f"broker {address}: {_reason(error)}") from error
-        except ValueError:
-            raise ConnectionLost(f"broker {address}: that is no name of a host") from None
+        except (ValueError, OverflowError):  # other brokers tell what they like in their metadata
+            raise ConnectionLost(f"broker {address}: that is no address") from None
         try:
             await connection._negotiate()
         except BaseException:
@@ -345,6 +345,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except (PeerError, KafkaError) as error:
             # What waits was not sent, and may go over another connection, if one can log in.
             self._fail(ConnectionLost(str(error)))
+        except Exception as error:
+            self._fail(ConnectionLost(f"broker {self.address}: {type(error).__name__} in a login"))
+            raise
 
     async def _exchange_when_possible(self) -> Exchange:
         while True:

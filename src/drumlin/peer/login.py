@@ -40,6 +40,7 @@ async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> fl
         try:
             message = await asyncio.to_thread(exchange.answer, answer.auth_bytes)
         except AuthenticationFailed as error:
+            access.refused()
             raise _failed(access, exchange, where, access.without_secrets(str(error))) from None
     return lifetime_s
 

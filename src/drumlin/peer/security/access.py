@@ -60,8 +60,10 @@ class Access:
             self._tokens.forget()
 
     def without_secrets(self, message: str) -> str:
-        """What a broker said, printable, short, and without the password that it was sent."""
+        """What a broker said, printable, short, and without the secret that it was sent."""
         if isinstance(self._login, Plain) and isinstance(self._login.password, Secret):
             message = self._login.password.hidden_in(message)
+        if self._tokens is not None:
+            message = self._tokens.hidden_in(message)
         readable = "".join(each if each.isprintable() else " " for each in message[:2000])
         return readable if len(readable) <= 300 else readable[:300] + "…"

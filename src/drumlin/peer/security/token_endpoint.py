@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError, revealed
 from drumlin.peer.security.tls import context_of, explained
 
@@ -121,7 +122,9 @@ class TokenRequest:
         if not isinstance(answer, dict):
             answer = {}
         if status != http.client.OK:
-            why = f"{self._where}: HTTP status {status}{_error_of(answer)}"
+            assert self._login.client_secret is not None
+            said = Secret(self._login.client_secret).hidden_in(_error_of(answer))
+            why = f"{self._where}: HTTP status {status}{said}"
             if status >= 500 or status in _PASSING:
                 raise ConnectionLost(why)
             raise AuthenticationFailed(why)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer
 from drumlin.peer.security.token_endpoint import Token, TokenEndpoint, lifetime_of
 
@@ -49,6 +50,10 @@ class TokenSource:
     def forget(self) -> None:
         """The broker does not take it: have another one next time."""
         self._good_until = 0.0
+
+    def hidden_in(self, message: str) -> str:
+        """`message` without the last token."""
+        return Secret(self._token).hidden_in(message)
 
     async def _ask(self) -> Token:
         if self._function is not None:
