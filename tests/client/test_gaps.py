@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import BrokerUnreachable, CorruptData, LogEndsEarly, OffsetOutOfRange
+from drumlin.client.fetch_room import FetchRoom
+from drumlin.client.range_stream import OffsetRange, RangeStream
+from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
+from drumlin.peer.options import PeerOptions
 from drumlin.records.batch import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -160,6 +165,32 @@ def test_a_batch_that_is_cut_off_is_fetched_again(broker: ScriptedBroker, client
     log = Log(broker, [batch(0, 4, [0, 4]) + batch(5, 9, [5, 9])[:-10], batch(5, 9, [5, 9])], 10)
     assert offsets(client) == [0, 4, 5, 9]
     assert log.fetched == [0, 5]
+
+
+def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(broker: ScriptedBroker) -> None:
+    """A leader that was just elected gives nothing for a moment, whenever that is asked for."""
+    patience_ms = 1_000
+    log = Log(broker, [batch(0, 9, list(range(10)))], 10)
+
+    async def read() -> None:
+        options = PeerOptions(call_timeout_ms=patience_ms)
+        connections = BrokerConnections(parse_bootstrap(broker.address), options)
+        room = FetchRoom(16 << 20)
+        other = room.share()
+        await other.wait_to_fetch(48 << 20)
+        wanted = OffsetRange("t", 0, 0, 10)
+        stream = RangeStream(connections, wanted, "read_uncommitted", 1 << 20, room)
+        await asyncio.sleep(patience_ms / 1000 + 0.05)
+        assert log.fetched == [], "the room is taken"
+        broker.script("fetch", lambda shape, _: fetch_response(shape, b"", 0), log.fetch)
+        other.give_up()
+        piece = await stream.next()
+        assert piece is not None
+        assert len(piece.records) > 0
+        stream.close()
+        await connections.close()
+
+    asyncio.run(read())
 
 
 def test_a_log_that_is_shorter_than_it_was(broker: ScriptedBroker, client: Client) -> None:

@@ -86,9 +86,11 @@ class RangeStream:
     async def _fetch_pieces(self) -> None:
         offset = self._range.start_offset
         fetch_bytes = min(self._range.fetch_bytes or self._fetch_bytes, self._fetch_bytes)
-        patience = Deadline(self._connections.options.patience_ms)
+        patience: Deadline | None = None
         while offset < self._range.end_offset:
             await self._share.wait_to_fetch(fetch_bytes)
+            if patience is None:  # from the first fetch on: a slow reader's time is not the log's
+                patience = Deadline(self._connections.options.patience_ms)
             fetched = await self._fetch(offset, fetch_bytes)
             self._share.fetched(len(fetched.records))
             end_offset = end_of_batches(fetched.records)
@@ -99,8 +101,7 @@ class RangeStream:
             if end_offset <= offset:
                 raise InvalidResponse(f"{self._where}: asked for {offset}, got what is before it")
             await self._ready.put(fetched)
-            offset, fetch_bytes = end_offset, self._fetch_bytes
-            patience = Deadline(self._connections.options.patience_ms)
+            offset, fetch_bytes, patience = end_offset, self._fetch_bytes, None
 
     async def _fetch(self, offset: int, max_bytes: int) -> PartitionFetch:
         topic = self._range.topic
