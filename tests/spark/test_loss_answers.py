@@ -19,6 +19,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from drumlin.records.kernels.travelling import TravellingCode
 from drumlin.records.record import Record, encode_batch
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import DataLoss, ReadFailed
@@ -27,13 +28,14 @@ from drumlin.spark.planning import OffsetRange
 from drumlin.spark.stream import StreamReader
 from drumlin.spark.tasks import read_task
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO, Shape, schema_versions
 from rig.ports import free_ports
 from rig.scripted_broker import ScriptedBroker
 
 pytestmark = pytest.mark.parametrize("fail", [True, False], ids=["fail", "go on"])
 
 Ends = dict[str, dict[str, int]]
+NO_CODE = TravellingCode("", {})
 
 
 class Scripted:
@@ -326,8 +328,10 @@ def test_how_dense_logs_are_is_asked_once_for_many_batches(scripted: Scripted, f
             results=(result,),
         )
 
+    scripted.broker.versions["describe_log_dirs"] = schema_versions("describe_log_dirs")
     scripted.broker.script("describe_log_dirs", sizes)
     scripted.ends["t"]["0"] = 1_000_000
+    scripted.is_frozen = True  # fetches show nothing of it
     reader = scripted.reader(fail=fail)
     latest(reader, START)
     plans = [planned(reader, START, {**START, "t": {"0": 900_000, "1": 50}}) for _ in range(3)]
@@ -382,7 +386,7 @@ def task(scripted: Scripted, start: int, end: int, topic_id: UUID | None) -> Off
 
 
 def offsets(options: SourceOptions, wanted: OffsetRange) -> list[int]:
-    batches = read_task(options, [wanted])
+    batches = read_task(options, [wanted], NO_CODE)
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
@@ -456,7 +460,7 @@ def test_a_worker_that_starts_while_the_broker_is_away_waits(fail: bool) -> None
         "failondataloss": str(fail).lower(),
         "kafka.client.id": f"fresh-{fail}",
     }
-    batches = read_task(SourceOptions.parse(options), [OffsetRange("t", 0, 90, 100)])
+    batches = read_task(SourceOptions.parse(options), [OffsetRange("t", 0, 90, 100)], NO_CODE)
     read: list[int] = []
 
     def work() -> None:
