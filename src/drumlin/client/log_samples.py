@@ -15,6 +15,8 @@ from drumlin.wire.errors import KafkaError
 #: A broker sends the first batch whole, however large it is.
 _PIECE_BYTES: Final = 16 << 10
 _AT_A_TIME: Final = 16
+#: All of them together may take so long: plans wait for them, and can do without.
+_PATIENCE_S: Final = 5.0
 
 
 class LogPlace(NamedTuple):
@@ -40,7 +42,7 @@ class LogSample(NamedTuple):
 async def log_samples(
     connections: BrokerConnections, places: Iterable[LogPlace]
 ) -> dict[LogPlace, LogSample]:
-    """What lies at these places. Those where nothing can be read just now are left out."""
+    """What lies at these places. Those where nothing can be read soon are left out."""
     turn = asyncio.Semaphore(_AT_A_TIME)
 
     async def sample(place: LogPlace) -> LogSample | None:
@@ -50,9 +52,16 @@ async def log_samples(
             except (KafkaError, PeerError):  # not worth waiting for: nobody relies on it
                 return None
 
-    wanted = list(dict.fromkeys(places))
-    found = await asyncio.gather(*map(sample, wanted))
-    return {place: each for place, each in zip(wanted, found, strict=True) if each is not None}
+    looks = {place: asyncio.ensure_future(sample(place)) for place in dict.fromkeys(places)}
+    if not looks:
+        return {}
+    try:
+        done, _ = await asyncio.wait(looks.values(), timeout=_PATIENCE_S)
+    finally:
+        for look in looks.values():
+            look.cancel()
+    found = {place: look.result() for place, look in looks.items() if look in done}
+    return {place: each for place, each in found.items() if each is not None}
 
 
 async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample | None:

@@ -63,6 +63,10 @@ class Cluster:
         self._densities_end_at = 0.0
         self._log_densities: LogDensities | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Readers go to tasks. What was learned for planning, and the client, stay here.
+        return Cluster, (self._options,)
+
     def partitions(self) -> dict[TopicPartition, LogIdentity]:
         """The topic-partitions of a query that begins: what it names must be there."""
         return self._retrying(lambda: self._find(set(), must_exist=True))
@@ -124,7 +128,7 @@ class Cluster:
 
         The wait ends early where the ids of their topics prove that they were deleted.
         """
-        ends_at = time.monotonic() + client_of(self._options).options.patience_ms / 1000
+        ends_at = time.monotonic() + self._patience_s
         while True:
             there = self._retrying(lambda: self._find(set(wanted), must_exist=False))
             missing = set(wanted) - there.keys()
@@ -294,25 +298,35 @@ class Cluster:
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
         """Ask again after an error, as `fetchOffset.*` says.
 
-        What nobody answered at all the client has repeated already, for as long as it may take;
-        a login that was refused would be refused again, and lock a user out in the end.
+        What nobody answered, or what may pass, as a partition without a leader, the client has
+        asked again already, for as long as it may take; a login that was refused would be refused
+        again, and lock a user out in the end.
         """
         from drumlin.client.errors import (
             AuthenticationFailed,
             BrokerUnreachable,
             ClientError,
             RequestTimedOut,
+            UnknownTopic,
         )
 
         for _ in range(self._options.offset_fetch_attempts - 1):
+            asked_at = time.monotonic()
             try:
                 return ask()
             except (AuthenticationFailed, BrokerUnreachable, RequestTimedOut):
                 raise
             except ClientError as error:
+                was_waited_for = time.monotonic() - asked_at >= self._patience_s
+                if was_waited_for and not isinstance(error, UnknownTopic):
+                    raise
                 _logger.warning("asking the cluster again after: %s", error)
                 self._pause()
         return ask()
+
+    @property
+    def _patience_s(self) -> float:
+        return client_of(self._options).options.patience_ms / 1000
 
     def _pause(self) -> None:
         time.sleep(self._options.offset_fetch_interval_ms / 1000)
