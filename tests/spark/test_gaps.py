@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+import drumlin
+from rig.waiting import wait_until
 from spark.topics import Topic, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -29,7 +32,17 @@ def topic(kafka_address: str) -> Topic:
                 ),
                 producer,
             )
+        # The coordinator answers before it writes the marker: what is written next must not
+        # come before it.
+        wait_until(partial(is_stable, topic, 21 * (name + 1)), "the marker")
     return topic
+
+
+def is_stable(topic: Topic, end_offset: int) -> bool:
+    """Whether the log ends there, and no transaction is open."""
+    with drumlin.connect(topic.address) as client:
+        end = client.offsets(topic.name, isolation="read_committed")
+    return end == {0: end_offset}
 
 
 @contextmanager
