@@ -23,6 +23,7 @@ from drumlin.records.compression import (
     arena_of_thread,
     compress,
     decompress,
+    decompress_into,
 )
 from drumlin.records.errors import CorruptRecord
 from records.strategies import QUICK, damaged
@@ -76,6 +77,18 @@ def test_a_bomb_is_defused(codec: int) -> None:
     bomb = compress(codec, bytes(64 << 20))
     with pytest.raises(DecompressedTooLarge):
         decompress(codec, bomb, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", _COMPRESSED)
+@pytest.mark.parametrize("room", [0, 1, len(_TEXT) - 1])
+def test_what_finds_no_room_is_not_unfolded(codec: int, room: int) -> None:
+    data = compress(codec, bytes(10 * len(_TEXT)))
+    tracemalloc.start()
+    try:
+        assert decompress_into(codec, data, memoryview(bytearray(room))) is None
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(_TEXT)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_snappy_block_that_lies_about_its_size_costs_nothing() -> None:

@@ -26,7 +26,7 @@ from drumlin.records.kernels.layout import (
     BODY_START,
     BODY_WIDTH,
 )
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.record import Record, encode_batch, encode_record
 from drumlin.records.unfolded_bodies import unfolded
 from records.conftest import without_kernels
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
@@ -209,6 +209,17 @@ def test_a_batch_that_unfolds_to_much_comes_out_in_pieces(
     assert [len(value) for piece in pieces for value in piece["value"].to_pylist()][:20] == [
         1 << 20
     ] * 20
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("codec", list(CODECS)[1:])
+def test_batches_that_fill_the_memory_to_the_last_byte(codec: str) -> None:
+    size = 1 << 20  # four of them are all there is room for
+    smaller = len(encode_record(Record(0, 5, None, bytes(size - 100)), 0, 5))
+    records = [Record(offset, 5, None, bytes(2 * size - 100 - smaller)) for offset in range(6)]
+    assert len(encode_record(records[0], 0, 5)) == size
+    buffer = b"".join(bytes(encode_batch([each], compression=codec)) for each in records)
+    assert decode_to_arrow([buffer], columns=["offset"])["offset"].to_pylist() == list(range(6))
 
 
 @pytest.mark.usefixtures("either_path")

@@ -126,6 +126,8 @@ def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
     Raises:
         CorruptRecord: not what this codec writes, or no such codec.
     """
+    if not len(target):
+        return None  # to zlib, no room means any room
     view = memoryview(data)
     if codec == GZIP:
         size = _inflate_into(view, target)
