@@ -226,7 +226,9 @@ def test_a_secret_is_sent_over_https_only(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [lambda: 1 / 0, lambda: None, lambda: "a b", lambda: ""], ids=repr
+    "function",
+    [lambda: 1 / 0, lambda: None, lambda: "a b", lambda: ""],
+    ids=["raises", "nothing", "with a space", "empty"],
 )
 def test_a_function_that_gives_no_token(function: Callable[[], Any]) -> None:
     with pytest.raises(AuthenticationFailed):
