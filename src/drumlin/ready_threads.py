@@ -11,10 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def ready_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool that has started all of its threads. To be made before a loop serves anybody."""
+    """A pool that has started all of its threads. To be made before a loop serves anybody.
+
+    Raises:
+        RuntimeError: there may be no more threads.
+    """
     pool = ThreadPoolExecutor(count, name)
     # A pool starts a thread where none is free: so none is, until all are there.
     all_there = threading.Barrier(count)
-    for _ in range(count):
-        pool.submit(all_there.wait)
+    try:
+        for _ in range(count):
+            pool.submit(all_there.wait)
+    except BaseException:
+        all_there.abort()  # those that are there would wait for ever, and the process for them
+        pool.shutdown(wait=False)
+        raise
     return pool
