@@ -16,6 +16,7 @@ from drumlin.broker.loop_watch import LoopWatch
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.wakeups import Wakeups
 from drumlin.turns import TURN_S, Rounds, Turns, Work
+from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _SENT = 2_000
@@ -138,6 +139,26 @@ def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
     sent = 0
     watch = LoopWatch()
     with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(scenario())
+
+
+def test_what_came_before_a_broken_request_is_answered_however_long_the_turn() -> None:
+    class BreakingRouter(CountingRouter):
+        def dispatch(self, _connection: Connection, _frame: memoryview) -> Any:
+            self.taken += 1
+            if self.taken == 2:
+                raise MalformedMessage("it is broken")
+            time.sleep(TURN_S * 0.75)
+            return [bytes(_ANSWER_BYTES)]
+
+    async def scenario() -> None:
+        pair = Pair(BreakingRouter())
+        pair.peer.sendall(b"\0\0\0\2ab\0\0\0\2cd")
+        receiving = asyncio.to_thread(pair.peer.recv, 2 * _ANSWER_BYTES, socket.MSG_WAITALL)
+        assert len(await receiving) == _ANSWER_BYTES
+        pair.peer.close()
+
+    with asyncio.Runner(loop_factory=LoopWatch().new_loop) as runner:
         runner.run(scenario())
 
 

@@ -192,7 +192,7 @@ class Connection:
         try:
             self._start_and_send()
         except MalformedMessage as error:
-            self._send()  # what came before it is answered
+            self._send(is_our_turn=True)  # what came before it is answered
             self.close(error)
         except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
             self._fail(error)
@@ -278,7 +278,7 @@ class Connection:
 
     # -- sending -----------------------------------------------------------------------
 
-    def _send(self) -> None:
+    def _send(self, *, is_our_turn: bool = False) -> None:
         slots = self._slots
         while slots and slots[0].done:
             slot = slots.popleft()
@@ -286,12 +286,12 @@ class Connection:
             self._answered_bytes -= slot.answer_bytes
             if slot.parts:
                 self._outbox.put(slot.parts)
-        self._flush()
+        self._flush(is_our_turn=is_our_turn)
 
     def _flush(self, *, is_our_turn: bool = False) -> None:
-        if self._will_send:
+        if self._will_send and not is_our_turn:
             return
-        if not is_our_turn and self._outbox.holds_much and is_long_turn(self._loop):
+        if not is_our_turn and is_long_turn(self._loop) and self._outbox.holds_much:
             # Of very many who may send at once, each waits for its turn.
             self._will_send = True
             self._wait_until_writable(False)
