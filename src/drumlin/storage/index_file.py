@@ -187,6 +187,7 @@ class IndexFile:
     def floor(self, target: int, field: int, read: ReadAt | None = None) -> Entry | None:
         """The last entry whose `field` is not above `target`."""
         self.load(read)
+        recent = self._recent_block  # first: of what is cut meanwhile, nothing gets into a new one
         last_entry = self._last_entry
         if last_entry is None or last_entry[field] <= target:
             return last_entry  # reading near the end needs no search
@@ -194,7 +195,6 @@ class IndexFile:
         number = self._count_up_to(target, field, unwritten)
         if number:
             return self._entry_in(unwritten, number - 1)
-        recent = self._recent_block
         for block in recent:
             number = self._count_up_to(target, field, block)
             if 0 < number < len(block) // self.LAYOUT.size:
