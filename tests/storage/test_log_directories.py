@@ -333,6 +333,28 @@ def test_blocks_set_aside_are_given_back(tmp_path: Path) -> None:
     logs.close()
 
 
+def test_blocks_set_aside_are_given_back_where_there_is_no_room(tmp_path: Path) -> None:
+    """They are the room that the indexes need."""
+
+    class Full(FailingFiles):
+        def truncate(self, descriptor: int, size: int) -> None:
+            super().truncate(descriptor, size)
+            self.heal()
+
+    files = Full()
+    logs = open_logs(tmp_path, files=files)
+    log = create(logs)
+    for _ in range(20):
+        append(log, value=bytes(100_000))
+    to_end(logs.release_idle())
+    files.fail("write_at", code=errno.ENOSPC)
+    to_end(logs.release_idle())  # nothing was appended since
+    assert log.log_directory.is_online
+    logs.close()
+    (index,) = log.directory.glob("*.index")
+    assert index.stat().st_size == 8 * log.segments.active.offset_index.count > 0
+
+
 def open_count(logs: LogDirectories) -> int:
     return logs.directories[0].open_files.open_count
 

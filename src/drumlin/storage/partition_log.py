@@ -363,7 +363,7 @@ class PartitionLog:
     def release_if_idle(self) -> None:
         """Give back what is held for appends if there was none since the last call."""
         if self.log_end_offset == self._end_offset_when_last_looked:
-            with self._failing_as("release blocks of"):
+            with self._failing_as("complete the files of"):
                 self.segments.active.rest()
         self._end_offset_when_last_looked = self.log_end_offset
 

@@ -229,13 +229,13 @@ class Segment:
             return  # not supported, or no room for a whole step: the write itself will tell
 
     def rest(self) -> None:
-        """Nothing is appended for a while: write out the indexes, give back unused blocks."""
-        self.offset_index.write_out()
-        self.time_index.write_out()
-        if self._file_end > self.size:
+        """Nothing is appended for a while: give back unused blocks, write out the indexes."""
+        if self._file_end > self.size:  # first: on a full device the indexes need the room
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
             self._file_end = 0
+        self.offset_index.write_out()
+        self.time_index.write_out()
 
     def seal(self) -> None:
         """Nothing is appended any more: complete the time index, and rest."""
