@@ -190,6 +190,25 @@ def test_a_deleted_topic_takes_what_is_pending_along() -> None:
     with_coordinator(run)
 
 
+def test_a_deleted_topic_takes_along_what_is_committed_while_others_are_looked_at() -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        other = next(each for each in map(str, range(100)) if partition_for(each, 4) == PARTITION)
+        for group_id in (GROUP, other):
+            plain = a_commit(("else", 0), 1)._replace(group_id=group_id)
+            await commit_offsets(coordinator, plain)
+        await commit(coordinator, T0, 9, producer_id=1)
+        shard = await coordinator._partitions.when_ready(PARTITION)
+        assert shard is not None
+        removing = shard.topic_deleted("t", TOPIC_ID)
+        assert [next(removing), next(removing)] == [[], []]  # the first group was looked at
+        end(coordinator, log, 1, is_commit=True)
+        assert [(key.topic, value) for records in removing for key, value in records] == [
+            ("t", None)
+        ]
+
+    with_coordinator(run)
+
+
 @pytest.mark.parametrize("pends_for_the_successor", [True, False])
 def test_a_deleted_topics_tombstones_leave_its_successor_alone(
     pends_for_the_successor: bool,

@@ -226,13 +226,14 @@ class GroupShard:
         tells them apart.
         """
         gone = (None, topic_id)
+        pending = self.transactional.keys_of_topic(topic)  # now: what is committed meanwhile goes
         for group_id in list(self.offsets.groups()):
             yield []  # there may be very many, few of which have anything of the topic
             committed = list(self.offsets.topics(group_id).get(topic, ()))
             yield from self._those_of(
                 gone, (OffsetKey(group_id, topic, partition) for partition in committed)
             )
-        yield from self._those_of(gone, self.transactional.keys_of_topic(topic))
+        yield from self._those_of(gone, pending)
         for group in list(self.groups.values()):
             if isinstance(group, ShareGroup):
                 yield group.topic_deleted(topic_id)
