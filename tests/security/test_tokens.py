@@ -164,7 +164,15 @@ def test_no_token_is_one_clear_sentence(
     assert len(endpoint.asked) == 1, "and the secret is not carried elsewhere"
 
 
-@pytest.mark.parametrize("drip", [b"", b"HTTP/1.1 200 OK\r\nx: "])
+@pytest.mark.parametrize(
+    "drip",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nx: ",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n",
+    ],
+)
 def test_an_endpoint_without_an_end_keeps_nobody(drip: bytes) -> None:
     """It says nothing, or a byte now and then; the thread that listens ends too."""
     with _dripping(drip) as port:

@@ -64,6 +64,7 @@ class TokenRequest:
         self, connection: http.client.HTTPConnection, url: SplitResult, login: OAuthBearer
     ) -> None:
         self._connection = connection
+        self._socket: socket.socket | None = None
         self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._login = login
         # Neither a user in the URL nor its query need be seen.
@@ -76,6 +77,9 @@ class TokenRequest:
             ConnectionLost: the endpoint is away, or is not well.
         """
         try:
+            self._connection.connect()
+            # http.client forgets it as soon as it knows that no other answer follows this one.
+            self._socket = self._connection.sock
             self._connection.request("POST", self._target, self._body(), self._headers())
             response = self._connection.getresponse()
             body = response.read(_ANSWER_BYTES_MAX)
@@ -91,10 +95,11 @@ class TokenRequest:
 
     def abort(self) -> None:
         """End it now, wherever it is."""
-        sock = self._connection.sock
+        sock = self._socket or self._connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # Not SSLSocket's own, which would go on in plain text with what is read meanwhile.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _body(self) -> str:
         fields = {"grant_type": "client_credentials"}
