@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
+from drumlin.peer.security.token_endpoint import Token
 from drumlin.peer.security.tokens import TokenSource
 from drumlin.security import OAuthBearer, SecurityOptionError, Tls
 from rig.certificates import Certificates
@@ -125,6 +126,10 @@ def test_a_token_is_used_as_long_as_it_says(answer: dict[str, Any], asked: int) 
     with Endpoint((200, answer)) as endpoint:
         had(login(endpoint.url), times=3)
     assert len(endpoint.asked) == asked
+
+
+def test_a_token_does_not_show_where_futures_are_logged() -> None:
+    assert repr(Token("hunter2", 300.0)) == "Token(***, lifetime_s=300.0)"
 
 
 def test_a_function_is_asked_when_its_token_gets_old() -> None:

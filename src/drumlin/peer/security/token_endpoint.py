@@ -34,6 +34,9 @@ class Token(NamedTuple):
     text: str
     lifetime_s: float | None
 
+    def __repr__(self) -> str:
+        return f"Token(***, lifetime_s={self.lifetime_s})"
+
 
 class TokenEndpoint:
     """Where tokens come from. One `request` for each."""
