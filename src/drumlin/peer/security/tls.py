@@ -6,7 +6,7 @@ A certificate is checked in every case; only the check of the host's name can be
 from __future__ import annotations
 
 import ssl
-from typing import Final
+from typing import Final, NamedTuple
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.security.pem import as_file, pem_of
@@ -69,52 +69,69 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
         raise SecurityOptionError(f"client certificate and key: {why}") from None
 
 
-def explained(error: OSError, where: str) -> PeerError:
+class Hints(NamedTuple):
+    """What a user may have to change, by whom the connection was made to."""
+
+    ca: str
+    certificate: str
+    plain: str
+
+
+OF_BROKER: Final = Hints(
+    "ssl.truststore.…, Tls(ca=…)",
+    "ssl.keystore.…, Tls(certificate=…)",
+    "security.protocol PLAINTEXT or SASL_PLAINTEXT",
+)
+OF_TOKEN_ENDPOINT: Final = Hints(
+    "ssl.truststore.… of the login module, token_tls=Tls(ca=…)",
+    "ssl.keystore.… of the login module, token_tls=Tls(certificate=…)",
+    "http://",
+)
+
+
+def explained(error: OSError, where: str, hints: Hints = OF_BROKER) -> PeerError:
     """A failure of TLS with a broker, or whoever is `where`, as one sentence.
 
     What will be the same next time is `AuthenticationFailed`; a connection that merely ended is
     `ConnectionLost`.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return AuthenticationFailed(f"{where}: {_complaint(error)}")
+        return AuthenticationFailed(f"{where}: {_complaint(error, hints)}")
     reason = getattr(error, "reason", None) or ""
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}:
         return AuthenticationFailed(
-            f"{where}: it does not speak TLS there; a plain listener wants "
-            "security.protocol PLAINTEXT or SASL_PLAINTEXT"
+            f"{where}: it does not speak TLS there; a plain listener wants {hints.plain}"
         )
     if "ALERT" in reason:
         alert = reason.partition("ALERT_")[2].replace("_", " ").lower() or reason
         return AuthenticationFailed(
-            f"{where}: it refused the TLS connection: {alert}{_hint(alert)}"
+            f"{where}: it refused the TLS connection: {alert}{_hint(alert, hints)}"
         )
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         return AuthenticationFailed(f"{where}: no TLS connection: {_reason(error)}")
     return ConnectionLost(
         f"{where}: the connection ended in the TLS handshake; is it a plain listener "
-        "(security.protocol PLAINTEXT or SASL_PLAINTEXT)?"
+        f"({hints.plain})?"
     )
 
 
-def _complaint(error: ssl.SSLCertVerificationError) -> str:
+def _complaint(error: ssl.SSLCertVerificationError, hints: Hints) -> str:
     if error.verify_code == 10:
         return "its certificate has expired"
     if error.verify_code in _UNKNOWN_CA:
         return (
             "its certificate was not signed by a CA that is trusted here "
-            f"({error.verify_message}); is the right CA given (ssl.truststore.…, Tls(ca=…))?"
+            f"({error.verify_message}); is the right CA given ({hints.ca})?"
         )
     if error.verify_code in _WRONG_NAME:
         return f"its certificate is for another host name ({error.verify_message.rstrip('.')})"
     return f"its certificate is not valid: {error.verify_message}"
 
 
-def _hint(alert: str) -> str:
+def _hint(alert: str, hints: Hints) -> str:
     if "certificate" not in alert and "ca" not in alert.split() and alert != "handshake failure":
         return ""
-    return (
-        "; does it want a client certificate, or another one (ssl.keystore.…, Tls(certificate=…))?"
-    )
+    return f"; does it want a client certificate, or another one ({hints.certificate})?"
 
 
 def _reason(error: ssl.SSLError) -> str:

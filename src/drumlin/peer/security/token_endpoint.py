@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError, revealed
-from drumlin.peer.security.tls import context_of, explained
+from drumlin.peer.security.tls import OF_TOKEN_ENDPOINT, context_of, explained
 
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -88,7 +88,7 @@ class TokenRequest:
             body = response.read(_ANSWER_BYTES_MAX)
         except OSError as error:
             if isinstance(error, ssl.SSLError):
-                raise explained(error, self._where) from None
+                raise explained(error, self._where, OF_TOKEN_ENDPOINT) from None
             raise ConnectionLost(f"{self._where}: {error.strerror or error}") from None
         except http.client.HTTPException as error:
             raise ConnectionLost(f"{self._where}: {type(error).__name__}") from None
