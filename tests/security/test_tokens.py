@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import socket
 import ssl
@@ -185,6 +186,31 @@ def test_an_endpoint_without_an_end_keeps_nobody(drip: bytes) -> None:
         with pytest.raises(ConnectionLost, match="no token within 300 ms"):
             had(login(f"http://127.0.0.1:{port}/"), timeout_ms=300)
         assert threading.active_count() <= before, "asyncio.run waits for its threads"
+
+
+def test_a_function_that_takes_long_is_waited_for_and_not_called_twice() -> None:
+    """Nobody waits for longer than for a connection; what it gives in the end is not lost."""
+    calls = []
+    is_ready = threading.Event()
+
+    def token() -> str:
+        calls.append(1)
+        is_ready.wait(60)
+        return "opaque"
+
+    async def ask() -> str:
+        tokens = TokenSource(OAuthBearer(token), 50)
+        for _ in range(2):
+            answers = await asyncio.gather(tokens.token(), tokens.token(), return_exceptions=True)
+            assert [type(each) for each in answers] == [ConnectionLost] * 2
+            assert "no token within 50 ms" in str(answers[0])
+        is_ready.set()
+        while True:
+            with contextlib.suppress(ConnectionLost):
+                return await tokens.token()
+
+    assert asyncio.run(asyncio.wait_for(ask(), 60)) == "opaque"
+    assert len(calls) == 1
 
 
 @contextmanager

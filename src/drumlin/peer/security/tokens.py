@@ -27,6 +27,7 @@ class TokenSource:
         self._endpoint = None if login.token is not None else TokenEndpoint(login)
         self._timeout_s = timeout_ms / 1000
         self._asking = asyncio.Lock()
+        self._running: asyncio.Future[str] | None = None  # the function, which nobody can stop
         self._token = ""
         self._good_until = 0.0
 
@@ -37,15 +38,23 @@ class TokenSource:
             AuthenticationFailed: there is none to be had.
             ConnectionLost: there is none to be had now.
         """
-        async with self._asking:
-            if time.monotonic() >= self._good_until:
-                asked_at = time.monotonic()
-                text, lifetime_s = await self._ask()
-                if len(text) > _TOKEN_SIZE_MAX or not _TOKEN.fullmatch(text):
-                    raise AuthenticationFailed("the token for OAUTHBEARER is no bearer token")
-                self._token = text
-                self._good_until = asked_at + _USED_PART * (lifetime_s or 0.0)
-            return self._token
+        try:
+            async with asyncio.timeout(self._timeout_s), self._asking:
+                return await self._good_token()
+        except TimeoutError:
+            waited = f"no token within {self._timeout_s * 1000:g} ms"
+            who = "token endpoint" if self._function is None else "function for tokens"
+            raise ConnectionLost(f"the {who}: {waited}") from None
+
+    async def _good_token(self) -> str:
+        if time.monotonic() >= self._good_until:
+            asked_at = time.monotonic()
+            text, lifetime_s = await self._ask()
+            if len(text) > _TOKEN_SIZE_MAX or not _TOKEN.fullmatch(text):
+                raise AuthenticationFailed("the token for OAUTHBEARER is no bearer token")
+            self._token = text
+            self._good_until = asked_at + _USED_PART * (lifetime_s or 0.0)
+        return self._token
 
     def forget(self) -> None:
         """The broker does not take it: have another one next time."""
@@ -57,20 +66,31 @@ class TokenSource:
 
     async def _ask(self) -> Token:
         if self._function is not None:
-            return await asyncio.to_thread(_call, self._function)
+            return await self._ask_function(self._function)
         assert self._endpoint is not None
         request = self._endpoint.request(self._timeout_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncio.to_thread(request.send)
-        except TimeoutError:
-            waited = f"no token within {self._timeout_s * 1000:g} ms"
-            raise ConnectionLost(f"the token endpoint: {waited}") from None
+            return await asyncio.to_thread(request.send)
         finally:
             request.abort()
 
+    async def _ask_function(self, function: Callable[[], str]) -> Token:
+        """Whoever gives up leaves it running: what it gives then is for the next who asks."""
+        while True:
+            if self._running is None:
+                self._running = asyncio.ensure_future(asyncio.to_thread(_call, function))
+            running, is_left = self._running, self._running.done()
+            try:
+                text = await asyncio.shield(running)
+            finally:
+                if running.done():
+                    self._running = None
+            token = Token(text, lifetime_of(text))
+            if not is_left or token.lifetime_s is None or token.lifetime_s > 0:
+                return token
 
-def _call(function: Callable[[], str]) -> Token:
+
+def _call(function: Callable[[], str]) -> str:
     try:
         text = function()
     # The text of an error is not repeated: it may have anything in it.
@@ -82,4 +102,4 @@ def _call(function: Callable[[], str]) -> Token:
         raise AuthenticationFailed(why) from error
     if not isinstance(text, str):
         raise AuthenticationFailed("the function for tokens gave no string")
-    return Token(text, lifetime_of(text))
+    return text
