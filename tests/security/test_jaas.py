@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.settings import SecurityOptionError
+from records.strategies import QUICK
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -59,12 +60,14 @@ def test_what_is_written_otherwise_is_refused_without_showing_it(text: str, why:
     assert "hunter2" not in str(caught.value)
 
 
+@QUICK
 @given(st.text(st.characters(exclude_characters="\r\n")))
 def test_any_password_survives_its_quotes(password: str) -> None:
     quoted = password.replace("\\", "\\\\").replace('"', '\\"')
     assert parse_jaas(f'{PLAIN} required password="{quoted}";').options == {"password": password}
 
 
+@QUICK
 @given(st.text(alphabet="aZ.\\\"'=;/* \n0", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(SecurityOptionError):

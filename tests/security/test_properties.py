@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import drumlin
 from drumlin.peer.security.properties import security_of
 from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOptionError, Tls
+from records.strategies import QUICK
 
 PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nHUNTER2\n-----END PRIVATE KEY-----\n"
@@ -259,6 +260,7 @@ def test_nothing_secret_is_ever_shown() -> None:
         assert hash(again) == hash(each)
 
 
+@QUICK
 @given(
     st.dictionaries(
         st.sampled_from(

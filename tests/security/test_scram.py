@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from drumlin.peer.errors import AuthenticationFailed
 from drumlin.peer.security.scram import ScramExchange
 from drumlin.peer.security.settings import SCRAM_MECHANISMS, Scram, ScramMechanism
+from records.strategies import QUICK
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -71,6 +72,7 @@ def test_the_example_of_rfc_7677() -> None:
     assert exchange.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
 
 
+@QUICK
 @given(
     mechanism=st.sampled_from(SCRAM_MECHANISMS),
     user=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
