@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -191,6 +192,12 @@ def test_kernels_that_are_not_for_this_host_are_left_alone(tmp_path: Path) -> No
         assert odd.find("kernels") is None
     # Then it compiles as ever; where that can't be done, plain Python serves.
     assert brought(elsewhere, tmp_path)[0] == "plain 1"
+
+
+def test_kernels_are_for_one_operating_system() -> None:
+    with mock.patch.object(sys, "platform", "another"):
+        elsewhere = cache.processor_key.__wrapped__()
+    assert elsewhere != cache.processor_key()
 
 
 def test_a_plan_is_packed_without_loading_anything() -> None:

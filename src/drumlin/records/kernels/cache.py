@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata, resources
@@ -95,10 +96,13 @@ def sources_key() -> str:
 
 @functools.cache
 def processor_key() -> str:
-    """Stands for this processor's name and features. It takes LLVM to know them."""
+    """Stands for this processor's name and features, and for the format of object files here.
+
+    It takes LLVM to know them.
+    """
     from drumlin.records.kernels import machine_code
 
-    return _key(platform.machine(), *machine_code.processor())
+    return _key(sys.platform, platform.machine(), *machine_code.processor())
 
 
 def _prefix(set_name: str) -> str:
