@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -12,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.records import arrow_decode
-from drumlin.records.batch import LARGE_RECORD_BYTES
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    LARGE_RECORD_BYTES,
+    LOG_OVERHEAD,
+    parse_header,
+    seal,
+    write_header,
+)
 from drumlin.records.bodies import Selection, select_bodies
 from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS, decode_to_arrow, iterate_arrow
 from drumlin.records.compression import CODECS
@@ -220,6 +228,46 @@ def test_batches_that_fill_the_memory_to_the_last_byte(codec: str) -> None:
     assert len(encode_record(records[0], 0, 5)) == size
     buffer = b"".join(bytes(encode_batch([each], compression=codec)) for each in records)
     assert decode_to_arrow([buffer], columns=["offset"])["offset"].to_pylist() == list(range(6))
+
+
+def with_header(data: bytes, **fields: int) -> bytes:
+    """A sound batch, but that its header says something else."""
+    damaged = bytearray(data)
+    header = parse_header(damaged, 0)._replace(batch_length=len(data) - LOG_OVERHEAD, **fields)
+    write_header(damaged, 0, header)
+    seal(damaged, 0, len(damaged))
+    return bytes(damaged)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("codec", list(CODECS)[1:])
+def test_a_frame_cut_in_two_is_no_batch_twice(codec: str) -> None:
+    first, second = batch(0, 3, compression=codec), batch(3, 2, compression=codec)
+    rest = second[:HEADER_SIZE] + first[-5:] + second[HEADER_SIZE:]
+    buffer = with_header(first[:-5]) + with_header(rest)
+    with pytest.raises(CorruptRecord):
+        decode_to_arrow([buffer])
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_count_that_is_a_lie_takes_no_memory() -> None:
+    small = batch(5, 5, compression="zstd")
+    buffer = batch(0, 5) + with_header(small, record_count=2**31 - 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecord, match="2147483647 records in"):
+            decode_to_arrow([buffer])
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_offsets_below_zero_are_left_to_others(kernels: loading.Kernels) -> None:
+    for base, last_delta in [(-(2**63), -1), (-(2**63), 0), (-1, 0)]:
+        buffer = with_header(PLAIN[: parse_header(PLAIN, 0).size], last_offset_delta=last_delta)
+        buffer = base.to_bytes(8, "big", signed=True) + buffer[8:]
+        assert find_bodies(kernels, buffer, Selection()) is None
+        assert decode_to_arrow([buffer]).num_rows == 0
 
 
 @pytest.mark.usefixtures("either_path")

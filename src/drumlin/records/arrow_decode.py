@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from drumlin.records.arrow_memory import BinaryMemory, Columns, buffer_of
 from drumlin.records.batch import LARGE_RECORD_BYTES, Buffer
-from drumlin.records.bodies import Selection
+from drumlin.records.bodies import RECORD_SIZE_MIN, Selection
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.found_bodies import Bodies
 from drumlin.records.kernels.layout import (
@@ -179,9 +179,9 @@ class Decoder:
         next_headers = full.state[NEXT_HEADER_ROWS] if full else 0
         if full and full.has_few_headers:
             self._headers_a_row *= 2
-        rows = max(1, min(self._rows_left, self._max_rows))
-        # Compressed batches may hold more than was expected.
+        # Compressed batches may hold more than was expected, or state more than they hold.
         size = max(next_bytes, min(max(self._bytes_left, source_bytes), self._max_bytes))
+        rows = max(1, min(self._rows_left, self._max_rows, size // RECORD_SIZE_MIN))
         headers = min(size // _HEADER_SIZE_MIN, _HEADERS_AT_LEAST + rows * self._headers_a_row)
         target = _Target(rows, size, max(headers, next_headers), self._schema, self._selection)
         if full:

@@ -81,7 +81,8 @@ def _all_bodies(kernels: Kernels, buffer: Buffer, selection: Selection) -> Bodie
         answer = kernels.find_bodies(address, len(buffer), state, bodies.ctypes.data, crc_table())
         if answer != IS_FULL:
             return bodies[: state[FIND_COUNT]] if answer >= 0 else None
-        larger: Bodies = np.empty((len(bodies) * _GROWTH, BODY_WIDTH), np.int64)
+        rows = min(len(bodies) * _GROWTH, len(buffer) // HEADER_SIZE)
+        larger: Bodies = np.empty((rows, BODY_WIDTH), np.int64)
         larger[: len(bodies)] = bodies
         bodies = larger
         state[FIND_COUNT_MAX] = len(bodies)

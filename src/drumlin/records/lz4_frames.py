@@ -46,13 +46,21 @@ def are_independent(data: Buffer, starts: NDArray[np.int64]) -> bool:
     """Whether frames begin at all these places, and none is of blocks that need each other."""
     import numpy as np
 
-    octets = np.frombuffer(data, np.uint8)
-    if int(starts[-1]) + len(_MAGIC) >= len(octets):
+    if not begin_with(_MAGIC, data, starts):
         return False
-    magics = octets[starts[:, np.newaxis] + np.arange(len(_MAGIC))]
-    is_frame = (magics == np.frombuffer(_MAGIC, np.uint8)).all()
-    flags = octets[starts + len(_MAGIC)]
-    return bool(is_frame and (flags & _INDEPENDENT_BLOCKS).all())
+    flags = np.frombuffer(data, np.uint8)[starts + len(_MAGIC)]
+    return bool((flags & _INDEPENDENT_BLOCKS).all())
+
+
+def begin_with(magic: bytes, data: Buffer, starts: NDArray[np.int64]) -> bool:
+    """Whether a frame of that kind, and more than its magic, begins at all these places."""
+    import numpy as np
+
+    octets = np.frombuffer(data, np.uint8)
+    if int(starts[-1]) + len(magic) >= len(octets):
+        return False
+    found = octets[starts[:, np.newaxis] + np.arange(len(magic))]
+    return bool((found == np.frombuffer(magic, np.uint8)).all())
 
 
 def decompress_ordinary(frame: memoryview, target: memoryview) -> int | None:

@@ -2,7 +2,9 @@
 
 What compresses well is small, and to call a codec costs as much as to unfold a kilobyte or ten.
 Frames of lz4 and zstd that follow each other are read like one: where the records of one body end
-and those of the next begin, their headers tell. The memory is used again and again.
+and those of the next begin, their headers tell. Two whose counts lie in ways that make up for each
+other are not found out: offsets may be wrong then, as they may be in any batch whose producer wants
+that. The memory is used again and again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drumlin.records.batch import COMPRESSION_MASK, Buffer
 from drumlin.records.bodies import RECORD_SIZE_MIN
@@ -28,13 +31,14 @@ from drumlin.records.kernels.layout import (
     BODY_START,
     OPEN,
 )
-from drumlin.records.lz4_frames import are_independent
+from drumlin.records.lz4_frames import are_independent, begin_with
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX
 
 #: How much to unfold before it is decoded: what stays in a processor's cache.
 _GROUP_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 4 << 20
 _RATIO_AT_FIRST: Final = 4.0
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _MEMORIES_KEPT: Final = 2
 
 _spare: deque[memoryview] = deque(maxlen=_MEMORIES_KEPT)
@@ -68,6 +72,13 @@ def unfolded(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodies]]:
         _spare.append(memory)
 
 
+def _are_frames(codec: int, data: memoryview, starts: NDArray[np.int64]) -> bool:
+    """Whether each body begins with a frame, so that all can be read like one."""
+    if codec == LZ4:
+        return are_independent(data, starts)
+    return codec == ZSTD and begin_with(_ZSTD_MAGIC, data, starts)
+
+
 class _Run:
     """Bodies of one codec."""
 
@@ -80,7 +91,7 @@ class _Run:
         self._ends = bodies[:, BODY_END]
         self._sizes_before = np.concatenate(([0], np.cumsum(self._ends - self._starts)))
         self._ratio = _RATIO_AT_FIRST
-        self._joins = codec == ZSTD or (codec == LZ4 and are_independent(view, self._starts))
+        self._joins = _are_frames(codec, view, self._starts)
 
     def groups(self) -> Iterator[tuple[Buffer, Bodies]]:
         first = 0

@@ -81,7 +81,7 @@ def find_bodies(data: Pointer, size: int, state: Pointer, bodies: Pointer, table
             state[FIND_COUNT] = count
             state[FIND_POSITION] = position
             return IS_FULL
-        if base_offset > _BASE_OFFSET_MAX:
+        if base_offset < 0 or base_offset > _BASE_OFFSET_MAX:
             return _WRONG
         if state[FIND_CHECKS_CRC] and not _is_sound(data, position, end, table):
             return _WRONG
