@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from drumlin.client.client import Client
-from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange, UnknownTopic
+from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange, UnknownTopic
 from drumlin.client.log_samples import LogPlace
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
@@ -134,6 +134,14 @@ def test_ranges_are_read_one_by_one_and_fail_one_by_one(client: Client, topic: s
         assert offsets == list(range(wanted.start_offset, wanted.end_offset))
         found.append(wanted)
     assert found == [each for each in ranges if each.start_offset != 21]
+
+
+def test_a_range_is_over_when_the_next_is_asked_for(client: Client, topic: str) -> None:
+    append(client, topic, 0, records(10))
+    ranges = [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 0, 5, 10)]
+    for _, batches in list(client.read_ranges(ranges)):
+        with pytest.raises(ClientError, match=f"'{topic}' partition 0: read no more"):
+            next(batches)
 
 
 def test_samples_tell_how_dense_a_log_is(client: Client, topic: str) -> None:

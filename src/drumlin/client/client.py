@@ -381,7 +381,8 @@ class Client:
     ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
         """As `read_range`, for many ranges, fetching ahead from one to the next.
 
-        Each comes with its batches, which are to be read before the next range is asked for.
+        Each comes with its batches, which are to be read before the next range is asked for:
+        then they raise a ClientError.
         What they raise concerns their range alone: the others can be read all the same.
         """
         reader.check_options("read_ranges", options)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
-from drumlin.client.errors import LogEndsEarly, OffsetOutOfRange
+from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange
 from drumlin.client.fetch_room import FetchRoom
 from drumlin.client.nearest_replica import NearestReplica
 from drumlin.client.offsets import list_offsets
@@ -57,12 +57,15 @@ class RangeStream:
         self._fetch_bytes = fetch_bytes
         self._nearest = NearestReplica(connections.options.client_rack)
         self._share = room.share()
+        self._is_closed = False
         # A piece, the error that ended fetching, or None behind the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
         self._task = asyncio.ensure_future(self._fetch_all())
 
     async def next(self) -> PartitionFetch | None:
         """The next piece; None when the range is complete. Raises what fetching raised."""
+        if self._is_closed:
+            raise ClientError(f"{self._where}: read no more, for another range was asked for")
         self._share.ask()
         piece = await self._ready.get()
         self._share.answer()
@@ -72,6 +75,7 @@ class RangeStream:
 
     def close(self) -> None:
         """Stop fetching; for streams that are given up before their end."""
+        self._is_closed = True
         self._task.cancel()
         self._share.give_up()
 
