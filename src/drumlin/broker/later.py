@@ -2,6 +2,8 @@
 
 Whoever owes the answer keeps the `Later` and settles it, once. The connection takes what it was
 settled with in that same moment, without a turn of the loop in between, unless it has given up.
+From then on it refers to neither of them: in a circle all three might stay for hours
+(`broker/garbage.py`).
 """
 
 from __future__ import annotations
