@@ -19,7 +19,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from drumlin.records.kernels.travelling import TravellingCode
+from drumlin.records.kernels.travelling import NO_CODE
 from drumlin.records.record import Record, encode_batch
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import DataLoss, ReadFailed
@@ -35,7 +35,6 @@ from rig.scripted_broker import ScriptedBroker
 pytestmark = pytest.mark.parametrize("fail", [True, False], ids=["fail", "go on"])
 
 Ends = dict[str, dict[str, int]]
-NO_CODE = TravellingCode("", {})
 
 
 class Scripted:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from drumlin.records.kernels.travelling import pack
+from drumlin.records.kernels.travelling import NO_CODE, pack
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks
@@ -28,7 +28,11 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._cluster = cluster
         self._bounds = Bounds()
-        self._code = pack()
+        self._code = NO_CODE
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever reads elsewhere may have no kernels. To look for ours takes milliseconds.
+        return self.__dict__ | {"_code": pack()}
 
     def partitions(self) -> Sequence[InputPartition]:
         cluster = self._cluster

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from drumlin.records.kernels.travelling import pack
+from drumlin.records.kernels.travelling import NO_CODE, pack
 from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
@@ -50,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
-        self._code = pack()
+        self._code = NO_CODE
         self._starting = options.starting or OffsetLimit(LATEST)
         self._advance = Advance(options, cluster)
         self._initial: Offsets | None = None
@@ -58,6 +58,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_available_now = False
         self._admitted_at: float | None = None
         self._progress = GroupProgress(options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever reads elsewhere may have no kernels. To look for ours takes milliseconds.
+        return self.__dict__ | {"_code": pack()}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts. The same answer every time: Spark asks more than once."""

@@ -34,6 +34,10 @@ class TravellingCode(NamedTuple):
             return None
 
 
+#: What there is to bring where nothing was sent.
+NO_CODE: Final = TravellingCode("", {})
+
+
 def pack() -> TravellingCode:
     """What the cache of this host has."""
     try:
