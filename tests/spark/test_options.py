@@ -67,6 +67,8 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"minpartitions": "many"}, "minPartitions"),
         (BASE | {"minpartitions": "1_000"}, "minPartitions"),
         (BASE | {"fetchoffset.numretries": "٣"}, "numRetries"),
+        (BASE | {"batchbytes": str(2**31)}, "'batchBytes' must be below 2 GiB"),
+        (BASE | {"kafka.max.partition.fetch.bytes": str(2**31)}, "below 2 GiB"),
         (BASE | {"failondataloss": "maybe"}, "failOnDataLoss"),
         (BASE | {"startingoffsets": "soon"}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":{"0":true}}'}, "startingOffsets"),

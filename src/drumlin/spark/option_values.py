@@ -53,6 +53,14 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
     return value
 
 
+def size_bytes(options: Mapping[str, str], name: str, default: int) -> int:
+    """How large something may be that Kafka's protocol and Arrow count in 31 bits."""
+    value = positive(options, name) or default
+    if value >= 2**31:
+        raise OptionError(f"option '{name}' must be below 2 GiB, not {value}")
+    return value
+
+
 def converted(
     options: Mapping[str, str], name: str, convert: Callable[[str], _Value], default: str
 ) -> _Value:

@@ -25,6 +25,7 @@ from drumlin.spark.option_values import (
     duration_ms,
     parsed,
     positive,
+    size_bytes,
     text,
     whole_number,
 )
@@ -142,9 +143,9 @@ class SourceOptions(Crossing):
             offset_fetch_interval_ms=converted(
                 options, "fetchOffset.retryIntervalMs", whole_number, "1000"
             ),
-            fetch_bytes=positive(options, "kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
+            fetch_bytes=size_bytes(options, "kafka.max.partition.fetch.bytes", _FETCH_BYTES),
             progress_group=_progress_group(options),
-            batch_bytes=positive(options, "batchBytes") or _BATCH_BYTES,
+            batch_bytes=size_bytes(options, "batchBytes", _BATCH_BYTES),
             transform=None,
             client_options=_client_options(options),
         )
