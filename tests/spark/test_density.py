@@ -52,7 +52,9 @@ class LogInMemory:
         return OffsetRange(*KEY, 0, self.end_offset)
 
     def tasks(self) -> list[OffsetRange]:
-        return split_by_bytes([self.whole()], LogDensities(self.look).of([self.whole()], {}))
+        return split_by_bytes(
+            [self.whole()], LogDensities(self.look, lambda keys: {}).of([self.whole()])
+        )
 
 
 def check(log: LogInMemory, tasks_max: int) -> None:
@@ -87,19 +89,28 @@ def test_a_compacted_head_is_less_dense() -> None:
 
 def test_what_is_known_is_not_looked_at_again() -> None:
     log = LogInMemory((20_000_000, 100))
-    densities = LogDensities(log.look)
+    densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 77.0))
     whole = [log.whole()]
-    found = densities.of(whole, {KEY: 100.0})
+    found = densities.of(whole)
     looks = log.looks
-    assert densities.of(whole, {KEY: 100.0}) == found
+    assert densities.of(whole) == found
     assert log.looks == looks
     few = [OffsetRange(*KEY, 5, 200)]
-    assert densities.of(few, {KEY: 77.0}) == {KEY: Density.mean(77.0)}
+    assert densities.of(few) == {KEY: Density.mean(77.0)}
     assert log.looks == looks
+
+
+def test_an_end_that_cannot_be_makes_no_endless_plan() -> None:
+    whole = OffsetRange(*KEY, 0, 2**63 - 1)
+    for densities in ({}, {KEY: Density.mean(2.0**62)}):
+        pieces = split_by_bytes([whole], densities)
+        assert len(pieces) == 1 << 16
+        assert (pieces[0].start_offset, pieces[-1].end_offset) == (0, whole.end_offset)
+        assert all(a.end_offset == b.start_offset for a, b in itertools.pairwise(pieces))
 
 
 def test_what_nobody_can_tell_has_no_size() -> None:
-    densities = LogDensities(lambda places: {}).of([OffsetRange(*KEY, 0, 1000)], {})
+    densities = LogDensities(lambda places: {}, lambda keys: {}).of([OffsetRange(*KEY, 0, 1000)])
     assert densities == {}
     pieces = split_by_bytes([OffsetRange(*KEY, 0, 3_000_000)], densities)
     assert [each.size_bytes for each in pieces] == [None] * 3

@@ -9,11 +9,10 @@ a log that is proven to be another one.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from drumlin.spark.cluster import Cluster
+from drumlin.spark.cluster import Cluster, looks
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.known_logs import Findings, KnownLogs, LogIdentity, LogView, end_in_new_log
 from drumlin.spark.offsets import TopicPartition
@@ -96,14 +95,13 @@ class Advance:
             findings = self._known.judge(begin, self._target)
             if self._is_settled(findings) and not self._names_more_than(begin, self._target):
                 return self._target, findings
-        for attempts_left in reversed(range(max(1, self._options.offset_fetch_attempts))):
+        for _ in looks(self._options):
             shown = self._cluster.logs(expected=begin.keys())
             findings = self._known.judge(begin, shown)
             self._excuse_open_transactions(findings, begin)
-            if self._is_settled(findings) or not attempts_left:
+            if self._is_settled(findings):
                 break
-            _logger.warning("asking the cluster again about %s", _names(findings.doubts))
-            time.sleep(self._options.offset_fetch_interval_ms / 1000)
+            _logger.warning("the cluster's answer is doubtful about %s", _names(findings.doubts))
         if self._target is not None:
             old = {key: log for key, log in self._target.items() if key not in begin}
             shown = self._target = old | {key: shown[key] for key in begin if key in shown}

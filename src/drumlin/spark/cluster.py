@@ -10,7 +10,7 @@ import functools
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from drumlin.spark.known_logs import LogIdentity, LogView
@@ -31,9 +31,6 @@ if TYPE_CHECKING:  # pulls in pyarrow, which a session that only looks for sourc
 _logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
-#: For how long the sizes of partitions serve: they only make tasks of a good size.
-_DENSITY_LIFE_S: Final = 300.0
-
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
 
 
@@ -53,14 +50,27 @@ def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Cli
     return connect(bootstrap, check=False, **dict(client_options))
 
 
+def looks(options: SourceOptions) -> Iterator[None]:
+    """As often as `fetchOffset.*` has the driver ask in all, with the time in between.
+
+    For answers that cannot be true; who believes one asks no further.
+    """
+    for number in range(max(1, options.offset_fetch_attempts)):
+        if number:
+            _pause(options)
+        yield
+
+
+def _pause(options: SourceOptions) -> None:
+    time.sleep(options.offset_fetch_interval_ms / 1000)
+
+
 class Cluster:
     """The partitions of one query's topics."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._assigned = frozenset(options.subscription.partitions)
-        self._densities: dict[TopicPartition, float | None] = {}
-        self._densities_end_at = 0.0
         self._log_densities: LogDensities | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,13 +109,12 @@ class Cluster:
         A leader that was just elected may know less than the log holds: what is below `at_least`
         is asked again, as SPARK-26267 has it.
         """
-        for attempts_left in reversed(range(max(1, self._options.offset_fetch_attempts))):
+        for _ in looks(self._options):
             ends = self._retrying(
                 lambda: self._list(((key, "latest") for key in at_least), "read_uncommitted")
             )
-            if all(ends[key] >= offset for key, offset in at_least.items()) or not attempts_left:
+            if all(ends[key] >= offset for key, offset in at_least.items()):
                 break
-            self._pause()
         return ends
 
     def reads(self, key: TopicPartition) -> bool:
@@ -135,7 +144,7 @@ class Cluster:
             ids = [topic_ids.get(topic) for topic in sorted({key.topic for key in missing})]
             if time.monotonic() >= ends_at or all(each and self.is_deleted(each) for each in ids):
                 return missing
-            self._pause()
+            _pause(self._options)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offsets."""
@@ -172,47 +181,37 @@ class Cluster:
         named = [(key, _NAMES[offset]) for key, offset in wanted.items() if offset in _NAMES]
         return wanted | self._retrying(lambda: self._list(named))
 
-    def density(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, float]:
+    def density(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
         """Bytes per offset of each partition, as far as the brokers tell.
 
         It only serves to make tasks of a good size, so a broker that does not know the request,
         or a user who may not ask it, is no reason to fail. A figure serves for minutes.
         """
-        if time.monotonic() >= self._densities_end_at:
-            self._densities.clear()
-            self._densities_end_at = time.monotonic() + _DENSITY_LIFE_S
-        asked = [key for key in partitions if key not in self._densities]
-        if asked:
-            self._densities |= self._ask_density(asked)
-        known = {key: self._densities[key] for key in partitions}
-        return {key: each for key, each in known.items() if each is not None}
+        return self._known_densities().means(partitions)
 
     def densities(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
         """Bytes per offset along these ranges, as far as the brokers tell."""
+        return self._known_densities().of([each for each in ranges if each.size > 0])
+
+    def _known_densities(self) -> LogDensities:
         if self._log_densities is None:
             from drumlin.spark.log_densities import LogDensities
 
-            self._log_densities = LogDensities(client_of(self._options).sample_logs)
-        filled = [each for each in ranges if each.size > 0]
-        return self._log_densities.of(filled, self.density([each.key for each in filled]))
+            look = client_of(self._options).sample_logs
+            self._log_densities = LogDensities(look, self._mean_densities)
+        return self._log_densities
 
-    def _ask_density(
-        self, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, float | None]:
-        from drumlin.client.errors import ClientError
-
-        density: dict[TopicPartition, float | None] = dict.fromkeys(partitions)
-        try:
-            sizes = client_of(self._options).partition_sizes(partitions)
-            start = self._list((key, "earliest") for key in partitions)
-            end = self._list((key, "latest") for key in partitions)
-        except ClientError as error:
-            _logger.info("the sizes of partitions are not known: %s", error)
-            return density
-        for key in partitions:
-            if key in sizes and end[key] > start[key]:
-                density[key] = sizes[key] / (end[key] - start[key])
-        return density
+    def _mean_densities(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, float]:
+        sizes = client_of(self._options).partition_sizes(partitions)
+        start = self._list((key, "earliest") for key in partitions)
+        end = self._list((key, "latest") for key in partitions)
+        return {
+            key: sizes[key] / (end[key] - start[key])
+            for key in partitions
+            if sizes.get(key, -1) >= 0 and end[key] > start[key]
+        }
 
     def _find(
         self, expected: set[TopicPartition], *, must_exist: bool
@@ -321,15 +320,12 @@ class Cluster:
                 if was_waited_for and not isinstance(error, UnknownTopic):
                     raise
                 _logger.warning("asking the cluster again after: %s", error)
-                self._pause()
+                _pause(self._options)
         return ask()
 
     @property
     def _patience_s(self) -> float:
         return client_of(self._options).options.patience_ms / 1000
-
-    def _pause(self) -> None:
-        time.sleep(self._options.offset_fetch_interval_ms / 1000)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

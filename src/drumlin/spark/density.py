@@ -25,6 +25,9 @@ TASK_BYTES: Final = 128 << 20
 _STRETCH_BYTES: Final = TASK_BYTES // 2
 _SAMPLES_MAX: Final = 128
 
+#: No range makes more tasks: 8 TiB in tasks of their usual size. A broker may name any end.
+_PARTS_MAX: Final = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -81,9 +84,12 @@ class Density:
         return end_offset
 
     def split(self, whole: OffsetRange, part_bytes: int) -> list[OffsetRange]:
-        """The range in parts of about the same bytes, none of them above `part_bytes`."""
+        """The range in parts of about the same bytes, none of them above `part_bytes`.
+
+        Beyond a number of parts that no driver could plan, parts get larger.
+        """
         total = self.size_bytes(whole.start_offset, whole.end_offset)
-        parts = max(1, min(math.ceil(total / part_bytes), whole.size))
+        parts = max(1, min(math.ceil(total / part_bytes), whole.size, _PARTS_MAX))
         borders = [whole.start_offset]
         for parts_left in range(parts, 1, -1):
             rest = self.size_bytes(borders[-1], whole.end_offset)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from drumlin.client.log_samples import LogPlace, LogSample
@@ -26,21 +26,40 @@ UNSAMPLED_OFFSETS: Final = 256
 
 _Samples = dict[int, float]
 Look = Callable[[Collection[LogPlace]], Mapping[LogPlace, LogSample]]
+#: Gives what is known of the bytes per offset of whole logs, or raises `ClientError`.
+AskMeans = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, float]]
 
 
 class LogDensities:
     """What one query knows of the density of its logs."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, ask_means: AskMeans) -> None:
         self._look = look
+        self._ask_means = ask_means
+        self._means: dict[TopicPartition, float | None] = {}
         self._samples: dict[TopicPartition, _Samples] = {}
         self._forget_at = 0.0
 
-    def of(
-        self, ranges: Sequence[OffsetRange], means: Mapping[TopicPartition, float]
-    ) -> dict[TopicPartition, Density]:
-        """How dense the logs are in these ranges, as far as is known; `means` of whole logs."""
-        self._forget(ranges)
+    def means(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
+        """Bytes per offset of whole logs, as far as the brokers tell."""
+        from drumlin.client.errors import ClientError
+
+        self._forget_what_is_old()
+        wanted = dict.fromkeys(partitions)
+        asked = wanted.keys() - self._means.keys()
+        if asked:
+            self._means |= dict.fromkeys(asked)
+            try:
+                self._means |= self._ask_means(asked)
+            except ClientError as error:
+                _logger.info("the sizes of partitions are not known: %s", error)
+        known = {key: self._means[key] for key in wanted}
+        return {key: each for key, each in known.items() if each is not None}
+
+    def of(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+        """How dense the logs are in these ranges, as far as is known."""
+        means = self.means(each.key for each in ranges)
+        self._forget_what_lies_behind(ranges)
         large = [each for each in ranges if each.size > UNSAMPLED_OFFSETS]
         unknown = [
             each for each in ranges if each.key not in means and not self._samples.get(each.key)
@@ -78,11 +97,14 @@ class LogDensities:
                 key = TopicPartition(place.topic, place.partition)
                 self._samples[key][place.offset] = sample.bytes_per_offset
 
-    def _forget(self, ranges: Sequence[OffsetRange]) -> None:
-        """What is old, and what a stream has left behind, but for the last of it."""
+    def _forget_what_is_old(self) -> None:
         if time.monotonic() >= self._forget_at:
+            self._means.clear()
             self._samples.clear()
             self._forget_at = time.monotonic() + _LIFE_S
+
+    def _forget_what_lies_behind(self, ranges: Sequence[OffsetRange]) -> None:
+        """What a stream has left behind, but for the last of it."""
         for each in ranges:
             known = self._samples.get(each.key, {})
             first = max((at for at in known if at <= each.start_offset), default=each.start_offset)
