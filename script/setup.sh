@@ -16,5 +16,8 @@ set_up() {
         .venv/bin/python -m pip install $loudness --disable-pip-version-check --no-compile -e ".[$extra]"
         touch "$stamp"
     fi
+    # Nothing was compiled above: each module is at its first import. Where bytecode may not be
+    # written, every worker and server that is started would compile all its imports again.
+    unset PYTHONDONTWRITEBYTECODE
     export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
 }
