@@ -20,6 +20,7 @@ from drumlin.broker.handlers import share_fetch
 from drumlin.broker.shares.acknowledging import begin_to_acknowledge
 from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.live_partition import LivePartition
+from drumlin.broker.shares.room import ShareRoom
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
 from drumlin.coordination.share_partitions.fetched import Fetched, Limits, OffsetRange
@@ -54,8 +55,8 @@ class World:
     async def initialize(self, start_offset: int = 0) -> None:
         await self.broker.share_state.initialize("g", _TOPIC_ID, 0, 1, start_offset)
 
-    def produce(self, count: int) -> None:
-        partition = self.broker.partitions.get("t", 0)
+    def produce(self, count: int, index: int = 0) -> None:
+        partition = self.broker.partitions.get("t", index)
         partition.append_as_leader(prepared(count), 1, self.broker.clock.wall_ms())
 
     async def add_partitions(self, count: int) -> None:
@@ -97,13 +98,15 @@ class World:
         state = await self.broker.share_state.read("g", _TOPIC_ID, 0)
         return max([state.start_offset, *(each.last_offset + 1 for each in state.batches)])
 
-    def fetch(self, member: Member, max_wait_s: float, count: int = 1) -> ShareFetch:
+    def fetch(
+        self, member: Member, max_wait_s: float, count: int = 1, min_bytes: int = 1
+    ) -> ShareFetch:
         return ShareFetch(
             self.broker,
             member,
             [SharedPartition(_TOPIC_ID, each) for each in range(count)],
             _LIMITS,
-            min_bytes=1,
+            min_bytes=min_bytes,
             max_bytes=1 << 20,
             max_wait_s=max_wait_s,
         )
@@ -365,7 +368,82 @@ def test_thousands_of_partitions_are_opened_in_turns(
     _play(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("steps", [0, 40, 80, 86, 92, 98])
+def test_thousands_of_partitions_are_looked_at_acquired_and_left_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: dict[str, int] = {}
+
+    def count(kind: type, name: str) -> None:
+        method = getattr(kind, name)
+
+        def counted(*args: Any, **fields: Any) -> Any:
+            done[name] = done.get(name, 0) + 1
+            return method(*args, **fields)
+
+        monkeypatch.setattr(kind, name, counted)
+
+    async def scenario(world: World) -> None:
+        await world.add_partitions(50)
+        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(50)]
+        member = world.join("m", *everywhere)
+        lives = [world.shares.open("g", each) for each in everywhere]
+        await asyncio.gather(*(live.loaded for live in lives))
+        count(LivePartition, "next_fetch_offset")
+        count(LivePartition, "acquire")
+        count(ShareRoom, "enter")
+        count(ShareRoom, "leave")
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        fetch = world.fetch(member, 3600, 50, min_bytes=50 * prepared(1).header.size)
+        fetching = asyncio.create_task(fetch.run())
+        most: dict[str, int] = {}
+        before: dict[str, int] = {}
+        while not fetching.done():
+            if done.get("enter") == 50:
+                for each in range(50):
+                    world.produce(1, each)
+                done["enter"] += 1
+            await asyncio.sleep(0)
+            for name, number in done.items():
+                most[name] = max(most.get(name, 0), number - before.get(name, 0))
+            before = dict(done)
+        await fetching
+        assert len(fetch.given) == 50
+        assert done["acquire"] == 50
+        assert done["leave"] >= 50
+        assert max(most.values()) <= 3, most
+
+    _play(tmp_path, scenario)
+
+
+def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_partitions(20)
+        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(20)]
+        member = world.join("m", *everywhere)
+        lives = [world.shares.open("g", each) for each in everywhere]
+        await asyncio.gather(*(live.loaded for live in lives))
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        read = ShareFetch._read_all
+
+        async def read_and_delete(fetch: ShareFetch) -> Any:
+            cold = await read(fetch)
+            if world.broker.metadata.image.topics.get("t"):
+                await world.broker.metadata.delete_topic(_TOPIC_ID)
+                await _until(lambda: not world.shares.partition_count, "the topic to be dropped")
+            return cold
+
+        monkeypatch.setattr(ShareFetch, "_read_all", read_and_delete)
+        fetch = world.fetch(member, 3600, 20)
+        await asyncio.wait_for(fetch.run(), 20)
+        assert set(fetch.errors.values()) == {ErrorCode.unknown_topic_id}
+        assert len(fetch.errors) == 20
+
+    _play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("steps", [0, 40, *range(80, 160, 6)])
 def test_what_comes_while_others_have_their_turn_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:

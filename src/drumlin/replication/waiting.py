@@ -13,6 +13,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from drumlin.turns import Pace
+
 
 class Watcher(Protocol):
     """Who is told what becomes of a partition.
@@ -121,23 +123,58 @@ class WaitingRoom:
             waiter.note()
 
 
+class Stay:
+    """Somebody in several rooms, who is told of what happens in one from when it enters there.
+
+    Whoever looks for something there afterwards, and then waits, misses nothing in between.
+    """
+
+    def __init__(self, needed: int, *, for_stable: bool = False) -> None:
+        """Until `needed` more bytes can be read, or something else happened."""
+        self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiter = Waiter(needed, functools.partial(_settle, self._told))
+        self._for_stable = for_stable
+        self._rooms: list[Room] = []
+
+    def enter(self, room: Room) -> None:
+        self._rooms.append(room)
+        room.enter(self._waiter, for_stable=self._for_stable)
+
+    async def until_told(self, timeout_s: float) -> None:
+        """Returns at once if that has been; or when the time is over."""
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._waiter.disturb)
+        try:
+            await self._told
+        finally:
+            timer.cancel()
+
+    def leave(self) -> None:
+        """All rooms."""
+        while self._rooms:
+            self._rooms.pop().leave(self._waiter)
+
+    async def leave_in_turns(self) -> None:
+        """All rooms, of which there may be thousands."""
+        pace = Pace()
+        try:
+            while self._rooms:
+                self._rooms.pop().leave(self._waiter)
+                await pace.give_way()
+        finally:  # cancelled: nobody would come back for the others
+            self.leave()
+
+
 async def wait_in(
     rooms: Iterable[Room], needed: int, timeout_s: float, *, for_stable: bool = False
 ) -> None:
     """Until `needed` more bytes can be read, something else happened, or the time is over."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    waiter = Waiter(needed, functools.partial(_settle, future))
-    rooms = list(rooms)
-    for room in rooms:
-        room.enter(waiter, for_stable=for_stable)
-    timer = loop.call_later(timeout_s, waiter.disturb)
+    stay = Stay(needed, for_stable=for_stable)
     try:
-        await future
-    finally:
-        timer.cancel()
         for room in rooms:
-            room.leave(waiter)
+            stay.enter(room)
+        await stay.until_told(timeout_s)
+    finally:
+        stay.leave()
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -1,9 +1,9 @@
 """One ShareFetch on its way: what its member gets of which partition, and how long it waits.
 
-Nothing is acquired before enough can be read, and then all at once, without awaiting: only what
-still begins where it was read from. So no two members get the same record, and none is locked for
-a request that ends empty-handed, nor for one whose member has left meanwhile. The loop never waits
-for a disk: what is not in memory is read in threads.
+Nothing is acquired before enough can be read, and then only what still begins where it was read
+from, in partition after partition, each without awaiting. So no two members get the same record,
+and none is locked for a request that ends empty-handed, nor for one whose member has left
+meanwhile. The loop never waits for a disk: what is not in memory is read in threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.broker.shares.reading import READ_COMMITTED, ReadBatches, read_batc
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.fetched import Acquired, Limits
 from drumlin.replication.partition import Partition
-from drumlin.replication.waiting import wait_in
+from drumlin.replication.waiting import Stay
 from drumlin.storage.file_slice import FileSlice
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Threads that read at the same time for one request.
 _READERS: Final = 4
-#: Rounds in which all that was acquired turned out to be aborted, before others get their turn.
-_ROUNDS_PER_TURN: Final = 16
 
 
 class Given(NamedTuple):
@@ -80,18 +78,13 @@ class ShareFetch:
         self._offsets: dict[SharedPartition, int] = {}
         self._ends: dict[SharedPartition, int] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
+        self._pace = Pace()
 
     async def run(self) -> None:
         """Until there is something to give, or the time is over."""
         await self._open_all()
         await self._load_all()
-        rounds = 0
         while not await self._attempt() and not self._is_over:
-            if self._has_more_to_try():
-                rounds += 1
-                if rounds % _ROUNDS_PER_TURN == 0:
-                    await asyncio.sleep(0)
-                continue
             await self._wait()
         await self._have_in_memory()
 
@@ -99,7 +92,6 @@ class ShareFetch:
 
     async def _open_all(self) -> None:
         """In turns, as there may be thousands, each of which begins to load."""
-        pace = Pace()
         for shared in self.partitions:
             if not self._has_session:
                 return  # whatever were opened now, nobody would close
@@ -107,7 +99,7 @@ class ShareFetch:
                 self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
                 self.errors[shared] = error.code
-            await pace.give_way()
+            await self._pace.give_way()
 
     async def _load_all(self) -> None:
         loading = [live.loaded for live in self._live.values() if not live.loaded.done()]
@@ -117,9 +109,8 @@ class ShareFetch:
 
     async def _forget_failed(self) -> None:
         """Note what cannot be read, or not any more."""
-        pace = Pace()
         for shared, live in list(self._live.items()):
-            await pace.give_way()
+            await self._pace.give_way()
             error = live.error
             if error is None:
                 if live.is_current:
@@ -166,23 +157,22 @@ class ShareFetch:
             or self._read_bytes >= self._min_bytes
             or any(read.is_cut for read in self._read.values())
         )
-        if is_enough and self._has_session:
-            self._acquire()
+        if is_enough:
+            await self._acquire()
         self._release()
         return bool(self.given)
 
     async def _read_all(self) -> list[_Cold]:
         """Read what is in memory; what is not. Others have their turn meanwhile."""
         self._offsets, self._ends = {}, {}
-        pace = Pace()
         for shared, live in list(self._live.items()):
-            await pace.give_way()
+            await self._pace.give_way()
             if live.is_ready and (offset := live.next_fetch_offset()) is not None:
                 self._offsets[shared] = offset
         each = self._max_bytes // max(1, len(self._offsets))
         cold: list[_Cold] = []
         for shared, offset in self._offsets.items():
-            await pace.give_way()
+            await self._pace.give_way()
             live = self._live[shared]
             self._ends[shared] = self._end_of(live)
             until = max(live.records.end_offset, offset) + max(1, self._limits.max_records)
@@ -242,10 +232,10 @@ class ShareFetch:
     def _read_bytes(self) -> int:
         return sum(read.slice.size for read in self._read.values())
 
-    def _acquire(self) -> None:
+    async def _acquire(self) -> None:
         left = self._limits.max_records
         for shared, read in list(self._read.items()):
-            if left <= 0:
+            if left <= 0 or not self._has_session:
                 return
             live = self._live.get(shared)
             if (
@@ -262,21 +252,27 @@ class ShareFetch:
                 del self._read[shared]
                 self.given[shared] = Given(read.trimmed(acquired), acquired)
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+            await self._pace.give_way()
 
     def _end_of(self, live: LivePartition) -> int:
         return live.partition.readable_end_offset(self._isolation_level)
 
-    def _has_more_to_try(self) -> bool:
+    async def _has_more_to_try(self) -> bool:
         """Whether there is something new since it was looked for, or to be passed over.
 
         Others had their turn meanwhile: they appended, or gave records back. And an offset moves
         although nothing was acquired where records are aborted, or cleaned away.
         """
-        return any(
-            offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
-            for shared, live in self._live.items()
-            if live.is_ready and (offset := live.next_fetch_offset()) is not None
-        )
+        for shared, live in self._live.items():
+            if not live.is_current:
+                return True  # nobody will be told anything there any more
+            offset = live.next_fetch_offset() if live.is_ready else None
+            if offset is not None and (
+                offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
+            ):
+                return True
+            await self._pace.give_way()
+        return False
 
     def _release(self) -> None:
         """Let go of what was read and is not given."""
@@ -287,12 +283,21 @@ class ShareFetch:
     # -- waiting -----------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        await wait_in(
-            [live.room for live in self._live.values()],
-            1,
-            self._time_left,
-            for_stable=self._isolation_level == READ_COMMITTED,
-        )
+        """Until there may be something to get, if there has not come anything meanwhile.
+
+        Of what comes while others have their turn it is told, as it is in the room already, or it
+        sees it, as it looks afterwards.
+        """
+        stay = Stay(1, for_stable=self._isolation_level == READ_COMMITTED)
+        try:
+            for live in self._live.values():
+                stay.enter(live.room)
+                await self._pace.give_way()
+            if not await self._has_more_to_try() and not self._is_over:
+                await stay.until_told(self._time_left)
+                self._pace = Pace()
+        finally:
+            await stay.leave_in_turns()
 
     def _warm(self, places: Sequence[_Cold]) -> list[ReadBatches | KafkaError | None]:
         """Read, and bring into memory what was read. Blocks."""
