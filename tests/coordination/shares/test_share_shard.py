@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 import pytest
@@ -151,14 +152,14 @@ def test_cold_states_let_the_log_go() -> None:
     for _ in range(_LIMIT + 1):
         log.write(shard, shard.write(KEYS[2], ShareState(1, 0, -1, 0), _LIMIT, 90_000))
     assert shard.redundant_before(log.end_offset) == 0
-    again = shard.cold_snapshots(60_000, 90_000)
+    again = list(chain.from_iterable(shard.cold_snapshots(60_000, 90_000)))
     assert [key for key, _ in again] == KEYS[:2]
     log.write(shard, *again)
     assert shard.redundant_before(log.end_offset) == log.end_offset - 3
     for key in KEYS:
         log.write(shard, *shard.delete(key))
     assert shard.redundant_before(log.end_offset) == log.end_offset
-    assert shard.cold_snapshots(60_000, 90_000) == []
+    assert list(shard.cold_snapshots(60_000, 90_000)) == []
 
 
 # -- random sequences ------------------------------------------------------------------------

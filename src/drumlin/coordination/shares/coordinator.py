@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
@@ -21,6 +21,7 @@ from drumlin.coordination.shares.records import ShareRecord
 from drumlin.coordination.shares.shard import LoadedStates, ShareShard
 from drumlin.coordination.shares.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._has_partition = has_partition
         self._was_deleted = was_deleted
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
+        self._tidying, self._pace = asyncio.Lock(), Pace()
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
         """Call `tell` for each state that begins anew, or is deleted, from now on."""
@@ -134,9 +136,9 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
 
     async def _delete_orphans_in(self, partition: int) -> None:
         """Delete the states in topics that were deleted, now or since long."""
-        shard = await self._partitions.when_ready(partition)
-        if shard is not None and (records := shard.orphans(self._was_deleted)):
-            self._write_or_log(shard, records, "states in deleted topics")
+        await self._write_in_turns(
+            partition, lambda shard: shard.orphans(self._was_deleted), "states in deleted topics"
+        )
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -287,12 +289,33 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     async def snapshot_cold_states(self) -> None:
         """Write states that have not changed for long again, so that the log before can go."""
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
+        now_ms = self._clock.wall_ms()
         for partition in self._partitions.partitions():
+            await self._write_in_turns(
+                partition, lambda shard: shard.cold_snapshots(interval_ms, now_ms), "new snapshots"
+            )
+
+    async def _write_in_turns(
+        self, partition: int, find: Callable[[ShareShard], Iterable[list[ShareRecord]]], what: str
+    ) -> None:
+        """Write what is found for a partition's states, of which there may be very many."""
+        await self._partitions.when_ready(partition)
+        async with self._tidying:  # many partitions that load ask for this at once
             shard = await self._partitions.when_ready(partition)
-            if shard is not None:
-                records = shard.cold_snapshots(interval_ms, self._clock.wall_ms())
-                if records:
-                    self._write_or_log(shard, records, "new snapshots")
+            if shard is None:
+                return
+            count = 0
+            for records in find(shard):
+                if records and not self._write_or_log(shard, records, what):
+                    break
+                count += len(records)
+                if (
+                    await self._pace.give_way()
+                    and await self._partitions.when_ready(partition) is not shard
+                ):
+                    break
+            if count:
+                _log.info("partition %d: %d records for %s", partition, count, what)
 
     def _write(self, shard: ShareShard, records: Sequence[ShareRecord]) -> Confirmation | None:
         """Append the records and take them over; the confirmation of the last, if one is due."""
@@ -307,12 +330,14 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             shard.apply(contained, first_offset)
         return confirmation
 
-    def _write_or_log(self, shard: ShareShard, records: Sequence[ShareRecord], what: str) -> None:
+    def _write_or_log(self, shard: ShareShard, records: Sequence[ShareRecord], what: str) -> bool:
+        """Whether they are in the log."""
         try:
             self._write(shard, records)
-            _log.info("partition %d: %d records for %s", shard.partition, len(records), what)
         except KafkaError as error:
             _log.warning("partition %d: no records for %s: %s", shard.partition, what, error)
+            return False
+        return True
 
     async def _confirmed(self, confirmation: Confirmation | None) -> None:
         if confirmation is not None:

@@ -24,6 +24,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _STATES_PER_STEP: Final = 1_000
+#: Of states that change without being asked for: a millisecond's worth.
+_WRITTEN_AT_ONCE: Final = 50
 #: As a snapshot they take less than 500 KB. A share partition has fewer records in flight.
 _BATCHES_MAX: Final = 20_000
 
@@ -147,9 +149,13 @@ class ShareShard:
         """The tombstone of a state, if it is there."""
         return [(key, None)] if key in self.states else []
 
-    def orphans(self, was_deleted: Callable[[UUID], bool]) -> list[ShareRecord]:
-        """Tombstones of all states in topics that were deleted."""
-        return [(key, None) for key in self.states if was_deleted(key.topic_id)]
+    def orphans(self, was_deleted: Callable[[UUID], bool]) -> Iterator[list[ShareRecord]]:
+        """Tombstones of all states in topics that were deleted, some at a time.
+
+        Each list is to be written before the next one is asked for.
+        """
+        for some in self._some_at_a_time():
+            yield [(key, None) for key in some if was_deleted(key.topic_id)]
 
     # -- what was written --------------------------------------------------------------------
 
@@ -164,21 +170,29 @@ class ShareShard:
         """Every record before this offset says nothing any more."""
         return min((each.snapshot_offset for each in self.states.values()), default=end_offset)
 
-    def cold_snapshots(self, older_than_ms: int, now_ms: int) -> list[ShareRecord]:
+    def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
         """New snapshots of states that nobody has changed for long, for they keep the log long.
 
-        None if all states are of that kind: the log would only move.
+        None if all states are of that kind: the log would only move. Some at a time, as `orphans`.
         """
-        if all(_is_cold(each) for each in self.states.values()):
-            return []
-        return [
-            (
-                key,
-                Snapshot(each.snapshot_epoch + 1, each.state, each.created_ms, now_ms),
-            )
-            for key, each in self.states.items()
-            if now_ms - each.written_ms >= older_than_ms
-        ]
+        for some in self._some_at_a_time():
+            if not all(_is_cold(self.states[key]) for key in some):
+                break
+            yield []
+        else:
+            return
+        for some in self._some_at_a_time():
+            yield [
+                (key, Snapshot(each.snapshot_epoch + 1, each.state, each.created_ms, now_ms))
+                for key in some
+                if now_ms - (each := self.states[key]).written_ms >= older_than_ms
+            ]
+
+    def _some_at_a_time(self) -> Iterator[list[SharePartitionKey]]:
+        """The states that there are now, but for those that go while others have their turn."""
+        keys = list(self.states)
+        for first in range(0, len(keys), _WRITTEN_AT_ONCE):
+            yield [key for key in keys[first : first + _WRITTEN_AT_ONCE] if key in self.states]
 
 
 def _is_cold(stored: StoredState) -> bool:

@@ -1,0 +1,114 @@
+"""What is written of very many share states, without anybody asking for it, gives way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from coordination.share_world import ShareWorld, run
+from drumlin import turns
+from drumlin.coordination.shares.shard import ShareShard
+from drumlin.coordination.shares.state import ShareState
+from drumlin.records.batch import parse_header
+
+_COUNT = 1_000
+_CALM_MS = 300_000
+
+
+async def _with_states(world: ShareWorld) -> ShareShard:
+    """A topic of which a group has a state for each partition; where they are kept."""
+    world.state_log.partition_count = 1
+    await world.restart()
+    topic = world.topics.put("t", _COUNT)
+    for partition in range(_COUNT):
+        await world.states.initialize("g", topic.topic_id, partition, 1, 0)
+    shard = world.states._partitions.shard(0)
+    assert len(shard.states) == _COUNT
+    return shard
+
+
+async def _begun(shard: ShareShard) -> None:
+    async with asyncio.timeout(20):
+        while len(shard.states) == _COUNT:  # noqa: ASYNC110  in the very next turn
+            await asyncio.sleep(0)
+
+
+def _play(
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Callable[[ShareWorld, ShareShard, Callable[[], int]], Awaitable[None]],
+) -> None:
+    """`scenario` is told how many records are written in the turn that writes most of them."""
+
+    async def main(world: ShareWorld) -> None:
+        shard = await _with_states(world)
+        written = most = 0
+        append = world.states._topic.append
+        before_turn = 0
+
+        def counted(partition: int, batch: bytearray) -> object:
+            nonlocal written, most
+            written += parse_header(batch).record_count
+            most = max(most, written - before_turn)
+            return append(partition, batch)
+
+        async def count_turns() -> None:
+            nonlocal before_turn
+            while True:
+                before_turn = written
+                await asyncio.sleep(0)
+
+        object.__setattr__(world.states._topic, "append", counted)
+        counting = asyncio.create_task(count_turns())
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        await scenario(world, shard, lambda: most)
+        counting.cancel()
+
+    run(main)
+
+
+def test_states_in_a_deleted_topic_go_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: ShareWorld, shard: ShareShard, most: Callable[[], int]) -> None:
+        topic = world.topics.by_name("t")
+        assert topic is not None
+        gone = list(shard.states)[-1]
+        world.topics.remove("t")
+        world.states.topic_deleted("t", topic.topic_id)
+        await _begun(shard)
+        del shard.states[gone]  # somebody else was quicker
+        await world.until(lambda: not shard.states)
+        assert 0 < most() <= 50
+        assert world.states_now() <= {gone}
+
+    _play(monkeypatch, scenario)
+
+
+def test_cold_states_are_written_again_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: ShareWorld, shard: ShareShard, most: Callable[[], int]) -> None:
+        world.clock.advance_ms(_CALM_MS)
+        await world.states.snapshot_cold_states()
+        assert 0 < most() <= 50
+        assert {each.snapshot_epoch for each in shard.states.values()} == {1}
+        key = next(iter(shard.states))
+        await world.states.write(*key, ShareState(1, -1, 5, 0))
+        await world.states.snapshot_cold_states()
+        assert {each.snapshot_epoch for each in shard.states.values()} == {1}
+
+    _play(monkeypatch, scenario)
+
+
+def test_who_leads_no_more_writes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: ShareWorld, shard: ShareShard, _: Callable[[], int]) -> None:
+        topic = world.topics.by_name("t")
+        assert topic is not None
+        world.topics.remove("t")
+        world.states.topic_deleted("t", topic.topic_id)
+        await _begun(shard)
+        world.states.resign(0)
+        left = len(shard.states)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(shard.states) == left > 0
+
+    _play(monkeypatch, scenario)
