@@ -10,6 +10,7 @@ import pytest
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_producers, list_offsets
 from drumlin.replication.partition import PartitionRegistry
+from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
 
 _ENTRIES = 5_000
@@ -50,3 +51,21 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
     work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
     monkeypatch.undo()
     assert sum(1 for _ in work) >= _ENTRIES + topics
+
+
+def test_what_list_offsets_is_asked_again_and_again_costs_no_step_for_its_answer() -> None:
+    part = SimpleNamespace(partition_index=7, timestamp=-1, current_leader_epoch=-1)
+    topics = (SimpleNamespace(name="t", partitions=(part,) * _ENTRIES),) * 2
+    request = SimpleNamespace(topics=topics, isolation_level=0)
+    work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            ((told,),) = [topic.partitions for topic in done.value.topics]
+            break
+        steps += 1
+    assert steps < 2 * _ENTRIES / 100
+    assert told.partition_index == 7
+    assert told.error_code is ErrorCode.invalid_request

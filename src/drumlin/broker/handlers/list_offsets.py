@@ -11,7 +11,7 @@ A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
@@ -36,8 +36,8 @@ _SINCE_VERSION: Final = {
 }
 
 
-#: How often a topic and partition is named.
-_Named = Counter[tuple[str, int]]
+#: What is asked of each partition of each topic; None where that is asked more than once.
+_Asked = Mapping[str, Mapping[int, Any]]
 _AT_ONCE: Final = 1000
 
 
@@ -47,69 +47,63 @@ class _Found(NamedTuple):
     leader_epoch: int = -1
 
 
+_NOTHING: Final = _Found()
+
+
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
-    named: _Named = Counter()
+    # Each topic and partition is answered once, however often it is named.
+    asked: dict[str, dict[int, Any]] = {}
     is_known = True
     for topic in request.topics:
+        of_topic = asked.setdefault(topic.name, {}) if topic.partitions else {}
         for first in range(0, max(1, len(topic.partitions)), _AT_ONCE):
-            some = topic.partitions[first : first + _AT_ONCE]
-            named.update([(topic.name, part.partition_index) for part in some])
-            is_known = is_known and all(part.timestamp in _KNOWN for part in some)
+            for part in topic.partitions[first : first + _AT_ONCE]:
+                index = part.partition_index
+                of_topic[index] = None if index in of_topic else part
+                is_known = is_known and part.timestamp in _KNOWN
             yield
-    work = _respond(context, request, shape, named)
+    work = _respond(context, request, shape, asked)
     if is_known:
         return (yield from work)
     # Searching by time reads the log; all of it only reads, so a thread may do it.
     return context.broker.threads.reading(to_end, work)
 
 
-def _respond(context: RequestContext, request: Any, shape: Shape, named: _Named) -> Work[Any]:
-    # Each topic and partition is answered once, however often it is named.
-    answers: dict[str, dict[int, Any]] = {}
-    for topic in request.topics:
-        yield
-        for part in topic.partitions:
-            answer = _answer(context, request, shape, topic.name, part, named)
-            answers.setdefault(topic.name, {})[part.partition_index] = answer
-            yield
+def _respond(context: RequestContext, request: Any, shape: Shape, asked: _Asked) -> Work[Any]:
+    isolation_level = getattr(request, "isolation_level", 0)
     topics = []
-    for name, parts in answers.items():
-        topics.append(
-            shape("ListOffsetsTopicResponse", name=name, partitions=tuple(parts.values()))
-        )
-        yield
+    for name, parts in asked.items():
+        answers = []
+        for index, part in parts.items():
+            code, found = ErrorCode.invalid_request, _NOTHING
+            if part is not None:
+                code, found = _look_up(context, name, part, isolation_level)
+            answers.append(
+                shape(
+                    "ListOffsetsPartitionResponse",
+                    partition_index=index,
+                    error_code=code,
+                    timestamp=found.timestamp,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                )
+            )
+            yield
+        topics.append(shape("ListOffsetsTopicResponse", name=name, partitions=tuple(answers)))
     return shape("ListOffsetsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _answer(
-    context: RequestContext,
-    request: Any,
-    shape: Shape,
-    topic: str,
-    part: Any,
-    named: _Named,
-) -> Any:
-    code = ErrorCode.none
-    found = _Found()
+def _look_up(
+    context: RequestContext, topic: str, part: Any, isolation_level: int
+) -> tuple[ErrorCode, _Found]:
     try:
-        if named[topic, part.partition_index] > 1:
-            raise KafkaError(ErrorCode.invalid_request)
         _check_version(context.version, part.timestamp)
         partition = context.broker.partitions.get(topic, part.partition_index)
         partition.check_readable()
         partition.check_leader_epoch(getattr(part, "current_leader_epoch", -1))
-        isolation_level = getattr(request, "isolation_level", 0)
-        found = _find(partition, part.timestamp, isolation_level)
+        return ErrorCode.none, _find(partition, part.timestamp, isolation_level)
     except KafkaError as error:
-        code = error.code
-    return shape(
-        "ListOffsetsPartitionResponse",
-        partition_index=part.partition_index,
-        error_code=code,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch,
-    )
+        return error.code, _NOTHING
 
 
 def _check_version(version: int, timestamp: int) -> None:
