@@ -60,9 +60,23 @@ for _ in range(5):
         each.append(each)
     gc.collect()
     del circles, each
-    collection.look()
+    for _ in range(3):
+        collection.look()
     kept.append(gc.get_freeze_count())
 assert kept[0] > 100_000  # little: it is not worth looking at everything
 assert min(kept[1:]) < 100_000, kept
 assert max(kept) < 5 * kept[0], kept
+""")
+
+
+def test_what_lives_for_a_moment_only_is_no_reason_to_look_at_everything() -> None:
+    _run("""
+for _ in range(5):
+    request = [[] for _ in range(400_000)]
+    gc.collect()
+    looked_at.clear()
+    collection.look()
+    assert not looked_at, looked_at
+    del request
+    collection.look()
 """)

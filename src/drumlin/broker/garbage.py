@@ -5,7 +5,8 @@ each thousand objects: with 5,000 partitions that is a hundred milliseconds. But
 one mostly lives on. So it is frozen, that is, left out of those that follow, and each looks only
 at what has come since the last one. Frozen objects go as all others do when nothing refers to
 them; only circles among them would stay. They are looked for, too, once there are several times
-as many frozen objects as there were when all of them were known to be in use.
+as many frozen objects as there were when all of them were known to be in use, and have been for
+minutes: what one large request takes for a moment is no reason to stop everybody.
 
 All of this is the process's; whoever runs a broker in a process of his own making need not have it.
 """
@@ -25,6 +26,8 @@ _THRESHOLDS: Final = (700, 3, 2)
 _LOOK_INTERVAL_S: Final = 60.0
 _FROZEN_TIMES: Final = 4
 _FROZEN_MORE: Final = 200_000
+#: Looks in a row that have to find so many.
+_PATIENCE: Final = 3
 
 
 class GarbageCollection:
@@ -32,6 +35,7 @@ class GarbageCollection:
 
     def __init__(self) -> None:
         self._in_use = 0
+        self._found_many = 0
 
     def begin(self) -> None:
         """From now on full collections are short."""
@@ -47,10 +51,15 @@ class GarbageCollection:
             self.look()
 
     def look(self) -> None:
-        """Collect among all objects if there may be much to find."""
+        """Collect among all objects if there may be much to find, and was the last times."""
         frozen = gc.get_freeze_count()
         if frozen <= _FROZEN_TIMES * self._in_use + _FROZEN_MORE:
+            self._found_many = 0
             return
+        self._found_many += 1
+        if self._found_many < _PATIENCE:
+            return
+        self._found_many = 0
         gc.unfreeze()
         found = gc.collect()
         self._in_use = gc.get_freeze_count()

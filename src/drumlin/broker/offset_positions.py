@@ -45,25 +45,35 @@ class SortedOut(NamedTuple):
     def positions(self) -> list[Positions]:
         return [positions for _, positions in self.accepted]
 
-    def results(self, codes: Sequence[ErrorCode]) -> list[TopicResult]:
+    def results(self, codes: Sequence[ErrorCode]) -> Work[list[TopicResult]]:
         """The answer, `codes` being those of the accepted positions in turn.
 
         What was refused comes first, and with it what else is told of its topic.
         """
         taken = iter(codes)
-        results = []
+        results: list[TopicResult] = []
         for key, positions in self.accepted:
+            if results:
+                yield
             of_topic = list(islice(taken, len(positions.partitions)))
             is_fine = of_topic.count(ErrorCode.none) == len(of_topic)
             results.append(TopicResult(key, positions.partitions, None if is_fine else of_topic))
         if not self.refused:
             return results
-        told = {key: (list(absent), list(said)) for key, (absent, said) in self.refused.items()}
+        told = {}
+        for key, (absent, said) in self.refused.items():
+            told[key] = list(absent), list(said)
+            yield
         for key, partitions, some in results:
             known = told.setdefault(key, ([], []))
             known[0].extend(partitions)
             known[1].extend(some or [ErrorCode.none] * len(partitions))
-        return [TopicResult(key, *columns) for key, columns in told.items()]
+            yield
+        every = []
+        for key, columns in told.items():
+            every.append(TopicResult(key, *columns))
+            yield
+        return every
 
 
 _positions_of: Final = from_tuple(Positions)

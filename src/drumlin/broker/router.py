@@ -28,6 +28,7 @@ from drumlin.wire.messages import (
     RequestHeader,
     encode_response,
     error_response,
+    is_long,
     parse_request,
     parse_request_header,
     response_shape,
@@ -165,6 +166,8 @@ class Router:
         if inspect.isgenerator(response):
             return await self._finish_in_turns(api, header, response)
         try:
+            if response is not None and is_long(response):
+                return await self._broker.threads.computing(_encode, api, header, response)
             return _encode(api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)

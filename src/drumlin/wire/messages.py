@@ -33,6 +33,8 @@ _COPIED_BYTES_MAX: Final = 64 * 1024
 #: Of a request, in all of its arrays: a second or two of the event loop. No client asks for as
 #: many partitions at once.
 ELEMENTS_MAX: Final = 500_000
+#: Elements of a message that are encoded in about half a millisecond.
+_LONG: Final = 500
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
 #: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
@@ -115,6 +117,28 @@ _BLANKS: Final = {
     "bytes": b"",
     "timedelta_i32": ZERO,
 }
+
+
+def is_long(message: Any) -> bool:
+    """Whether a message has so many elements that encoding it takes a good part of a turn."""
+    return not isinstance(message, EncodedBody) and _fewer_than(_LONG, message) < 0
+
+
+def _fewer_than(left: int, entity: Any) -> int:
+    """What is left of `left` without the elements of all arrays; below 0 if there are more."""
+    for name in entity.__slots__:
+        value = getattr(entity, name)
+        if type(value) is tuple and value:
+            left -= len(value)
+            if left < 0:
+                break
+            if not hasattr(value[0], "__slots__"):
+                continue
+            for each in value:
+                left = _fewer_than(left, each)
+                if left < 0:
+                    return left
+    return left
 
 
 def _builder(entity: Any) -> Callable[[dict[str, Any]], Any]:

@@ -22,9 +22,13 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
+#: Whoever joins has the protocols of all members compared. A member has one or two of them.
+_PROTOCOLS_MAX: Final = 1000
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if len(request.protocols) > _PROTOCOLS_MAX:
+        return _response(shape, JoinAnswer(ErrorCode.invalid_request, request.member_id))
     rebalance_timeout = getattr(request, "rebalance_timeout", request.session_timeout)
     join = JoinRequest(
         member_id=request.member_id,

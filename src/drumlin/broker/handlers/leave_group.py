@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -17,13 +18,13 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 #: More do not leave in one turn of the loop.
-_LEAVING_TOGETHER: Final = 500
+_LEAVING_TOGETHER: Final = 200
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    if shape.has("MemberResponse") and len(request.members) > _LEAVING_TOGETHER:
+        return _leave_in_pieces(context, request, shape)
     leaving = _leaving(request, shape)
-    if len(leaving) > _LEAVING_TOGETHER:
-        return _leave_in_pieces(context, request.group_id, shape, leaving)
     try:
         answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
@@ -33,19 +34,18 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return Waiting(_respond(shape, leaving, answer))
 
 
-async def _leave_in_pieces(
-    context: RequestContext, group_id: str, shape: Shape, leaving: list[LeavingMember]
-) -> Any:
-    codes: list[ErrorCode] = []
-    pace = Pace()
+async def _leave_in_pieces(context: RequestContext, request: Any, shape: Shape) -> Any:
+    told: list[Any] = []
+    pace, code = Pace(), ErrorCode.none
     try:
-        for first in range(0, len(leaving), _LEAVING_TOGETHER):
-            piece = leaving[first : first + _LEAVING_TOGETHER]
-            codes += await context.broker.groups.leave(group_id, piece)
+        for first in range(0, len(request.members), _LEAVING_TOGETHER):
+            leaving = _members(request.members[first : first + _LEAVING_TOGETHER])
+            codes = await context.broker.groups.leave(request.group_id, leaving)
+            told += _told(shape, leaving, codes)
             await pace.give_way()
     except KafkaError as error:
-        return _response(shape, leaving, [], error.code)
-    return _response(shape, leaving, codes, ErrorCode.none)
+        told, code = [], error.code
+    return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=tuple(told))
 
 
 async def _respond(
@@ -60,9 +60,13 @@ async def _respond(
 def _leaving(request: Any, shape: Shape) -> list[LeavingMember]:
     if not shape.has("MemberResponse"):
         return [LeavingMember(request.member_id)]
+    return _members(request.members)
+
+
+def _members(members: Iterable[Any]) -> list[LeavingMember]:
     return [
         LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
-        for each in request.members
+        for each in members
     ]
 
 
@@ -72,14 +76,15 @@ def _response(
     has_several = shape.has("MemberResponse")
     if not has_several and codes:
         code = codes[0]
-    members = tuple(
-        shape(
+    members = tuple(_told(shape, leaving, codes)) if has_several else ()
+    return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=members)
+
+
+def _told(shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode]) -> Iterator[Any]:
+    for member, code in zip(leaving, codes, strict=False):
+        yield shape(
             "MemberResponse",
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
-            error_code=member_code,
+            error_code=code,
         )
-        for member, member_code in zip(leaving, codes, strict=False)
-        if has_several
-    )
-    return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=members)

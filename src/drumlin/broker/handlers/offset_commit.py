@@ -18,7 +18,7 @@ from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
 from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.written import Written
 from drumlin.metadata.image import TopicState
-from drumlin.turns import Work, to_end
+from drumlin.turns import Work
 from drumlin.wire.commit_request import CommitRequest, read_commit_request
 from drumlin.wire.commit_response import commit_response
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
     asked = yield from read_commit_request(version, *request)
     sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker, version))
     if not sorted_out.accepted:
-        return (yield from commit_response(version, sorted_out.results([])))
+        return (yield from _told(version, sorted_out, []))
     commit = _commit(asked, sorted_out, version)
     try:
         written = yield from context.broker.groups.commit(commit)
@@ -52,19 +52,27 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
         codes = _failed(commit, error)
     else:
         if not written.done():
-            return Waiting(_respond(commit, sorted_out, written))
+            return Waiting(_respond(context, commit, sorted_out, written))
         codes = written.result()
-    return (yield from commit_response(version, sorted_out.results(codes)))
+    return (yield from _told(version, sorted_out, codes))
 
 
 async def _respond(
-    commit: Commit, sorted_out: SortedOut, written: Written[list[ErrorCode]]
+    context: RequestContext,
+    commit: Commit,
+    sorted_out: SortedOut,
+    written: Written[list[ErrorCode]],
 ) -> EncodedBody:
     try:
         codes = await written
     except KafkaError as error:
         codes = _failed(commit, error)
-    return to_end(commit_response(commit.version, sorted_out.results(codes)))
+    return await context.broker.turns.run(_told(commit.version, sorted_out, codes))
+
+
+def _told(version: int, sorted_out: SortedOut, codes: list[ErrorCode]) -> Work[EncodedBody]:
+    results = yield from sorted_out.results(codes)
+    return (yield from commit_response(version, results))
 
 
 def _commit(request: CommitRequest, sorted_out: SortedOut, version: int) -> Commit:

@@ -78,7 +78,10 @@ def _respond(
 
 def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
     """Without those that say the same as one before."""
-    times = Counter(group.group_id for group in groups)
+    times: Counter[str] = Counter()
+    for first in range(0, len(groups), _AT_ONCE):
+        times.update([group.group_id for group in groups[first : first + _AT_ONCE]])
+        yield
     found: dict[Any, Any] = {}
     for group in groups:
         said: Any = group.group_id

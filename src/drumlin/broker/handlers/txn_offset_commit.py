@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
@@ -84,12 +85,12 @@ async def _commit(
     try:
         verification = await _verify(context, asked)
         written = await turns.run(groups.commit_in_transaction(commit, verification))
-        codes = await written
+        codes: list[ErrorCode] | ErrorCode = await written
     except KafkaError as error:
         code = _TOLD.get(error.code, error.code)
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
-        codes = [code] * sum(len(each.partitions) for each in commit.positions)
+        codes = code
     return await turns.run(_answer(context.version, asked, sorted_out, codes))
 
 
@@ -132,9 +133,15 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
 
 
 def _answer(
-    version: int, asked: TxnCommitRequest, sorted_out: SortedOut, codes: list[ErrorCode]
+    version: int,
+    asked: TxnCommitRequest,
+    sorted_out: SortedOut,
+    codes: list[ErrorCode] | ErrorCode,
 ) -> Work[EncodedBody]:
-    """Topics and partitions in the order of the request, each once."""
+    """Topics and partitions in the order of the request, each once.
+
+    `codes`: of the accepted positions in turn, or of all of them.
+    """
     results: dict[Any, dict[int, ErrorCode]] = {}
     for topic in asked.commit.topics:
         if topic.partitions or topic.topic in sorted_out.refused:
@@ -142,12 +149,15 @@ def _answer(
             for some in _some_at_a_time(topic.partitions):
                 found.update(dict.fromkeys(some, ErrorCode.unknown_topic_or_partition))
                 yield
-    taken = iter(codes)
+    taken = iter(codes) if isinstance(codes, list) else repeat(codes)
     for key, positions in sorted_out.accepted:
         for some in _some_at_a_time(positions.partitions):
             results[key].update(zip(some, taken, strict=False))
             yield
-    told = [TopicResult(name, list(each), list(each.values())) for name, each in results.items()]
+    told = []
+    for name, each in results.items():
+        told.append(TopicResult(name, list(each), list(each.values())))
+        yield
     return (yield from txn_commit_response(version, told))
 
 

@@ -43,6 +43,8 @@ _ENDS: Final = b"\0"
 _NO_VALUE: Final = varint(-1)
 #: Of names whose keys are kept: clients say the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 200
+#: What a batch says is taken over in one turn, topic by topic.
+_TOPICS_MAX: Final = 4000
 #: Of a record at most, besides its key and its value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
@@ -99,6 +101,8 @@ class OffsetPacker:
         Raises:
             KafkaError: INVALID_REQUEST, a name or metadata is longer than records can tell.
         """
+        if len(self._topics) >= _TOPICS_MAX:
+            self._end()
         partitions = positions.partitions
         key_start = self._key_start(positions.topic)
         values = pack_offsets(
@@ -123,6 +127,8 @@ class OffsetPacker:
         Raises:
             KafkaError: INVALID_REQUEST, a name is longer than records can tell.
         """
+        if len(self._topics) >= _TOPICS_MAX:
+            self._end()
         key_start = self._key_start(topic)
         size = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
         while partitions:
