@@ -25,6 +25,7 @@ def _run(*steps: Callable[[], None]) -> dict[tuple[str, ...], float]:
 
     async def work() -> None:
         watch.begin()
+        await asyncio.sleep(0)
         for step in steps:
             step()
             await asyncio.sleep(0)
@@ -62,6 +63,23 @@ def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     measured = _run(*[lambda: None] * 50)
     assert measured["turns",] >= 50
     assert not [each for each in caplog.records if "held up" in each.getMessage()]
+
+
+def test_what_holds_up_a_start_is_nobodys_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """The turn in which the watch begins was under way before: nobody has looked where it was."""
+    watch = LoopWatch()
+
+    async def work() -> None:
+        _hold_up(2 * SLOW_S)
+        watch.begin()
+        await asyncio.sleep(0)
+        watch.end()
+
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(work())
+    assert not [each for each in caplog.records if "held up" in each.getMessage()]
+    slow = next(each for each in watch.measures() if each.name.endswith("slow_turns"))
+    assert not any(sample.value for sample in slow.samples)
 
 
 @pytest.mark.parametrize(("takes_s", "at_once"), [(0.0, 32), (0.002, 8)])

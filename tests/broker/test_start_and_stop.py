@@ -211,6 +211,24 @@ def test_a_port_in_use_leaves_the_data_as_they_were(server: DrumlinServer) -> No
     assert leader_epoch(server, "t") == 0
 
 
+def test_what_would_hold_clients_up_is_done_before_they_are_let_in(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    refused: list[bool] = []
+
+    def look() -> None:
+        with socket.socket() as client:
+            refused.append(client.connect_ex(("127.0.0.1", port)) != 0)
+
+    async def run() -> None:
+        address = f"PLAINTEXT://127.0.0.1:{port}"
+        broker = await Broker.start(config(tmp_path, listeners=address), SystemClock(), look)
+        look()
+        await broker.stop()
+
+    asyncio.run(run())
+    assert refused == [True, False]
+
+
 def _is_no_database(path: Path) -> None:
     path.write_bytes(b"certainly not a database " * 100)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
@@ -145,8 +146,13 @@ class Broker:
     # -- starting ----------------------------------------------------------------------
 
     @classmethod
-    async def start(cls, config: BrokerConfig, clock: Clock) -> Broker:
+    async def start(
+        cls, config: BrokerConfig, clock: Clock, before_serving: Callable[[], None] | None = None
+    ) -> Broker:
         """A broker that serves.
+
+        `before_serving` is called when all is there and nobody is let in yet: for what would hold
+        clients up.
 
         Raises:
             StartFailed: with one line that says why.
@@ -159,7 +165,7 @@ class Broker:
             try:
                 broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
                 try:
-                    await broker._begin()
+                    await broker._begin(before_serving)
                 except BaseException:
                     await broker.endpoints.stop()
                     raise
@@ -172,7 +178,7 @@ class Broker:
             raise
         return broker
 
-    async def _begin(self) -> None:
+    async def _begin(self, before_serving: Callable[[], None] | None) -> None:
         metadata = self.metadata
         try:
             if not self.logs.was_clean:
@@ -192,6 +198,8 @@ class Broker:
         for coordinator in self.coordinators.values():
             coordinator.start()
         await self._start_endpoints()
+        if before_serving is not None:
+            before_serving()
         self.server.start_accepting()
         start_upkeep(self, self._cycles)
         self.cleaning.start()

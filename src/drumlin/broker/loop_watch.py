@@ -46,7 +46,10 @@ _SOURCES: Final = Path(__file__).parents[2]
 
 
 class LoopWatch:
-    """Make the loop with `new_loop`; `begin` to look for culprits, `end` to let the thread go."""
+    """Make the loop with `new_loop`; `begin` when there is somebody to be held up.
+
+    `end` to let the thread go.
+    """
 
     def __init__(self) -> None:
         self._selector = _TimingSelector()
@@ -58,8 +61,8 @@ class LoopWatch:
         return _WatchedLoop(self._selector)
 
     def begin(self) -> None:
-        """Look for culprits from now on. Call it on the loop."""
-        self._selector.tells = True
+        """Tell of turns, and look for culprits, from the next turn on. Call it on the loop."""
+        self._selector.counts_from = time.monotonic()
         loop_thread = threading.get_ident()
         self._looker = threading.Thread(
             target=self._look, args=(loop_thread,), name="loop-watch", daemon=True
@@ -68,7 +71,7 @@ class LoopWatch:
 
     def end(self) -> None:
         """What holds the loop up from now on is of no interest."""
-        self._selector.tells = False
+        self._selector.counts_from = math.inf
         self._may_end.set()
 
     def measures(self) -> Iterator[Measure]:
@@ -132,7 +135,7 @@ class _TimingSelector(selectors.DefaultSelector):
         self.turns = 0
         self.busy_s = 0.0
         self.slow_turns = [0] * len(_STEPS_S)
-        self.tells = False
+        self.counts_from = math.inf  # before that a long turn is nobody's wait
         self.place: tuple[float, str] | None = None  # of the turn that began then
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
         self._minute = 0.0
@@ -149,7 +152,7 @@ class _TimingSelector(selectors.DefaultSelector):
                 self._events_max = max(_EVENTS_PER_LONG_TURN, self._events_max // 2)
             elif self._events_max < _EVENTS_PER_TURN:
                 self._events_max *= 2
-            if took_s > _STEPS_S[0]:
+            if took_s > _STEPS_S[0] and self.began >= self.counts_from:
                 self._count(self.began, took_s)
             self.began = None
         events = self._next_events(timeout)
@@ -191,7 +194,7 @@ class _TimingSelector(selectors.DefaultSelector):
             self._longest_s = [0.0, self._longest_s[0] if is_next else 0.0]
             self._minute = began
         self._longest_s[0] = max(self._longest_s[0], took_s)
-        if took_s > SLOW_S and self.tells:
+        if took_s > SLOW_S:
             self._tell(began, took_s)
 
     def _tell(self, began: float, took_s: float) -> None:

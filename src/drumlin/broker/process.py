@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -72,12 +72,15 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
     loop.set_exception_handler(_log_exception)
     if config.without_effect:
         _log.warning("without effect here: %s", ", ".join(config.without_effect))
-    broker = await _start(config, stop)
     garbage = GarbageCollection()
-    garbage.begin()
+
+    def before_serving() -> None:
+        garbage.begin()
+        watch.begin()
+
+    broker = await _start(config, stop, before_serving)
     looking = loop.create_task(garbage.keep_looking())
     broker.endpoints.metrics.add(watch.measures)
-    watch.begin()
     addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
     print(  # noqa: T201
         f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
@@ -110,9 +113,11 @@ def risks(config: BrokerConfig) -> Iterator[str]:
         )
 
 
-async def _start(config: BrokerConfig, stop: asyncio.Event) -> Broker:
+async def _start(
+    config: BrokerConfig, stop: asyncio.Event, before_serving: Callable[[], None]
+) -> Broker:
     """A broker that serves. Told to stop before that, the process ends here."""
-    starting = asyncio.create_task(Broker.start(config, SystemClock()))
+    starting = asyncio.create_task(Broker.start(config, SystemClock(), before_serving))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
