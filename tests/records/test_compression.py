@@ -180,6 +180,23 @@ def test_what_lz4_cannot_make_smaller_is_stored(level: int | None) -> None:
     assert bytes(cramjam.lz4.decompress(data)) == noise
 
 
+@pytest.mark.parametrize("header", _lz4_headers())
+def test_a_large_frame_is_unfolded_in_pieces(header: bytes) -> None:
+    noise = random.Random(2).randbytes(60_000)
+    blocks = [(noise, False), (_TEXT[:50_000], True), (noise[:1], False)] * 90
+    frame = _frame(header, *blocks)
+    expected = b"".join(block for block, _ in blocks)
+    assert len(frame) > 4 << 20
+    assert bytes(decompress(LZ4, frame, 1 << 30)) == expected
+    assert bytes(decompress(LZ4, frame, len(expected))) == expected
+    with pytest.raises(DecompressedTooLarge):
+        decompress(LZ4, frame, len(expected) - 1)
+    for cut in (1, 4, 5, 30_000, 2 << 20):
+        with pytest.raises(CorruptRecord):
+            decompress(LZ4, frame[:-cut], 1 << 30)
+    assert bytes(decompress(LZ4, frame + frame, 1 << 30)) == expected * 2
+
+
 # -- arenas --------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,12 @@ import cramjam
 
 from drumlin.records.batch import Buffer
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.lz4_frames import compress_frame, decompress_ordinary, has_dependent_blocks
+from drumlin.records.lz4_frames import (
+    compress_frame,
+    decompress_in_pieces,
+    decompress_ordinary,
+    has_dependent_blocks,
+)
 
 #: Codec numbers, as in the attributes of a batch, by their names in Kafka's configuration.
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -210,7 +215,7 @@ def _decompress_frames(
         is_kept = kept is not None and room < len(kept)
         target = kept[: room + 1] if kept is not None and is_kept else _new_memory(room + 1)
         try:
-            size = _FRAMED[codec].decompress_into(data, target)
+            size = _decompress_frame(codec, data, target)
         except cramjam.DecompressionError as error:
             if not is_kept:
                 _give_back(target)  # at once: whoever holds the exception holds this frame
@@ -222,6 +227,11 @@ def _decompress_frames(
         if not is_kept:
             _give_back(target)
     raise _too_large(codec, limit_bytes)
+
+
+def _decompress_frame(codec: int, data: memoryview, target: memoryview) -> int:
+    size = decompress_in_pieces(data, target) if codec == LZ4 and len(data) > _LARGE else None
+    return _FRAMED[codec].decompress_into(data, target) if size is None else size
 
 
 def _rooms(first: int, limit: int) -> Iterator[int]:

@@ -34,6 +34,7 @@ _END_MARK: Final = bytes(_SIZE_BYTES)
 #: Blocks are decompressed with the interpreter's lock held: frames of more are not ours.
 _FRAME_BYTES_MAX: Final = 32 << 10
 _UNFOLDED_BYTES_MAX: Final = 128 << 10
+_PIECE_BYTES: Final = 4 << 20
 
 
 def has_dependent_blocks(frame: Buffer) -> bool:
@@ -96,6 +97,38 @@ def decompress_ordinary(frame: memoryview, target: memoryview) -> int | None:
             except cramjam.DecompressionError:
                 return None
     return None
+
+
+def decompress_in_pieces(frame: memoryview, target: memoryview) -> int | None:
+    """Fill `target` with what is in a large frame; how much that is.
+
+    A target that is full may be too small. A decoder of frames unfolds into memory of its own, and
+    copies it then: a frame of 64 MiB would take that twice. None for another kind of frame, and
+    for one that ends too soon.
+
+    Raises:
+        cramjam.DecompressionError: a block is not sound, or there is no room for it.
+    """
+    block_bytes = _BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
+    if block_bytes is None:
+        return None
+    header = frame[: len(_HEADER)]
+    position, filled = len(_HEADER), 0
+    while filled < len(target):
+        start, ended = position, False
+        for _ in range(_PIECE_BYTES // block_bytes):
+            size = int.from_bytes(frame[position : position + _SIZE_BYTES], "little")
+            if not size:
+                ended = True
+                break
+            position += _SIZE_BYTES + (size & ~_IS_STORED)
+        if ended and position + _SIZE_BYTES != len(frame):
+            return None  # cut off, or not the last frame
+        piece = b"".join([header, frame[start:position], _END_MARK])
+        filled += cramjam.lz4.decompress_into(piece, target[filled:])
+        if ended:
+            break
+    return filled
 
 
 def compress_frame(data: Buffer, level: int | None) -> bytes:
