@@ -1,22 +1,19 @@
-"""`spark.readStream.format("drumlin")`: nothing is lost and nothing comes twice."""
+"""`spark.readStream.format("drumlin")`: where a query starts, and how far its batches go."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import threading
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, NewTopic, Pipeline
-from spark.topics import Topic, rows
+from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
 
@@ -65,55 +62,6 @@ def test_micro_batches_of_about_so_many_bytes(
     assert sum(taken) == 600
 
 
-def test_a_query_that_is_killed_over_and_over(
-    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    topic = new_topic(2)
-    pipeline = Pipeline(spark, tmp_path, topic, maxOffsetsPerTrigger=300)
-
-    def fill() -> None:
-        for _ in range(18):
-            topic.fill(100)
-
-    filler = threading.Thread(target=fill)
-    filler.start()
-    for wanted in (2, 4):
-        query = pipeline.start(CONTINUALLY)
-        has_begun = partial(pipeline.has_begun, wanted)
-        wait_until(has_begun, f"batch {wanted} to be begun")
-        query.stop()  # in the middle of whatever it is doing
-    filler.join()
-    pipeline.run()
-    assert pipeline.written() == topic.expected()
-
-
-def test_a_batch_that_failed_is_read_again_just_as_it_was(
-    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    topic = new_topic(2)
-    topic.fill(200)
-    seen: list[list[tuple[Any, ...]]] = []
-
-    def fail_once(batch: DataFrame, batch_id: int) -> None:
-        seen.append(rows(batch))
-        if len(seen) == 2:
-            raise RuntimeError("as if the driver had died")
-
-    def run() -> None:
-        stream = spark.readStream.format("drumlin").options(
-            **topic.options(startingOffsets="earliest", maxOffsetsPerTrigger=80)
-        )
-        query = stream.load().writeStream.foreachBatch(fail_once).trigger(availableNow=True)
-        query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
-
-    with pytest.raises(StreamingQueryException, match="as if the driver had died"):
-        run()
-    topic.fill(300)
-    run()
-    assert seen[1] == seen[2]
-    assert sorted(row for batch in seen[:1] + seen[2:] for row in batch) == topic.expected()
-
-
 def test_a_query_that_starts_at_the_end(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -128,22 +76,6 @@ def test_a_query_that_starts_at_the_end(
     finally:
         query.stop()
     assert pipeline.written() == [row for row in topic.expected() if row[1] >= 5]
-
-
-def test_a_start_at_the_end_is_not_forgotten(
-    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    topic = new_topic(1)
-    topic.fill(10)
-    pipeline = Pipeline(spark, tmp_path, topic, startingOffsets="latest")
-    pipeline.run()
-    (tmp_path / "checkpoint" / "commits" / "0").unlink()  # as if it had died in its first batch
-    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink()
-    topic.fill(20)
-    pipeline.run()
-    topic.fill(5)
-    pipeline.run()
-    assert pipeline.written() == topic.expected()[10:]
 
 
 def test_new_partitions_are_read_from_their_start(
@@ -186,37 +118,6 @@ def _reported_end(query: StreamingQuery, topic: Topic) -> int | None:
     end = json.loads(progress.sources[0].latestOffset or "{}")
     found: int | None = end.get(topic.name, {}).get("0")
     return found
-
-
-def test_a_deleted_topic(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
-    stays, goes = new_topic(1), new_topic(1)
-    for topic in (stays, goes):
-        topic.fill(10)
-    pipeline = Pipeline(spark, tmp_path, stays, subscribe=f"{stays.name},{goes.name}")
-    pipeline.run()
-    goes.delete()
-    stays.fill(10)
-    with pytest.raises(StreamingQueryException, match=f"does not show partitions: {goes.name}-0"):
-        pipeline.run()
-    pipeline.options["failOnDataLoss"] = "false"
-    pipeline.run()
-    assert len(pipeline.written()) == 30
-
-
-def test_records_that_went_before_they_were_read(
-    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    topic = new_topic(1)
-    topic.fill(10)
-    pipeline = Pipeline(spark, tmp_path, topic)
-    pipeline.run()
-    topic.fill(20)
-    topic.delete_records_before(0, 15)
-    with pytest.raises(StreamingQueryException, match="failOnDataLoss"):
-        pipeline.run()
-    pipeline.options["failOnDataLoss"] = "false"
-    pipeline.run()
-    assert pipeline.written() == [row for row in topic.expected() if not 10 <= row[1] < 15]
 
 
 def test_an_end_is_refused(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
