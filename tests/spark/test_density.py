@@ -100,6 +100,17 @@ def test_what_is_known_is_not_looked_at_again() -> None:
     assert log.looks == looks
 
 
+def test_a_stream_looks_once_at_what_came_in() -> None:
+    log = LogInMemory((10_000, 100), (1_000, 100_000))
+    densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 77.0))
+    for start in range(0, 11_000, 1_000):
+        looks = log.looks
+        batch = OffsetRange(*KEY, start, start + 1_000)
+        known = densities.of([batch])[KEY]
+        assert known.size_bytes(start, batch.end_offset) >= log.bytes_in(batch)
+        assert log.looks - looks <= (2 if start in (0, 10_000) else 1)
+
+
 def test_an_end_that_cannot_be_makes_no_endless_plan() -> None:
     whole = OffsetRange(*KEY, 0, 2**63 - 1)
     for densities in ({}, {KEY: Density.mean(2.0**62)}):

@@ -150,13 +150,18 @@ def limit_bytes(
 def places_to_sample(whole: OffsetRange, samples: dict[int, float]) -> list[int]:
     """Where samples are wanted next, if `samples` is what is known; none when it is enough.
 
-    First both ends. Then the middle of all that may hold too much, until nothing does.
+    First both ends; a stream has seen the offset before its start, where the last batch ended, and
+    that will do. Then the middle of all that may hold too much, until nothing does.
     """
-    ends = {whole.start_offset, whole.end_offset - 1}
-    if ends - samples.keys():
-        return sorted(ends - samples.keys())
+    last = whole.end_offset - 1
+    starts = {whole.start_offset - 1, whole.start_offset}
+    missing = {last} - samples.keys()
+    if not starts & samples.keys():
+        missing.add(whole.start_offset)
+    if missing:
+        return sorted(missing)
     within = {
-        at: each for at, each in samples.items() if whole.start_offset <= at < whole.end_offset
+        at: each for at, each in samples.items() if whole.start_offset - 1 <= at < whole.end_offset
     }
     room = _SAMPLES_MAX - len(within)
     large = [
