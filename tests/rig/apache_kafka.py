@@ -23,7 +23,7 @@ from rig.waiting import wait_until
 
 _SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-_JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
+JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
 NODE_ID = 1
 
 
@@ -54,7 +54,7 @@ def kafka_classpath() -> str:
 
 @functools.cache
 def _tools() -> KafkaTools:
-    tools = KafkaTools([java(), *_JVM], Path(kafka_classpath()).parent)
+    tools = KafkaTools([java(), *JVM], Path(kafka_classpath()).parent)
     atexit.register(tools.close)
     return tools
 
@@ -68,7 +68,7 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
 
 def run_alone(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
     """The same, in a JVM of its own: beside others."""
-    command = [java(), *_JVM, "-cp", kafka_classpath(), main_class, *arguments]
+    command = [java(), *JVM, "-cp", kafka_classpath(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -95,7 +95,7 @@ class ApacheKafka(BrokerProcess):
         self,
         directory: Path,
         settings: Mapping[str, str],
-        jvm: Sequence[str] = _JVM,
+        jvm: Sequence[str] = JVM,
         format_options: Sequence[str] = (),
         place: Place | None = None,
         others: Sequence[Place] = (),

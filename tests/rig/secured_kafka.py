@@ -12,10 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 import drumlin
-from rig.apache_kafka import ApacheKafka
+from rig.apache_kafka import JVM, ApacheKafka
 from rig.certificates import Certificates
 from rig.ports import free_ports
 from rig.raw import RawClient
+from rig.token_signer import TokenSigner
 
 PASSWORD = 'al\\ice\'s "secret"'
 SCRAM_PASSWORD = "scrambled;secret"
@@ -36,7 +37,10 @@ LISTENERS: dict[str, tuple[str, str, dict[str, str]]] = {
         "",
         {"sasl.enabled.mechanisms": _MECHANISMS, "connections.max.reauth.ms": str(SESSION_MS)},
     ),
+    "signed": ("SASL_PLAINTEXT", "", {"sasl.enabled.mechanisms": "OAUTHBEARER"}),
 }
+#: What the listener "signed" asks of a token beside the signature of `SecuredKafka.signer`.
+AUDIENCE, ISSUER = "kafka", "https://login.example"
 TOPICS = ("open", "locked", "hidden")
 _MODULES = "org.apache.kafka.common.security"
 _ALLOW, _LITERAL = 3, 3
@@ -55,7 +59,11 @@ class SecuredKafka(ApacheKafka):
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
             for each in ("--add-scram", f'{mechanism}=[name=alice,password="{SCRAM_PASSWORD}"]')
         ]
-        super().__init__(directory, {}, format_options=users)
+        self.signer = TokenSigner("2026-11", seed=1)
+        keys = directory / "jwks.json"
+        keys.write_text(self.signer.jwks())
+        allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
+        super().__init__(directory, {}, jvm=[*JVM, *allowed], format_options=users)
         own = f"PLAINTEXT://127.0.0.1:{self.port}"
         listed = ",".join(f"{name.upper()}://{each}" for name, each in self.addresses.items())
         protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT," + ",".join(
@@ -76,6 +84,8 @@ class SecuredKafka(ApacheKafka):
                 more |= _tls_settings(certificates, certificate)
             if "SASL" in protocol:
                 more |= _login_settings(others["sasl.enabled.mechanisms"])
+            if name == "signed":
+                more |= _signed_settings(keys)
             self._settings |= {start + key: value for key, value in more.items()}
 
     def make_topics(self) -> None:
@@ -120,6 +130,18 @@ def _tls_settings(certificates: Certificates, name: str) -> dict[str, str]:
         "ssl.keystore.location": certificates.path(f"{name}.pem"),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": certificates.path("ca.crt"),
+    }
+
+
+def _signed_settings(keys: Path) -> dict[str, str]:
+    """Kafka's own validator of tokens, which takes those that a provider has signed for it."""
+    handler = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    return {
+        "oauthbearer.sasl.jaas.config": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;",
+        "oauthbearer.sasl.server.callback.handler.class": handler,
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
     }
 
 

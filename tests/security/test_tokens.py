@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
+from drumlin.peer.security.claims import described, lifetime_of
 from drumlin.peer.security.token_endpoint import Token
 from drumlin.peer.security.tokens import TokenSource
 from drumlin.security import OAuthBearer, SecurityOptionError, Tls
@@ -90,6 +91,12 @@ def jwt(lifetime_s: float, subject: str = "a") -> str:
     now = time.time()
     claims = {"sub": subject, "iat": now - 3600, "exp": now + lifetime_s}
     return f"{part({'alg': 'none'})}.{part(claims)}."
+
+
+@pytest.mark.parametrize("token", ["", "abc", "a.b.c", "..", "\u00e9.W10.x", "W10.W10.W10"])
+def test_what_is_no_jwt_says_nothing_of_itself(token: str) -> None:
+    assert described(token) == ""
+    assert lifetime_of(token) is None
 
 
 def test_an_endpoint_is_asked_once_with_the_clients_credentials() -> None:

@@ -11,7 +11,8 @@ from drumlin.peer.security.settings import SecurityOptionError
 from drumlin.security import Plain, Security, Tls
 from drumlin.spark.options import SourceOptions
 from rig.certificates import Certificates
-from rig.secured_kafka import PASSWORD, SCRAM_PASSWORD, SecuredKafka
+from rig.secured_kafka import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD, SecuredKafka
+from security.test_tokens import Endpoint
 
 MODULES = "org.apache.kafka.common.security"
 QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
@@ -51,6 +52,35 @@ def test_a_secured_listener_is_read(
     plans = read._jdf.queryExecution().toString()
     assert "alice" not in plans
     assert "-----BEGIN" not in plans
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_tokens_that_a_provider_has_signed(
+    spark: SparkSession, secured_kafka: SecuredKafka
+) -> None:
+    def options(audience: str, endpoint: Endpoint) -> dict[str, str]:
+        token = secured_kafka.signer.token("alice", aud=audience, iss=ISSUER)
+        endpoint.answers = [(200, {"access_token": token, "expires_in": 3600})]
+        return {
+            "kafka.bootstrap.servers": secured_kafka.addresses["signed"],
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.oauthbearer.token.endpoint.url": endpoint.url,
+            "kafka.sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
+            'clientId="spark" clientSecret="hunter2" scope="kafka";',
+            "startingOffsets": "earliest",
+        }
+
+    with Endpoint() as endpoint:
+        read = frame(spark, options(AUDIENCE, endpoint), "open").limit(2)
+        assert [bytes(row.value) for row in read.collect()] == [b"one", b"two"]
+    with Endpoint() as endpoint:
+        wrong = frame(spark, options("shop", endpoint), "open")
+        refused = "the token .audience 'shop', .* cannot log in with OAUTHBEARER"
+        with pytest.raises(Exception, match=refused) as caught:
+            wrong.count()
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.spark

@@ -37,7 +37,7 @@ class Access:
     def who(self) -> str:
         """The user, as an error says it."""
         if self._login is None or isinstance(self._login, OAuthBearer):
-            return "the token"
+            return str(self._tokens)
         return f"user {self._login.username!r}"
 
     async def exchange(self) -> Exchange:

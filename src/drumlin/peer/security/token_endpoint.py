@@ -12,19 +12,17 @@ import http.client
 import json
 import socket
 import ssl
-import time
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.security.claims import lifetime_of, seconds
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError, revealed
 from drumlin.peer.security.tls import OF_TOKEN_ENDPOINT, context_of, explained
 
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_SECONDS_MAX: Final = 1e12
-_DIGITS_MAX: Final = 12
 _PASSING: Final = frozenset({408, 425, 429})
 
 
@@ -139,30 +137,7 @@ class TokenRequest:
         text, lifetime_s = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(text, str) or not text:
             raise AuthenticationFailed(f"{self._where}: there is no access_token in its answer")
-        return Token(text, lifetime_of(text) if lifetime_s is None else _seconds(lifetime_s))
-
-
-def lifetime_of(token: str) -> float | None:
-    """How long a token is good for, if it is a JWT that says so (RFC 7519). It is not checked."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        expires_at = _seconds(claims["exp"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return None if expires_at is None else expires_at - time.time()
-
-
-def _seconds(value: object) -> float | None:
-    """A number that somebody sent, if it is one of a size that there is."""
-    if isinstance(value, bool | str):  # some endpoints send a string of digits
-        is_count = isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX
-        value = int(value) if is_count else None
-    if not isinstance(value, int | float) or not abs(value) < _SECONDS_MAX:
-        return None
-    return float(value)
+        return Token(text, lifetime_of(text) if lifetime_s is None else seconds(lifetime_s))
 
 
 def _error_of(answer: dict[str, Any]) -> str:

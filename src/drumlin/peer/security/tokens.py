@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.security.claims import described, lifetime_of
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer
-from drumlin.peer.security.token_endpoint import Token, TokenEndpoint, lifetime_of
+from drumlin.peer.security.token_endpoint import Token, TokenEndpoint
 
 #: A token is used for this part of its life, as in Kafka's clients.
 _USED_PART: Final = 0.8
@@ -59,6 +60,11 @@ class TokenSource:
     def forget(self) -> None:
         """The broker does not take it: have another one next time."""
         self._good_until = 0.0
+
+    def __str__(self) -> str:
+        """The last token, as an error names it: brokers do not say what they dislike."""
+        said = described(self._token)
+        return f"the token ({said})" if said else "the token"
 
     def hidden_in(self, message: str) -> str:
         """`message` without the last token."""
