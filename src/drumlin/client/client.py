@@ -9,10 +9,10 @@ cross a fork, and it refuses to be pickled: a worker process opens its own with 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar, Unpack
+from typing import NoReturn, Self, Unpack
 from uuid import UUID
 
 import pyarrow as pa
@@ -38,13 +38,12 @@ from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartitio
 from drumlin.client.producer import Producer
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
+from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.peer.security.settings import Security
 from drumlin.records import kernels
-
-T = TypeVar("T")
 
 
 def connect(
@@ -108,16 +107,16 @@ def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
 
 
-class Client:
+class Client(TransactionCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it."""
 
     def __init__(self, bootstrap: str, options: PeerOptions) -> None:
         self.bootstrap = bootstrap
         self.options = options
         addresses = parse_bootstrap(bootstrap)
-        self._connections = BrokerConnections(addresses, options)
-        self._thread = LoopThread(f"drumlin-client {bootstrap}")
-        self._producer = Producer(self._connections)
+        connections = BrokerConnections(addresses, options)
+        thread = LoopThread(f"drumlin-client {bootstrap}")
+        super().__init__(thread, connections, Producer(connections))
 
     # -- life ----------------------------------------------------------------------------
 
@@ -145,10 +144,6 @@ class Client:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Client holds sockets and a thread: connect anew in the other process")
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with translated():
-            return self._thread.run(coroutine)
 
     def refresh(self) -> None:
         """Ask the cluster anew which brokers it has."""

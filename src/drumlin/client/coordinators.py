@@ -1,4 +1,4 @@
-"""Who coordinates a group, and how one hears that somebody else does."""
+"""Who coordinates a group or a transactional id, and how one hears that somebody else does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 #: The coordinator is another one, or this one is not ready.
 LOST_COORDINATOR: Final = frozenset(
     {
@@ -27,15 +28,23 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
         KafkaError: there is none at the moment.
         PeerError: no answer.
     """
+    return await _find(connections, group_id, _GROUP, f"coordinator of group {group_id!r}")
 
+
+async def find_transaction_coordinator(
+    connections: BrokerConnections, transactional_id: str
+) -> int:
+    """The id of the broker that coordinates a transactional id. Raises as `find_coordinator`."""
+    what = f"coordinator of transactional id {transactional_id!r}"
+    return await _find(connections, transactional_id, _TRANSACTION, what)
+
+
+async def _find(connections: BrokerConnections, key: str, key_type: int, what: str) -> int:
     def build(shape: Shape) -> object:
-        return shape(
-            "FindCoordinatorRequest", key=group_id, key_type=_GROUP, coordinator_keys=(group_id,)
-        )
+        return shape("FindCoordinatorRequest", key=key, key_type=key_type, coordinator_keys=(key,))
 
     connection = await connections.any()
     response = await connection.request("find_coordinator", build)
-    what = f"coordinator of group {group_id!r}"
     found = only(getattr(response, "coordinators", (response,)), what)
     if found.error_code is not ErrorCode.none:
         raise KafkaError(found.error_code, what)

@@ -13,6 +13,9 @@ new is sent until all that is in flight has been answered. Then
 Without sequences a retry may repeat or reorder batches; without retries a batch is handed to a
 connection once at most.
 
+In a transaction there is no next epoch: what is reported ends it for this partition. What is in
+flight then is still waited for, so that nothing of ours is under way when the transaction is ended.
+
 Lives in the loop. All changes of state are plain functions; only recovery waits.
 """
 
@@ -37,7 +40,13 @@ from drumlin.peer.retry import (
     is_retriable,
     is_stale_metadata,
 )
-from drumlin.records.batch import SEQUENCE_MODULO, parse_header, seal, write_header
+from drumlin.records.batch import (
+    SEQUENCE_MODULO,
+    TRANSACTIONAL_MASK,
+    parse_header,
+    seal,
+    write_header,
+)
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 IN_FLIGHT_MAX: Final = 5  # more than 5 and brokers cannot tell duplicates
@@ -99,6 +108,7 @@ class PartitionSender:
         identify: Callable[[ProducerIdentity | None], Awaitable[ProducerIdentity]],
         *,
         is_idempotent: bool,
+        transactional_id: str | None = None,
     ) -> None:
         self._connections = connections
         self._topic = topic
@@ -106,6 +116,8 @@ class PartitionSender:
         self._acks = acks
         self._identify = identify
         self._is_idempotent = is_idempotent
+        self._transactional_id = transactional_id
+        self._ended_by: Exception | None = None  # only in a transaction: nothing is sent any more
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
@@ -128,6 +140,13 @@ class PartitionSender:
         self._queue.append(batch)
         self._send_what_may_go()
 
+    def end(self, error: Exception) -> None:
+        """Give up what is not sent; what is in flight is still answered."""
+        if self._recovery is not None:
+            self._recovery.cancel()
+        self._ended_by = self._ended_by or error
+        self._send_what_may_go()
+
     def fail_all(self, error: Exception) -> None:
         """Give up everything that is not delivered yet."""
         if self._recovery is not None:
@@ -137,6 +156,9 @@ class PartitionSender:
     # -- sending -------------------------------------------------------------------------
 
     def _send_what_may_go(self) -> None:
+        if self._ended_by is not None:
+            self._give_up_unsent(self._ended_by)
+            return
         self._close_gap()
         while self._may_send:
             self._send(self._queue.popleft())
@@ -183,6 +205,7 @@ class PartitionSender:
                 batch.buffer,
                 acks=self._acks,
                 timeout_ms=self._connections.options.request_timeout_ms,
+                transactional_id=self._transactional_id,
             )
         except Exception as error:  # noqa: BLE001 - it was not sent, and the batch's future tells
             self._in_flight.remove(batch)
@@ -193,7 +216,10 @@ class PartitionSender:
 
     def _stamp(self, batch: Batch) -> None:
         assert self._identity is not None
-        header = parse_header(batch.buffer)._replace(
+        header = parse_header(batch.buffer)
+        mask = 0 if self._transactional_id is None else TRANSACTIONAL_MASK
+        header = header._replace(
+            attributes=header.attributes | mask,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
             base_sequence=self._next_sequence,
@@ -230,7 +256,9 @@ class PartitionSender:
     # -- what is given up ----------------------------------------------------------------
 
     def _give_up(self, batch: Batch, error: Exception) -> None:
-        if batch.sequence is not None:
+        if self._transactional_id is not None:
+            self._ended_by = self._ended_by or error
+        elif batch.sequence is not None:
             self._gap_ordinal = max(batch.ordinal, self._gap_ordinal or 0)
         batch.done.set_exception(
             as_delivery_failed(
@@ -241,9 +269,13 @@ class PartitionSender:
     def _give_up_all(self, error: Exception) -> None:
         for batch in self._in_flight:
             batch.may_be_written = True
-        pending = [each for each, _ in self._failed] + self._in_flight + list(self._queue)
-        self._queue.clear()
+        self._failed += [(batch, error) for batch in self._in_flight]
         self._in_flight.clear()
+        self._give_up_unsent(error)
+
+    def _give_up_unsent(self, error: Exception) -> None:
+        pending = [each for each, _ in self._failed] + list(self._queue)
+        self._queue.clear()
         self._failed.clear()
         for batch in pending:
             self._give_up(batch, error)
@@ -263,7 +295,7 @@ class PartitionSender:
         try:
             self._sort_failed()
             pauses = backoff_s(self._connections.options)
-            while self._queue:
+            while self._queue and self._ended_by is None:
                 try:
                     await self._prepare(pauses)
                     break
@@ -294,13 +326,16 @@ class PartitionSender:
             return
         failed, self._failed = self._failed, []
         failed.sort(key=lambda each: each[0].ordinal)
-        again = [each for each in failed if _may_go_again(*each)]
+        first_error = failed[0][1]
+        is_for_good = self._transactional_id is not None and _is_forgotten(first_error)
+        again = [each for each in failed if _may_go_again(*each) and not is_for_good]
         self._queue.extendleft(batch for batch, _ in reversed(again))
         for batch, error in failed:
             if (batch, error) not in again:
                 self._give_up(batch, error)
         self._is_known = False
-        first_error = failed[0][1]
+        if is_for_good:
+            return
         if is_retriable(first_error) or _is_forgotten(first_error):
             self._trouble = first_error
         if _is_forgotten(first_error):

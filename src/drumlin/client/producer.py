@@ -61,15 +61,19 @@ class Producer:
             raise self._closed_by
         sender = self._senders.get((topic, partition, manner))
         if sender is None:
-            sender = self._senders[topic, partition, manner] = PartitionSender(
-                self._connections,
-                topic,
-                partition,
-                manner.acks,
-                self._identify,
-                is_idempotent=manner.is_idempotent,
-            )
+            sender = self._new_sender(topic, partition, manner)
+            self._senders[topic, partition, manner] = sender
         return sender
+
+    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+        return PartitionSender(
+            self._connections,
+            topic,
+            partition,
+            manner.acks,
+            self._identify,
+            is_idempotent=manner.is_idempotent,
+        )
 
     def attach(self, dependent: Dependent) -> None:
         """Tell it when this is closed, if it is still there then."""

@@ -15,6 +15,9 @@ from drumlin.wire.messages import Shape
 
 # From 13 on topics go by id.
 _VERSION_MAX: Final = 12
+# From 12 on a broker takes a partition into the transaction by itself (KIP-890), and expects a
+# new epoch for the next one.
+_TRANSACTIONAL_VERSION_MAX: Final = 11
 NO_ACKS: Final = 0
 
 
@@ -34,6 +37,7 @@ def send_batch(
     *,
     acks: int,
     timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> asyncio.Future[Any]:
     """Send now, behind what was sent before; give the future answer to `produced`.
 
@@ -44,15 +48,16 @@ def send_batch(
         data = shape("PartitionProduceData", index=partition, records=batch)
         return shape(
             "ProduceRequest",
-            transactional_id=None,
+            transactional_id=transactional_id,
             acks=acks,
             timeout=timedelta(milliseconds=timeout_ms),
             topic_data=(shape("TopicProduceData", name=topic, partition_data=(data,)),),
         )
 
+    version_max = _VERSION_MAX if transactional_id is None else _TRANSACTIONAL_VERSION_MAX
     if acks != NO_ACKS:
-        return connection.send("produce", build, version_max=_VERSION_MAX)
-    connection.send_unanswered("produce", build, version_max=_VERSION_MAX)
+        return connection.send("produce", build, version_max=version_max)
+    connection.send_unanswered("produce", build, version_max=version_max)
     return asyncio.ensure_future(connection.writable())
 
 

@@ -1,0 +1,108 @@
+"""What a client offers of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Iterable
+from typing import Any, Final, TypeVar
+
+from drumlin.client import arguments
+from drumlin.client.errors import translated
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.producer import Producer
+from drumlin.client.transactions import describing, ending, session, starting
+from drumlin.client.transactions.describing import TransactionDescription, TransactionListing
+from drumlin.client.transactions.errors import UnknownTransaction
+from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.client.transactions.transaction import Transaction
+from drumlin.peer.broker_connections import BrokerConnections
+
+T = TypeVar("T")
+
+_TIMEOUT_MAX_MS: Final = 2**31 - 1
+
+
+class TransactionCalls:
+    """The calls of a `Client` that concern transactions."""
+
+    def __init__(
+        self, thread: LoopThread, connections: BrokerConnections, producer: Producer
+    ) -> None:
+        self._thread = thread
+        self._connections = connections
+        self._producer = producer
+        self._timeout_limit = starting.TimeoutLimit(connections)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with translated():
+            return self._thread.run(coroutine)
+
+    def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
+        """Begin a transaction: all of it is seen by read_committed readers, or nothing.
+
+        Whoever has used the id before is fenced, and what that had open is aborted.
+
+        Args:
+            transactional_id: a name that is this writer's alone, the same after a restart.
+            timeout_ms: after so long, from the first write on, the broker aborts it by itself.
+                None: as long as the broker allows (transaction.max.timeout.ms, 15 minutes by
+                default). Until it is ended, readers see nothing that comes after it.
+
+        Raises:
+            RequestRefused: INVALID_TRANSACTION_TIMEOUT: the broker does not allow so much.
+            NotAuthorized: no right to WRITE to the transactional id.
+        """
+        arguments.text("transactional_id", transactional_id)
+        if timeout_ms is not None:
+            arguments.whole_number("timeout_ms", timeout_ms, 1, _TIMEOUT_MAX_MS)
+        begun = self._run(
+            session.begin(self._connections, self._timeout_limit, transactional_id, timeout_ms)
+        )
+        self._thread.call_soon(self._producer.attach, begun.producer)
+        return Transaction(self._thread, begun)
+
+    def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
+        """Commit or abort a transaction that was detached, here or anywhere.
+
+        Does nothing if just that has been done. It is tried until `call_timeout_ms` is over.
+
+        Raises:
+            ProducerFenced: somebody else has begun under its id; how it ended is not known.
+            TransactionTimedOut: it is aborted, as it was open for too long.
+            TransactionAborted: it was to be committed, and somebody has aborted it.
+            TransactionCommitted: it was to be aborted, and somebody has committed it.
+            UnknownTransaction: the coordinator does not know it (any more).
+            OutcomeUnknown: nobody has answered; to call this again does no harm.
+        """
+        who = OpenTransaction(*transaction)
+        self._run(ending.end_transaction(self._connections, who, commit=commit))
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, TransactionDescription]:
+        """What coordinators know of these ids; those that nobody knows are left out."""
+        return self._run(describing.describe(self._connections, transactional_ids))
+
+    def list_transactions(
+        self, *, states: Collection[str] = (), producer_ids: Collection[int] = ()
+    ) -> list[TransactionListing]:
+        """All transactional ids of the cluster, or those in these states, of these producers.
+
+        States are the protocol's: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ...
+        """
+        return self._run(describing.list_transactions(self._connections, states, producer_ids))
+
+    def abort_transaction(self, transactional_id: str) -> None:
+        """Abort what is open under an id, and fence whoever has it.
+
+        Raises:
+            UnknownTransaction: no coordinator knows the id.
+        """
+        arguments.text("transactional_id", transactional_id)
+        found = self.describe_transactions((transactional_id,)).get(transactional_id)
+        if found is None:
+            raise UnknownTransaction("no coordinator knows this id", transactional_id)
+        self._run(
+            session.begin(
+                self._connections, self._timeout_limit, transactional_id, found.timeout_ms
+            )
+        )

@@ -1,0 +1,85 @@
+"""The way to the coordinator of a transactional id, and how long it is asked.
+
+A coordinator moves, restarts, and is busy with the transaction before: all of that passes, and a
+request is repeated until the call's time is up. Each of them may be repeated without harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from drumlin.client.coordinators import find_transaction_coordinator
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.retry import Deadline
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+
+#: Markers of the transaction before are being written, which takes milliseconds.
+_FIRST_PAUSE_S: Final = 0.005
+_LAST_PAUSE_S: Final = 0.2
+
+
+class TransactionCoordinator:
+    """The coordinator of one id. Lives in the loop."""
+
+    def __init__(self, connections: BrokerConnections, transactional_id: str) -> None:
+        self._connections = connections
+        self._transactional_id = transactional_id
+        self._node_id: int | None = None
+
+    async def ask(
+        self,
+        api_name: str,
+        build: RequestBuilder,
+        read: Callable[[Any], T],
+        version_max: int | None = None,
+    ) -> T:
+        """Ask until there is an answer that is not to pass. `read` raises the error in it.
+
+        Raises:
+            KafkaError: refused; or what the last answer was when time was up.
+            PeerError: not answered, or by no broker that knows such requests.
+        """
+        deadline = Deadline(self._connections.options.patience_ms)
+
+        async def attempt() -> T:
+            try:
+                node_id = await self.node_id()
+                connection = await self._connections.broker(node_id)
+                return read(await connection.request(api_name, build, version_max=version_max))
+            except Exception as error:
+                if not _is_busy(error):
+                    self._node_id = None
+                raise
+
+        return await self._connections.retrying(
+            lambda: _while_busy(attempt, deadline), deadline=deadline
+        )
+
+    async def node_id(self) -> int:
+        """The id of the broker, asked for when it is not known."""
+        if self._node_id is None:
+            self._node_id = await find_transaction_coordinator(
+                self._connections, self._transactional_id
+            )
+        return self._node_id
+
+
+async def _while_busy(attempt: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return await attempt()
+        except KafkaError as error:
+            if not _is_busy(error) or deadline.is_over:
+                raise
+        await asyncio.sleep(min(pause_s, deadline.remaining_s))
+        pause_s = min(pause_s * 2, _LAST_PAUSE_S)
+
+
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, KafkaError) and error.code is ErrorCode.concurrent_transactions

@@ -1,0 +1,137 @@
+"""Ending a transaction, by whoever knows its id, producer id and epoch; and what a refusal means.
+
+Brokers refuse with few codes, and one of them means three things. Which it was, the state that the
+coordinator describes tells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drumlin.client.transactions.coordinator import TransactionCoordinator
+from drumlin.client.transactions.describing import TransactionDescription, describe_one
+from drumlin.client.transactions.errors import (
+    NothingToEnd,
+    OutcomeUnknown,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionCommitted,
+    TransactionError,
+    TransactionTimedOut,
+    UnknownTransaction,
+)
+from drumlin.client.transactions.requests import (
+    END_VERSION_MAX,
+    OpenTransaction,
+    check,
+    end_request,
+)
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
+from drumlin.peer.retry import is_retriable
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
+_COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
+#: The epoch is not the producer's (any more).
+EPOCH_GONE: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
+_UNKNOWN: Final = frozenset(
+    {ErrorCode.invalid_producer_id_mapping, ErrorCode.transactional_id_not_found}
+)
+#: Codes that say what became of a transaction, if one knows how to read them.
+TELLING: Final = EPOCH_GONE | _UNKNOWN | {ErrorCode.invalid_txn_state}
+
+
+async def end_transaction(
+    connections: BrokerConnections,
+    who: OpenTransaction,
+    *,
+    commit: bool,
+    coordinator: TransactionCoordinator | None = None,
+) -> None:
+    """Commit or abort; does nothing if just that has been done already.
+
+    Raises:
+        TransactionError: which tells what became of it, or that nobody knows.
+        KafkaError, PeerError: refused for another reason: nothing has changed.
+    """
+    coordinator = coordinator or TransactionCoordinator(connections, who.transactional_id)
+    what = f"end_txn of {who.transactional_id!r}"
+    try:
+        await coordinator.ask(
+            "end_txn",
+            end_request(who, commit=commit),
+            lambda response: check(response.error_code, what),
+            END_VERSION_MAX,
+        )
+    except (ConnectionLost, RequestTimeout) as error:
+        raise _unanswered(who, commit, error) from error
+    except KafkaError as error:
+        if is_retriable(error):
+            raise _unanswered(who, commit, error) from error
+        if error.code not in TELLING:
+            raise
+        fate = await fate_of(connections, who, error)
+        if not _is_what_was_wanted(fate, commit):
+            raise fate from error
+
+
+def _unanswered(who: OpenTransaction, commit: bool, error: Exception) -> OutcomeUnknown:
+    end = "commit" if commit else "abort"
+    return OutcomeUnknown(f"nobody has answered to the {end}: {error}", who.transactional_id)
+
+
+def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
+    """Also an abort by the broker is an abort; and what is empty is ended as it is."""
+    wanted = TransactionCommitted if commit else TransactionAborted
+    return isinstance(fate, wanted | NothingToEnd)
+
+
+async def fate_of(
+    connections: BrokerConnections, who: OpenTransaction, error: KafkaError
+) -> TransactionError:
+    """What became of a transaction whose producer is refused with one of the `TELLING` codes."""
+    if error.code in _UNKNOWN:
+        return _unknown(who)
+    try:
+        found = await describe_one(connections, who.transactional_id)
+    except (KafkaError, PeerError):
+        # Not allowed, or not possible. The code alone says that much.
+        return _fate_by_code(who, error.code)
+    return _unknown(who) if found is None else _fate(who, found)
+
+
+def _fate(who: OpenTransaction, found: TransactionDescription) -> TransactionError:
+    """Decide by the coordinator's state."""
+    if found.producer_id == who.producer_id and found.epoch == who.epoch:
+        return _ended(who, found.state)
+    # A time-out raises the epoch by one, so that the producer cannot go on. Whoever begins anew
+    # does so once more, and leaves another state.
+    is_raised = found.producer_id == who.producer_id and found.epoch == who.epoch + 1
+    if is_raised and found.state in _ABORTED:
+        why = "it was open for longer than its time-out, or aborted from outside"
+        return TransactionTimedOut(f"aborted by the broker: {why}", who.transactional_id)
+    return _fenced(who)
+
+
+def _ended(who: OpenTransaction, state: str) -> TransactionError:
+    if state in _COMMITTED:
+        return TransactionCommitted("it is committed already", who.transactional_id)
+    if state in _ABORTED:
+        return TransactionAborted("it is aborted already", who.transactional_id)
+    return NothingToEnd(f"nothing was written in it (state {state})", who.transactional_id)
+
+
+def _fate_by_code(who: OpenTransaction, code: ErrorCode) -> TransactionError:
+    if code in EPOCH_GONE:
+        return _fenced(who)
+    return TransactionError("it is not open (any more)", who.transactional_id)
+
+
+def _fenced(who: OpenTransaction) -> ProducerFenced:
+    return ProducerFenced("somebody else has begun under this id", who.transactional_id)
+
+
+def _unknown(who: OpenTransaction) -> UnknownTransaction:
+    why = f"the coordinator does not know it with producer id {who.producer_id} (any more)"
+    return UnknownTransaction(why, who.transactional_id)

@@ -1,0 +1,94 @@
+"""The partitions and groups that a transaction has touched.
+
+The coordinator must know of a partition before its first batch is sent: it writes markers there
+at the end. Partitions that are wanted while a request is under way share the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.transactions.coordinator import TransactionCoordinator
+from drumlin.client.transactions.requests import (
+    ADD_OFFSETS_VERSION_MAX,
+    ADD_PARTITIONS_VERSION_MAX,
+    OpenTransaction,
+    add_offsets_request,
+    add_partitions_request,
+    check,
+    check_added,
+)
+
+
+class Participants:
+    """Lives in the loop."""
+
+    def __init__(self, coordinator: TransactionCoordinator, who: OpenTransaction) -> None:
+        self._coordinator = coordinator
+        self._who = who
+        self._partitions: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._wanted: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._adding: asyncio.Task[None] | None = None
+        self.may_be_known = (
+            False  # the coordinator may have heard of one: there is something to end
+        )
+
+    async def add(self, topic: str, partition: int) -> None:
+        """
+        Raises:
+            KafkaError, PeerError: the coordinator has refused, or not answered.
+        """
+        place = (topic, partition)
+        if place in self._partitions:
+            return
+        if place not in self._wanted:
+            self._wanted[place] = asyncio.get_running_loop().create_future()
+        added = self._wanted[place]
+        if self._adding is None or self._adding.done():
+            self._adding = asyncio.ensure_future(self._add_wanted())
+        await asyncio.shield(added)
+
+    async def add_group(self, group_id: str) -> None:
+        """Raises as `add` does."""
+        if group_id in self._groups:
+            return
+        self.may_be_known = True
+        what = f"offsets of group {group_id!r} in transaction {self._who.transactional_id!r}"
+        await self._coordinator.ask(
+            "add_offsets_to_txn",
+            add_offsets_request(self._who, group_id),
+            lambda response: check(response.error_code, what),
+            ADD_OFFSETS_VERSION_MAX,
+        )
+        self._groups.add(group_id)
+
+    def close(self) -> None:
+        """Nothing is added any more."""
+        if self._adding is not None:
+            self._adding.cancel()
+
+    async def _add_wanted(self) -> None:
+        await asyncio.sleep(0)  # what is wanted in the same turn comes along
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            self.may_be_known = True
+            try:
+                await self._coordinator.ask(
+                    "add_partitions_to_txn",
+                    add_partitions_request(self._who, wanted),
+                    lambda response: check_added(response, self._who.transactional_id),
+                    ADD_PARTITIONS_VERSION_MAX,
+                )
+            except asyncio.CancelledError:
+                for added in (*wanted.values(), *self._wanted.values()):
+                    added.cancel()
+                raise
+            except Exception as error:  # noqa: BLE001 - whoever wants them must hear of it
+                for added in wanted.values():
+                    added.set_exception(error)
+            else:
+                self._partitions.update(wanted)
+                for added in wanted.values():
+                    added.set_result(None)

@@ -1,0 +1,91 @@
+"""The producer of one transaction: what appends and writers hand their batches to.
+
+Batches carry the transaction's producer id and epoch, from sequence 0 in each partition, and that
+epoch never changes: a batch that cannot be delivered makes the transaction one that can only be
+aborted, and nothing is sent after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
+from drumlin.client.producer import Manner, Producer
+from drumlin.client.transactions.participants import Participants
+from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.peer.broker_connections import BrokerConnections
+
+
+class TransactionalProducer(Producer):
+    """Lives in the loop."""
+
+    def __init__(
+        self, connections: BrokerConnections, participants: Participants, who: OpenTransaction
+    ) -> None:
+        super().__init__(connections)
+        self._participants = participants
+        self._who = who
+        self.put_count = 0
+        self._unsettled: set[Future[Any]] = set()
+        self._is_settled = asyncio.Event()
+        self._is_settled.set()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the transaction can only be aborted."""
+        return self._closed_by
+
+    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+        """Deliver a batch behind all that were put for the same partition."""
+        self.put_count += 1
+        self._unsettled.add(batch.done)
+        self._is_settled.clear()
+        batch.done.add_done_callback(self._settle)
+        super().put(topic, partition, manner, batch)
+
+    def fail(self, error: Exception) -> None:
+        """Take nothing more, and send nothing more. The first error is the one that is told."""
+        if self._closed_by is None:
+            self._closed_by = error
+            for sender in self._senders.values():
+                sender.end(error)
+            for dependent in list(self._dependents):
+                dependent.give_up(error)
+
+    def give_up(self, error: Exception) -> None:
+        """The client is closed."""
+        self.fail(error)
+
+    async def settled(self) -> None:
+        """Wait until everything that was put is answered, or given up."""
+        await self._is_settled.wait()
+
+    def close(self) -> None:
+        super().close()
+        self._participants.close()
+
+    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+        async def identify(_: ProducerIdentity | None) -> ProducerIdentity:
+            await self._participants.add(topic, partition)
+            return ProducerIdentity(self._who.producer_id, self._who.epoch)
+
+        return PartitionSender(
+            self._connections,
+            topic,
+            partition,
+            manner.acks,
+            identify,
+            is_idempotent=True,
+            transactional_id=self._who.transactional_id,
+        )
+
+    def _settle(self, done: Future[Any]) -> None:
+        self._unsettled.discard(done)
+        if not self._unsettled:
+            self._is_settled.set()
+        error = done.exception()
+        if isinstance(error, Exception):
+            # Not at once: a sender is in the middle of its turn. It sends nothing more by itself.
+            asyncio.get_running_loop().call_soon(self.fail, error)

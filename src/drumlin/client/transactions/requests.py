@@ -1,0 +1,176 @@
+"""What the coordinator of a transaction is asked, and how its answers are read.
+
+Nothing here sends, and nothing decides what is done about a refusal. Versions end where
+transactions v2 begin (KIP-890): there an end gives a new epoch, of which only one process hears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.offsets import TopicPartition, by_topic
+from drumlin.peer.connection import RequestBuilder
+from drumlin.wire.errors import ErrorCode, KafkaError, error_of
+from drumlin.wire.messages import Shape
+
+INIT_VERSION_MAX: Final = 4
+ADD_PARTITIONS_VERSION_MAX: Final = 3
+ADD_OFFSETS_VERSION_MAX: Final = 3
+COMMIT_OFFSETS_VERSION_MAX: Final = 4
+END_VERSION_MAX: Final = 4
+
+
+class OpenTransaction(NamedTuple):
+    """All that it takes to end a transaction, for any process of any machine. Can be pickled."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def init_request(transactional_id: str, timeout_ms: int) -> RequestBuilder:
+    """A new epoch: fences whoever has the id, and aborts what it has open."""
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "InitProducerIdRequest",
+            transactional_id=transactional_id,
+            transaction_timeout=timedelta(milliseconds=timeout_ms),
+        )
+
+    return build
+
+
+def begun(response: Any, transactional_id: str) -> OpenTransaction:
+    """What an InitProducerId gives.
+
+    Raises:
+        KafkaError: refused.
+    """
+    check(response.error_code, f"init_producer_id of {transactional_id!r}")
+    return OpenTransaction(transactional_id, response.producer_id, response.producer_epoch)
+
+
+def add_partitions_request(
+    who: OpenTransaction, places: Collection[TopicPartition]
+) -> RequestBuilder:
+    """AddPartitionsToTxn: these partitions get a marker at the end."""
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "AddPartitionsToTxnRequest",
+            v3_and_below_transactional_id=who.transactional_id,
+            v3_and_below_producer_id=who.producer_id,
+            v3_and_below_producer_epoch=who.epoch,
+            v3_and_below_topics=tuple(
+                shape("AddPartitionsToTxnTopic", name=topic, partitions=tuple(partitions))
+                for topic, partitions in by_topic(places).items()
+            ),
+        )
+
+    return build
+
+
+def check_added(response: Any, transactional_id: str) -> None:
+    """
+    Raises:
+        KafkaError: a partition was refused, and so none was added.
+    """
+    for topic in response.results_by_topic_v3_and_below:
+        for each in topic.results_by_partition:
+            # The others are only told that nobody has tried.
+            if each.partition_error_code is not ErrorCode.operation_not_attempted:
+                where = f"topic {topic.name!r} partition {each.partition_index}"
+                check(each.partition_error_code, f"{where} in transaction {transactional_id!r}")
+
+
+def add_offsets_request(who: OpenTransaction, group_id: str) -> RequestBuilder:
+    """AddOffsetsToTxn: offsets of this group become part of the transaction."""
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "AddOffsetsToTxnRequest",
+            transactional_id=who.transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            group_id=group_id,
+        )
+
+    return build
+
+
+def commit_offsets_request(
+    who: OpenTransaction, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> RequestBuilder:
+    """TxnOffsetCommit: the group has these offsets once the transaction is committed."""
+
+    def partition_of(shape: Shape, topic: str, partition: int) -> object:
+        each = offsets[topic, partition]
+        return shape(
+            "TxnOffsetCommitRequestPartition",
+            partition_index=partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            committed_metadata=each.metadata,
+        )
+
+    def build(shape: Shape) -> object:
+        topics = (
+            shape(
+                "TxnOffsetCommitRequestTopic",
+                name=topic,
+                partitions=tuple(partition_of(shape, topic, each) for each in partitions),
+            )
+            for topic, partitions in by_topic(offsets).items()
+        )
+        return shape(
+            "TxnOffsetCommitRequest",
+            transactional_id=who.transactional_id,
+            group_id=group.group_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=tuple(topics),
+        )
+
+    return build
+
+
+def check_committed(response: Any, group_id: str) -> None:
+    """
+    Raises:
+        KafkaError: offsets of a partition were refused.
+    """
+    for topic in response.topics:
+        for each in topic.partitions:
+            where = f"topic {topic.name!r} partition {each.partition_index}"
+            check(each.error_code, f"txn_offset_commit of group {group_id!r}, {where}")
+
+
+def end_request(who: OpenTransaction, *, commit: bool) -> RequestBuilder:
+    """EndTxn. The same end may be asked for again and again."""
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "EndTxnRequest",
+            transactional_id=who.transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            committed=commit,
+        )
+
+    return build
+
+
+def check(code: ErrorCode | int, what: str) -> None:
+    """
+    Raises:
+        KafkaError: unless `code` is none.
+    """
+    if code != ErrorCode.none:
+        raise KafkaError(error_of(code), what)

@@ -1,0 +1,137 @@
+"""The loop's side of one transaction: its coordinator, its producer, what it has touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.coordinators import find_coordinator
+from drumlin.client.errors import CommitFailed
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.transactions.coordinator import TransactionCoordinator
+from drumlin.client.transactions.ending import TELLING, end_transaction, fate_of
+from drumlin.client.transactions.errors import TransactionError
+from drumlin.client.transactions.participants import Participants
+from drumlin.client.transactions.producer import TransactionalProducer
+from drumlin.client.transactions.requests import (
+    COMMIT_OFFSETS_VERSION_MAX,
+    OpenTransaction,
+    check_committed,
+    commit_offsets_request,
+)
+from drumlin.client.transactions.starting import TimeoutLimit
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: The group has moved on: the offsets are somebody else's now.
+_NOT_OURS: Final = frozenset(
+    {
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.stale_member_epoch,
+    }
+)
+
+
+class TransactionSession:
+    """Lives in the loop. Made by `begin`."""
+
+    def __init__(
+        self,
+        connections: BrokerConnections,
+        coordinator: TransactionCoordinator,
+        who: OpenTransaction,
+        timeout_ms: int,
+    ) -> None:
+        self.who = who
+        self.timeout_ms = timeout_ms
+        self._connections = connections
+        self._coordinator = coordinator
+        self._participants = Participants(coordinator, who)
+        self.producer = TransactionalProducer(connections, self._participants, who)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it can only be aborted."""
+        return self.producer.failure
+
+    async def settled(self) -> None:
+        """Wait until everything that was put is answered, or given up."""
+        await self.producer.settled()
+
+    async def commit_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """
+        Raises:
+            CommitFailed: the group has moved on.
+            KafkaError, PeerError: refused, or not answered.
+        """
+        if not offsets:
+            return
+        await self._participants.add_group(group.group_id)
+
+        async def attempt() -> None:
+            node_id = await find_coordinator(self._connections, group.group_id)
+            connection = await self._connections.broker(node_id)
+            response = await connection.request(
+                "txn_offset_commit",
+                commit_offsets_request(self.who, group, offsets),
+                version_max=COMMIT_OFFSETS_VERSION_MAX,
+            )
+            check_committed(response, group.group_id)
+
+        try:
+            await self._connections.retrying(attempt)
+        except KafkaError as error:
+            if error.code in _NOT_OURS:
+                raise CommitFailed(f"not committed: {error}", error.code) from error
+            raise
+
+    async def end(self, *, commit: bool) -> None:
+        """Raises as `end_transaction` does. Without anything in it there is nothing to end."""
+        if not commit:
+            self.producer.fail(TransactionError("it is being aborted", self.who.transactional_id))
+            await self.producer.settled()  # a batch must not come after the end
+        if self._participants.may_be_known:
+            await end_transaction(
+                self._connections, self.who, commit=commit, coordinator=self._coordinator
+            )
+
+    async def failed(self, error: Exception) -> TransactionError | None:
+        """From now on it can only be aborted; tells what became of it, if the error tells."""
+        self.producer.fail(error)
+        for cause in _causes(error):
+            if isinstance(cause, TransactionError):
+                return cause
+            if isinstance(cause, KafkaError) and cause.code in TELLING:
+                return await fate_of(self._connections, self.who, cause)
+        return None
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.producer.close()
+
+
+async def begin(
+    connections: BrokerConnections,
+    limit: TimeoutLimit,
+    transactional_id: str,
+    timeout_ms: int | None,
+) -> TransactionSession:
+    """Fence and abort what was before under the id, and begin.
+
+    Raises:
+        KafkaError, PeerError: refused, or not answered.
+    """
+    coordinator = TransactionCoordinator(connections, transactional_id)
+    who, timeout_ms = await limit.begin(coordinator, transactional_id, timeout_ms)
+    return TransactionSession(connections, coordinator, who, timeout_ms)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -1,0 +1,94 @@
+"""How a transaction begins: an epoch of its own, and a time-out that the broker allows."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drumlin.client.transactions.coordinator import TransactionCoordinator
+from drumlin.client.transactions.requests import (
+    INIT_VERSION_MAX,
+    OpenTransaction,
+    begun,
+    init_request,
+)
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import PeerError, only
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_BROKER_RESOURCE: Final = 4
+_MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
+#: Kafka's default of that key, and what to ask for where a broker allows less, and does not say.
+_TIMEOUTS_MS: Final = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000, 1_000)
+
+
+class TimeoutLimit:
+    """The longest time-out that brokers allow. Asked for once a client. Lives in the loop."""
+
+    def __init__(self, connections: BrokerConnections) -> None:
+        self._connections = connections
+        self._known_ms: int | None = None
+
+    async def begin(
+        self, coordinator: TransactionCoordinator, transactional_id: str, timeout_ms: int | None
+    ) -> tuple[OpenTransaction, int]:
+        """Fence and abort what was before, and begin; gives the time-out that it has, too.
+
+        Raises:
+            KafkaError, PeerError: refused, or not answered.
+        """
+        if timeout_ms is not None:
+            return await begin(coordinator, transactional_id, timeout_ms), timeout_ms
+        if self._known_ms is None:
+            node_id = await self._connections.retrying(coordinator.node_id)
+            self._known_ms = await self._told(node_id)
+        tries = [self._known_ms] if self._known_ms else []
+        tries += [each for each in _TIMEOUTS_MS if not tries or each < tries[0]]
+        for each_ms in tries[:-1]:
+            try:
+                who = await begin(coordinator, transactional_id, each_ms)
+            except KafkaError as error:
+                if error.code is not ErrorCode.invalid_transaction_timeout:
+                    raise
+            else:
+                self._known_ms = each_ms
+                return who, each_ms
+        return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
+
+    async def _told(self, node_id: int) -> int:
+        """What the broker says; 0 if it does not, as to a user who may not see its settings."""
+
+        def build(shape: Shape) -> object:
+            resource = shape(
+                "DescribeConfigsResource",
+                resource_type=_BROKER_RESOURCE,
+                resource_name=str(node_id),
+                configuration_keys=(_MAX_TIMEOUT_KEY,),
+            )
+            return shape("DescribeConfigsRequest", resources=(resource,))
+
+        try:
+            connection = await self._connections.broker(node_id)
+            response: Any = await connection.request("describe_configs", build)
+            for each in only(response.results, "describe_configs").configs:
+                if each.name == _MAX_TIMEOUT_KEY:
+                    return int(each.value or 0)
+        except (KafkaError, PeerError, ValueError):
+            pass
+        return 0
+
+
+async def begin(
+    coordinator: TransactionCoordinator, transactional_id: str, timeout_ms: int
+) -> OpenTransaction:
+    """InitProducerId: fences whoever has the id, and aborts what it has open.
+
+    Raises:
+        KafkaError, PeerError: refused, or not answered.
+    """
+    return await coordinator.ask(
+        "init_producer_id",
+        init_request(transactional_id, timeout_ms),
+        lambda response: begun(response, transactional_id),
+        INIT_VERSION_MAX,
+    )

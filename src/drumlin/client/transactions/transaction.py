@@ -1,0 +1,300 @@
+"""One transaction, from its first epoch to its end, as a program uses it.
+
+What is written in it is seen by read_committed readers once it is committed, all of it or nothing.
+It is used once: the next transaction, under the same id or another, is another `Transaction`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Final, NoReturn, Self, Unpack
+
+import pyarrow as pa
+
+from drumlin.client import arguments
+from drumlin.client.appender import AppendOptions, AppendReport, append
+from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.errors import ClientError, translated
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.transactions.errors import (
+    OutcomeUnknown,
+    TransactionFailed,
+    TransactionOver,
+)
+from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.client.transactions.session import TransactionSession
+from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
+from drumlin.records import kernels
+
+_OPEN: Final = "open"
+
+
+class Transaction:
+    """Made by `Client.transaction`. Use it as a context manager: it commits, or aborts if the
+    block raises.
+
+    An append or a writer that fails leaves a transaction that can only be aborted. `state` is
+    "open", or how it ended: "committed", "aborted", "detached", or "unknown" while nobody has
+    answered to the commit.
+    """
+
+    def __init__(self, thread: LoopThread, session: TransactionSession) -> None:
+        self._thread = thread
+        self._session = session
+        self._writers: list[Writer] = []
+        self._state = _OPEN
+
+    # -- what it is ----------------------------------------------------------------------
+
+    @property
+    def transactional_id(self) -> str:
+        return self._session.who.transactional_id
+
+    @property
+    def producer_id(self) -> int:
+        return self._session.who.producer_id
+
+    @property
+    def epoch(self) -> int:
+        return self._session.who.epoch
+
+    @property
+    def timeout_ms(self) -> int:
+        """After so long without an end the broker aborts it, counted from the first write."""
+        return self._session.timeout_ms
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.transactional_id!r} {self._state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Transaction belongs to its client: detach it, and end it over there")
+
+    # -- writing -------------------------------------------------------------------------
+
+    def append(
+        self, data: pa.Table | pa.RecordBatch, topic: str, **options: Unpack[AppendOptions]
+    ) -> AppendReport:
+        """As `Client.append`: returns when the brokers have acknowledged all records.
+
+        Raises:
+            DeliveryFailed: records could not be written; the transaction can only be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
+            TransactionOver: it has been ended.
+            ValueError: `acks` are not "all", or any other option that cannot be.
+        """
+        self._check_open()
+        arguments.text("topic", topic)
+        _check_acks(options.get("acks", "all"))
+        kernels.load_in_background()
+        with self._failing(), self._whole(), translated():
+            return append(self._thread, self._session.producer, data, topic, options)
+
+    def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
+        """As `Client.writer`. The end of the transaction closes it, and a commit flushes it.
+
+        Raises:
+            TransactionOver: it has been ended.
+            TypeError, ValueError: options that make no sense, or `acks` that are not "all".
+        """
+        self._check_open()
+        arguments.text("topic", topic)
+        arguments.known_options("writer", options, WriterKeywords.__annotations__)
+        _check_acks(options.get("acks", "all"))
+        told = options.get("on_delivery")
+        if told is not None:
+            options["on_delivery"] = self._failing_too(told)
+        chosen = WriterOptions(**options)
+        kernels.load_in_background()
+        with self._failing(), translated():
+            writer = Writer(self._thread, self._session.producer, topic, chosen)
+        self._writers.append(writer)
+        return writer
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str | GroupMetadata,
+    ) -> None:
+        """Commit offsets to a group as part of the transaction.
+
+        Args:
+            offsets: where to go on reading, by (topic, partition).
+            group: its name, or what `Consumer.group_metadata` gives: then the broker refuses
+                offsets of a consumer that is no member any more.
+
+        Raises:
+            CommitFailed: refused, as of a consumer that the group has left behind; the
+                transaction can only be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
+            TransactionOver: it has been ended.
+        """
+        self._check_open()
+        who = GroupMetadata(group) if isinstance(group, str) else group
+        places = {
+            place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+            for place, each in offsets.items()
+        }
+        with self._failing(), translated():
+            self._thread.run(self._session.commit_offsets(who, places))
+
+    # -- the end -------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Write what writers have collected, and make all of it visible.
+
+        Returns when the coordinator has made it durable; readers see it some milliseconds later.
+
+        Raises:
+            TransactionFailed: something could not be written; it is still open, to be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
+            OutcomeUnknown: nobody answered in time. Call `commit` again, or `detach` it and
+                have somebody else do so: it does no harm.
+            TransactionOver: it has been ended.
+        """
+        self._flush()
+        self._end(commit=True)
+
+    def abort(self) -> None:
+        """End it so that nothing of it is ever seen. What is not sent yet is given up.
+
+        Raises:
+            ProducerFenced, UnknownTransaction: it is open no more.
+            OutcomeUnknown: nobody answered in time; the broker aborts it when it times out.
+            TransactionCommitted: a commit that nobody had answered was done.
+            TransactionOver: it has been ended.
+        """
+        self._check_open("unknown")
+        self._end(commit=False)
+
+    def detach(self) -> OpenTransaction:
+        """Write what writers have collected, and leave it open for another process to end.
+
+        Give the result to `Client.end_transaction` there, before it times out.
+
+        Raises:
+            TransactionFailed: something could not be written; it can only be aborted.
+            TransactionOver: it has been ended.
+        """
+        self._flush()
+        self._over("detached")
+        return self._session.who
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._state != _OPEN:
+            return
+        if error is not None:
+            self._abort_because_of(error)
+            return
+        try:
+            self.commit()
+        except OutcomeUnknown:
+            raise
+        except BaseException as failure:
+            self._abort_because_of(failure)
+            raise
+
+    def _abort_because_of(self, error: BaseException) -> None:
+        """The error is what the program is to see, whatever the abort comes to."""
+        if self._state != _OPEN:
+            return
+        try:
+            self.abort()
+        except ClientError as failure:
+            error.add_note(f"and the transaction was not aborted by this: {failure}")
+
+    def _flush(self) -> None:
+        self._check_open("unknown")
+        if self._state != _OPEN:
+            return
+        with self._failing():
+            for writer in self._writers:
+                writer.close()
+            self._thread.run(self._session.settled())
+        self._check_sound()
+
+    def _end(self, *, commit: bool) -> None:
+        try:
+            with translated():
+                self._thread.run(self._session.end(commit=commit))
+        except Exception as error:
+            if isinstance(error, OutcomeUnknown):
+                self._state = "unknown"
+            else:
+                self._over("lost")
+            raise
+        except BaseException:  # interrupted
+            self._state = "unknown"
+            raise
+        self._over("committed" if commit else "aborted")
+
+    def _over(self, state: str) -> None:
+        self._state = state
+        with contextlib.suppress(ClientError):  # of a client that is closed nothing is left
+            self._thread.call_soon(self._session.close)
+
+    # -- failures ------------------------------------------------------------------------
+
+    def _check_open(self, *others: str) -> None:
+        if self._state not in (_OPEN, *others):
+            raise TransactionOver(f"it is over: {self._state}", self.transactional_id)
+
+    def _check_sound(self) -> None:
+        failure = self._session.failure
+        if failure is not None:
+            why = f"it can only be aborted: {failure}"
+            raise TransactionFailed(why, self.transactional_id) from failure
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What a broker or a record's way to it has against it ends it, and is explained."""
+        try:
+            yield
+        except ClientError as error:
+            if isinstance(error, TransactionOver):
+                raise
+            fate = self._thread.run(self._session.failed(error))
+            if fate is None:
+                raise
+            raise fate from error
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A part of what was to be appended is not to be committed, whatever has stopped it."""
+        before = self._session.producer.put_count
+        try:
+            yield
+        except BaseException as error:
+            if self._session.producer.put_count != before:
+                failure = TransactionFailed(f"appended in part: {error!r}", self.transactional_id)
+                self._thread.call_soon(self._session.producer.fail, failure)
+            raise
+
+    def _failing_too(self, told: OnDelivery) -> OnDelivery:
+        """A record that was not written is no secret to the transaction."""
+
+        def tell(delivered: object, error: BaseException | None) -> object:
+            if isinstance(error, Exception):
+                self._session.producer.fail(error)
+            return told(delivered, error)  # type: ignore[arg-type]
+
+        return tell
+
+
+def _check_acks(acks: object) -> None:
+    if arguments.acks_number(acks) != arguments.ACKS_ALL:
+        raise ValueError(f"acks {arguments.shown(acks)}: in a transaction they are 'all'")

@@ -1,0 +1,273 @@
+"""Transactions against real brokers: all of one is seen, or nothing, whoever ends it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import uuid
+from collections.abc import Collection
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from drumlin.client.client import Client
+from drumlin.client.transactions.errors import (
+    ProducerFenced,
+    TransactionAborted,
+    TransactionCommitted,
+    TransactionFailed,
+    TransactionOver,
+    TransactionTimedOut,
+    UnknownTransaction,
+)
+from drumlin.client.transactions.requests import OpenTransaction
+from rig.waiting import wait_until
+
+
+@pytest.fixture
+def name() -> str:
+    return f"transaction-{uuid.uuid4().hex[:12]}"
+
+
+def rows(*values: str) -> pa.Table:
+    return pa.table({"key": list(values), "value": list(values)})
+
+
+def committed(client: Client, topic: str) -> set[str]:
+    """What a reader sees that reads no open or aborted transaction."""
+    table = client.read(topic, isolation="read_committed")
+    values = [each.as_py().decode() for each in table["value"]]
+    assert len(values) == len(set(values)), f"twice: {sorted(values)}"
+    return set(values)
+
+
+def await_committed(client: Client, topic: str, values: Collection[str]) -> None:
+    """Markers are written after the commit is answered."""
+    wait_until(lambda: committed(client, topic) == set(values), f"{values} to be read", 20)
+
+
+def last_stable_is_end(client: Client, topic: str) -> bool:
+    ends = client.offsets(topic, "latest")
+    return client.offsets(topic, "latest", isolation="read_committed") == ends
+
+
+# -- commit and abort ----------------------------------------------------------------------------
+
+
+def test_nothing_is_seen_before_the_commit_and_all_after_it(
+    client: Client, topic: str, name: str
+) -> None:
+    with client.transaction(name) as transaction:
+        report = transaction.append(rows(*"abcdef"), topic)
+        assert report.record_count == 6
+        assert len(report.partitions) > 1
+        assert committed(client, topic) == set()
+        assert client.read(topic).num_rows == 6
+    assert transaction.state == "committed"
+    await_committed(client, topic, "abcdef")
+
+
+def test_an_exception_aborts_and_comes_through(client: Client, topic: str, name: str) -> None:
+    with pytest.raises(ZeroDivisionError), client.transaction(name) as transaction:
+        transaction.append(rows("a"), topic)
+        1 / 0  # noqa: B018
+    assert transaction.state == "aborted"
+    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move", 20)
+    assert committed(client, topic) == set()
+
+
+def test_one_id_is_used_again_and_again(client: Client, topic: str, name: str) -> None:
+    expected = set()
+    for number in range(12):
+        value = str(number)
+        transaction = client.transaction(name)
+        transaction.append(rows(value), topic)
+        if number % 3:
+            transaction.commit()
+            expected.add(value)
+        else:
+            transaction.abort()
+    await_committed(client, topic, expected)
+
+
+def test_a_writer_is_flushed_by_the_commit(client: Client, topic: str, name: str) -> None:
+    with client.transaction(name) as transaction:
+        writer = transaction.writer(topic, linger_ms=60_000)
+        deliveries = [writer.send(value, key=value) for value in "abcdef"]
+        assert not any(each.done() for each in deliveries)
+    assert all(each.done() for each in deliveries)
+    await_committed(client, topic, "abcdef")
+
+
+def test_a_writer_of_an_aborted_transaction_is_closed(
+    client: Client, topic: str, name: str
+) -> None:
+    transaction = client.transaction(name)
+    writer = transaction.writer(topic, linger_ms=60_000)
+    delivery = writer.send("a")
+    transaction.abort()
+    with pytest.raises(drumlin.client.errors.ClientError):
+        delivery.result(10)
+    with pytest.raises(drumlin.client.errors.ClientError):
+        writer.send("b")
+
+
+def test_an_empty_transaction_ends_either_way(client: Client, topic: str, name: str) -> None:
+    with client.transaction(name):
+        pass
+    client.transaction(name).abort()
+    empty = client.transaction(name).detach()
+    client.end_transaction(empty, commit=True)
+    client.end_transaction(empty, commit=False)
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_many_batches_of_many_partitions(
+    client: Client, topic: str, name: str, compression: str
+) -> None:
+    values = [str(number) for number in range(20_000)]
+    with client.transaction(name) as transaction:
+        transaction.append(rows(*values), topic, batch_bytes=5_000, compression=compression)
+    await_committed(client, topic, values)
+
+
+# -- its end is its end --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "detach"])
+def test_it_is_not_used_after_its_end(client: Client, topic: str, name: str, end: str) -> None:
+    transaction = client.transaction(name)
+    transaction.append(rows("a"), topic)
+    getattr(transaction, end)()
+    for use in (
+        transaction.commit,
+        transaction.abort,
+        transaction.detach,
+        lambda: transaction.append(rows("b"), topic),
+        lambda: transaction.writer(topic),
+        lambda: transaction.send_offsets({(topic, 0): 1}, "g"),
+    ):
+        with pytest.raises(TransactionOver, match="it is over"):
+            use()
+    if end == "detach":
+        client.end_transaction(
+            OpenTransaction(name, transaction.producer_id, transaction.epoch), commit=True
+        )
+    await_committed(client, topic, () if end == "abort" else ("a",))
+
+
+def test_it_cannot_be_pickled(client: Client, name: str) -> None:
+    with pytest.raises(TypeError, match="detach"):
+        pickle.dumps(client.transaction(name))
+
+
+# -- detached ------------------------------------------------------------------------------------
+
+_END = """
+import pickle, sys
+import drumlin
+address, wanted, commit = sys.argv[1:]
+with drumlin.connect(address) as client:
+    client.end_transaction(pickle.loads(bytes.fromhex(wanted)), commit == "commit")
+"""
+
+
+def test_another_process_commits_what_was_detached(
+    address: str, client: Client, topic: str, name: str
+) -> None:
+    with drumlin.connect(address) as other:
+        transaction = other.transaction(name)
+        writer = transaction.writer(topic)
+        for value in "abc":
+            writer.send(value)
+        opened = transaction.detach()
+    assert client.describe_transactions([name])[name].state == "Ongoing"
+    assert committed(client, topic) == set()
+    command = [sys.executable, "-c", _END, address, pickle.dumps(opened).hex(), "commit"]
+    subprocess.run(command, check=True, timeout=60)
+    await_committed(client, topic, "abc")
+
+
+def test_an_end_may_be_repeated_but_not_turned_round(client: Client, topic: str, name: str) -> None:
+    opened = {}
+    for commit in (True, False):
+        transaction = client.transaction(f"{name}-{commit}")
+        transaction.append(rows(str(commit)), topic)
+        opened[commit] = transaction.detach()
+        for _ in range(3):
+            client.end_transaction(opened[commit], commit=commit)
+    with pytest.raises(TransactionCommitted):
+        client.end_transaction(opened[True], commit=False)
+    with pytest.raises(TransactionAborted):
+        client.end_transaction(opened[False], commit=True)
+    await_committed(client, topic, ("True",))
+
+
+def test_who_begins_anew_fences_and_aborts(client: Client, topic: str, name: str) -> None:
+    old = client.transaction(name)
+    old.append(rows("old"), topic)
+    opened = OpenTransaction(name, old.producer_id, old.epoch)
+    with client.transaction(name) as new:
+        with pytest.raises(ProducerFenced):
+            old.append(rows("late"), topic)
+        with pytest.raises(ProducerFenced):
+            client.end_transaction(opened, commit=True)
+        with pytest.raises(TransactionFailed):
+            old.commit()
+        new.append(rows("new"), topic)
+    await_committed(client, topic, ("new",))
+
+
+def test_what_timed_out_is_told_from_what_was_fenced(client: Client, topic: str, name: str) -> None:
+    slow = client.transaction(name, timeout_ms=1_000)
+    slow.append(rows("slow"), topic)
+    wait_until(lambda: last_stable_is_end(client, topic), "the time-out", 60)
+    opened = OpenTransaction(name, slow.producer_id, slow.epoch)
+    with pytest.raises(TransactionTimedOut):
+        client.end_transaction(opened, commit=True)
+    with pytest.raises(TransactionTimedOut):
+        slow.commit()
+    client.end_transaction(opened, commit=False)
+    assert committed(client, topic) == set()
+
+
+def test_ids_that_nobody_knows(client: Client, name: str) -> None:
+    assert client.describe_transactions([name]) == {}
+    with pytest.raises(UnknownTransaction):
+        client.end_transaction(OpenTransaction(name, 1, 0), commit=True)
+    with pytest.raises(UnknownTransaction):
+        client.abort_transaction(name)
+
+
+# -- what the coordinator tells ------------------------------------------------------------------
+
+
+def test_an_open_transaction_is_described_listed_and_aborted(
+    client: Client, topic: str, name: str
+) -> None:
+    transaction = client.transaction(name, timeout_ms=60_000)
+    assert client.describe_transactions([name])[name].start_time is None
+    transaction.append(rows(*"abcdef"), topic, partition=lambda data, count: pa.array([0, 1] * 3))
+    found = client.describe_transactions([name, "nobody"])[name]
+    assert found.is_open
+    assert (found.producer_id, found.epoch) == (transaction.producer_id, transaction.epoch)
+    assert found.timeout_ms == transaction.timeout_ms == 60_000
+    assert found.partitions == ((topic, 0), (topic, 1))
+    assert found.start_time is not None
+    listed = client.list_transactions(states=["Ongoing"], producer_ids=[found.producer_id])
+    assert [each.transactional_id for each in listed] == [name]
+    client.abort_transaction(name)
+    with pytest.raises(ProducerFenced):
+        transaction.commit()
+    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move", 20)
+
+
+def test_without_a_word_the_timeout_is_the_brokers_longest(client: Client, name: str) -> None:
+    assert client.transaction(name).timeout_ms == 900_000
+
+
+def test_a_timeout_that_the_broker_does_not_allow(client: Client, name: str) -> None:
+    with pytest.raises(drumlin.client.errors.RequestRefused, match="invalid_transaction_timeout"):
+        client.transaction(name, timeout_ms=900_001)
