@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
+from drumlin.client.arguments import ACKS_ALL
 from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
 from drumlin.client.producer import Manner, Producer
 from drumlin.client.transactions.participants import Participants
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.peer.broker_connections import BrokerConnections
+
+_MANNER: Final = Manner(ACKS_ALL, is_idempotent=True)
 
 
 class TransactionalProducer(Producer):
@@ -43,7 +46,8 @@ class TransactionalProducer(Producer):
         self._unsettled.add(batch.done)
         self._is_settled.clear()
         batch.done.add_done_callback(self._settle)
-        super().put(topic, partition, manner, batch)
+        # Two senders of one partition would count its sequences twice.
+        super().put(topic, partition, _MANNER, batch)
 
     def fail(self, error: Exception) -> None:
         """Take nothing more, and send nothing more. The first error is the one that is told."""

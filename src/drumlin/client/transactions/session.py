@@ -11,7 +11,11 @@ from drumlin.client.errors import CommitFailed
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.ending import TELLING, end_transaction, fate_of
-from drumlin.client.transactions.errors import TransactionError
+from drumlin.client.transactions.errors import (
+    TransactionError,
+    TransactionFailed,
+    TransactionOver,
+)
 from drumlin.client.transactions.participants import Participants
 from drumlin.client.transactions.producer import TransactionalProducer
 from drumlin.client.transactions.requests import (
@@ -50,16 +54,24 @@ class TransactionSession:
         self._connections = connections
         self._coordinator = coordinator
         self._participants = Participants(coordinator, who)
+        self._is_complete = False
         self.producer = TransactionalProducer(connections, self._participants, who)
 
-    @property
-    def failure(self) -> Exception | None:
-        """Why it can only be aborted."""
-        return self.producer.failure
+    async def complete(self) -> None:
+        """Wait until everything is acknowledged, and take nothing more. May be repeated.
 
-    async def settled(self) -> None:
-        """Wait until everything that was put is answered, or given up."""
+        Raises:
+            TransactionFailed: something was not written.
+        """
         await self.producer.settled()
+        if self._is_complete:
+            return
+        failure = self.producer.failure
+        if failure is not None:
+            why = f"it can only be aborted: {failure}"
+            raise TransactionFailed(why, self.who.transactional_id) from failure
+        self._is_complete = True
+        self.producer.fail(TransactionOver("it is being ended", self.who.transactional_id))
 
     async def commit_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -92,8 +104,10 @@ class TransactionSession:
 
     async def end(self, *, commit: bool) -> None:
         """Raises as `end_transaction` does. Without anything in it there is nothing to end."""
-        if not commit:
-            self.producer.fail(TransactionError("it is being aborted", self.who.transactional_id))
+        if commit:
+            await self.complete()
+        else:
+            self.producer.fail(TransactionOver("it is being aborted", self.who.transactional_id))
             await self.producer.settled()  # a batch must not come after the end
         if self._participants.may_be_known:
             await end_transaction(

@@ -37,8 +37,8 @@ class Transaction:
     block raises.
 
     An append or a writer that fails leaves a transaction that can only be aborted. `state` is
-    "open", or how it ended: "committed", "aborted", "detached", or "unknown" while nobody has
-    answered to the commit.
+    "open", or how it ended: "committed", "aborted", "detached", "lost" where the broker has ended
+    it, or "unknown" while nobody has answered to its end.
     """
 
     def __init__(self, thread: LoopThread, session: TransactionSession) -> None:
@@ -158,7 +158,7 @@ class Transaction:
                 have somebody else do so: it does no harm.
             TransactionOver: it has been ended.
         """
-        self._flush()
+        self._flush_writers()
         self._end(commit=True)
 
     def abort(self) -> None:
@@ -182,7 +182,9 @@ class Transaction:
             TransactionFailed: something could not be written; it can only be aborted.
             TransactionOver: it has been ended.
         """
-        self._flush()
+        self._flush_writers()
+        with translated():
+            self._thread.run(self._session.complete())
         self._over("detached")
         return self._session.who
 
@@ -217,15 +219,11 @@ class Transaction:
         except ClientError as failure:
             error.add_note(f"and the transaction was not aborted by this: {failure}")
 
-    def _flush(self) -> None:
+    def _flush_writers(self) -> None:
         self._check_open("unknown")
-        if self._state != _OPEN:
-            return
         with self._failing():
             for writer in self._writers:
                 writer.close()
-            self._thread.run(self._session.settled())
-        self._check_sound()
 
     def _end(self, *, commit: bool) -> None:
         try:
@@ -234,7 +232,7 @@ class Transaction:
         except Exception as error:
             if isinstance(error, OutcomeUnknown):
                 self._state = "unknown"
-            else:
+            elif not isinstance(error, TransactionFailed):
                 self._over("lost")
             raise
         except BaseException:  # interrupted
@@ -252,12 +250,6 @@ class Transaction:
     def _check_open(self, *others: str) -> None:
         if self._state not in (_OPEN, *others):
             raise TransactionOver(f"it is over: {self._state}", self.transactional_id)
-
-    def _check_sound(self) -> None:
-        failure = self._session.failure
-        if failure is not None:
-            why = f"it can only be aborted: {failure}"
-            raise TransactionFailed(why, self.transactional_id) from failure
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
