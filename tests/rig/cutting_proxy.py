@@ -1,6 +1,7 @@
-"""A TCP proxy before a broker that cuts connections around produce requests.
+"""A TCP proxy before a broker that cuts connections around requests, by default around produces.
 
-It knows where requests end, and nothing else of the protocol. Lives in a thread of its own.
+It knows where requests end, which API they are for, and nothing else of the protocol. Lives in a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ _PRODUCE: Final = 0
 class CuttingProxy:
     """Use it as a context manager, in front of the broker at `broker_port`.
 
-    `cuts` says what becomes of each produce request; when it ends, nothing is cut any more.
+    `cuts` says what becomes of each produce request, or of those to `apis`; when it ends, nothing
+    is cut any more. While `after_cut` runs nothing is passed on.
     """
 
     def __init__(self, broker_port: Callable[[], int], port: int) -> None:
         self.port = port
         self.cuts: Iterator[Cut] = iter(())
+        self.apis = frozenset({_PRODUCE})
+        self.after_cut: Callable[[], None] = lambda: None
         self.produce_count = 0
         self._broker_port = broker_port
         self._loop = asyncio.new_event_loop()
@@ -77,6 +81,8 @@ class CuttingProxy:
                         while await broker.read(65536):
                             pass
                     if cut is not None:
+                        to_client.close()
+                        self.after_cut()
                         return
             finally:
                 answers.cancel()
@@ -84,9 +90,10 @@ class CuttingProxy:
                 to_client.close()
 
     def _cut(self, frame: bytes) -> Cut:
-        if int.from_bytes(frame[4:6], "big") != _PRODUCE:
+        api_key = int.from_bytes(frame[4:6], "big")
+        self.produce_count += api_key == _PRODUCE
+        if api_key not in self.apis:
             return None
-        self.produce_count += 1
         return next(self.cuts, None)
 
 
