@@ -8,13 +8,16 @@ from typing import Any, Final, TypeVar
 from drumlin.client import arguments
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
-from drumlin.client.transactions import describing, ending, session, starting
+from drumlin.client.transactions import describing, ending, open_producers, session, starting
 from drumlin.client.transactions.describing import TransactionDescription, TransactionListing
 from drumlin.client.transactions.errors import UnknownTransaction
+from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
@@ -98,11 +101,35 @@ class TransactionCalls:
             UnknownTransaction: no coordinator knows the id.
         """
         arguments.text("transactional_id", transactional_id)
-        found = self.describe_transactions((transactional_id,)).get(transactional_id)
-        if found is None:
-            raise UnknownTransaction("no coordinator knows this id", transactional_id)
-        self._run(
-            session.begin(
-                self._connections, self._timeout_limit, transactional_id, found.timeout_ms
-            )
-        )
+        self._run(_abort(self._connections, transactional_id))
+
+    def open_producers(
+        self, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, list[OpenProducer]]:
+        """Who has a transaction open in these partitions, the oldest first.
+
+        The first one holds up the last stable offset: readers see nothing from its
+        `first_offset` on.
+        """
+        return self._run(open_producers.open_producers(self._connections, places))
+
+    def abort_hanging_transaction(self, topic: str, partition: int, producer_id: int) -> None:
+        """Abort, in one partition, a transaction that no coordinator knows (any more).
+
+        Brokers before Kafka 3.6 let a late batch begin such a transaction.
+
+        Raises:
+            RequestRefused: INVALID_TXN_STATE: the producer has none open there, or a coordinator
+                knows it: use `abort_transaction`.
+            NotAuthorized: this takes the right ClusterAction, as of a broker.
+        """
+        self._run(open_producers.abort_hanging(self._connections, topic, partition, producer_id))
+
+
+async def _abort(connections: BrokerConnections, transactional_id: str) -> None:
+    try:
+        await starting.abort_by_id(connections, transactional_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.transactional_id_not_found:
+            raise
+        raise UnknownTransaction("no coordinator knows this id", transactional_id) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.client.transactions.coordinator import TransactionCoordinator
+from drumlin.client.transactions.describing import describe_one
 from drumlin.client.transactions.requests import (
     INIT_VERSION_MAX,
     OpenTransaction,
@@ -76,6 +77,21 @@ class TimeoutLimit:
         except (KafkaError, PeerError, ValueError):
             pass
         return 0
+
+
+async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> None:
+    """Fence whoever has the id, and abort what is open under it.
+
+    Raises:
+        KafkaError: TRANSACTIONAL_ID_NOT_FOUND: nobody has used it. Or refused.
+        PeerError: not answered.
+    """
+    found = await describe_one(connections, transactional_id)
+    if found is None:
+        why = f"transaction {transactional_id!r}"
+        raise KafkaError(ErrorCode.transactional_id_not_found, why)
+    coordinator = TransactionCoordinator(connections, transactional_id)
+    await begin(coordinator, transactional_id, found.timeout_ms)
 
 
 async def begin(

@@ -1,0 +1,150 @@
+"""Transactions as partitions know them: who has one open there, from which offset on.
+
+A partition's last stable offset is where its first open transaction begins. One that is open here,
+and that no coordinator knows, hangs: nobody will ever end it, except by a marker from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.transactions.describing import describe, list_transactions
+from drumlin.client.transactions.requests import check
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import only
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_MARKERS_VERSION_MAX: Final = 1  # later ones are of transactions v2
+
+
+class OpenProducer(NamedTuple):
+    """A producer with an open transaction in one partition."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    first_offset: int  # of its transaction here
+    last_write: datetime | None
+    coordinator_epoch: int  # of the last marker; -1: there was none
+
+
+async def open_producers(
+    connections: BrokerConnections, places: Collection[TopicPartition]
+) -> dict[TopicPartition, list[OpenProducer]]:
+    """Who has a transaction open in each of these partitions, the oldest first.
+
+    Raises:
+        KafkaError, PeerError: refused, not answered, or the broker is older than Kafka 2.8.
+    """
+    found = await asyncio.gather(*(_open_in(connections, *place) for place in places))
+    return dict(zip(places, found, strict=True))
+
+
+async def _open_in(
+    connections: BrokerConnections, topic: str, partition: int
+) -> list[OpenProducer]:
+    what = f"producers of topic {topic!r} partition {partition}"
+
+    def build(shape: Shape) -> object:
+        wanted = shape("TopicRequest", name=topic, partition_indexes=(partition,))
+        return shape("DescribeProducersRequest", topics=(wanted,))
+
+    async def attempt() -> list[OpenProducer]:
+        connection = await connections.leader(topic, partition)
+        response = await connection.request("describe_producers", build)
+        answer: Any = only(only(response.topics, what).partitions, what)
+        check(answer.error_code, what)
+        return [
+            OpenProducer(
+                topic,
+                partition,
+                each.producer_id,
+                each.producer_epoch,
+                each.current_txn_start_offset,
+                _time(each.last_timestamp),
+                each.coordinator_epoch,
+            )
+            for each in answer.active_producers
+            if each.current_txn_start_offset >= 0
+        ]
+
+    found = await connections.retrying(attempt, topics=(topic,))
+    return sorted(found, key=lambda each: each.first_offset)
+
+
+def _time(timestamp_ms: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms >= 0 else None
+    except (OverflowError, ValueError):  # producers may claim any time
+        return None
+
+
+async def owner_of(connections: BrokerConnections, producer: OpenProducer) -> str | None:
+    """The transactional id that will end this transaction; None: it hangs."""
+    listed = await list_transactions(connections, producer_ids=(producer.producer_id,))
+    known = await describe(connections, [each.transactional_id for each in listed])
+    place = (producer.topic, producer.partition)
+    for each in known.values():
+        if each.producer_id == producer.producer_id and place in each.partitions:
+            return each.transactional_id
+    return None
+
+
+async def abort_hanging(
+    connections: BrokerConnections, topic: str, partition: int, producer_id: int
+) -> None:
+    """Write the abort marker that no coordinator will write.
+
+    Raises:
+        KafkaError: INVALID_TXN_STATE if the producer has nothing open there, or a coordinator
+            will end it: abort it by its id. Or another refusal: this takes rights to the cluster.
+    """
+    where = f"topic {topic!r} partition {partition}"
+    for each in await _open_in(connections, topic, partition):
+        if each.producer_id == producer_id:
+            producer = each
+            break
+    else:
+        why = f"{where}: producer {producer_id} has no open transaction there"
+        raise KafkaError(ErrorCode.invalid_txn_state, why)
+    owner = await owner_of(connections, producer)
+    if owner is not None:
+        why = f"{where}: that of producer {producer_id} does not hang, abort {owner!r} instead"
+        raise KafkaError(ErrorCode.invalid_txn_state, why)
+    await _write_marker(connections, producer)
+
+
+async def _write_marker(connections: BrokerConnections, producer: OpenProducer) -> None:
+    what = f"abort marker of producer {producer.producer_id}"
+
+    def build(shape: Shape) -> object:
+        topic = shape(
+            "WritableTxnMarkerTopic",
+            name=producer.topic,
+            partition_indexes=(producer.partition,),
+        )
+        marker = shape(
+            "WritableTxnMarker",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=False,
+            topics=(topic,),
+            coordinator_epoch=max(producer.coordinator_epoch, 0),
+        )
+        return shape("WriteTxnMarkersRequest", markers=(marker,))
+
+    async def attempt() -> None:
+        connection = await connections.leader(producer.topic, producer.partition)
+        response = await connection.request(
+            "write_txn_markers", build, version_max=_MARKERS_VERSION_MAX
+        )
+        answer: Any = only(only(only(response.markers, what).topics, what).partitions, what)
+        check(answer.error_code, what)
+
+    await connections.retrying(attempt, topics=(producer.topic,))
