@@ -1,0 +1,97 @@
+"""After a failed job or a failed commit: abort what cannot come to count, finish what does.
+
+Spark calls abort with the very messages whose commit has failed, and a commit that failed may
+have decided. So what could be decided is aborted only after it is written down that it must not
+be any more; whoever wakes up to decide it reads that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol.driver import Job, mark_done, refused_run, write
+from drumlin.spark.sink.protocol.errors import WinnersLost
+from drumlin.spark.sink.protocol.messages import SinkSettings, TaskMessage
+from drumlin.spark.sink.protocol.reading import glance, last_state
+from drumlin.spark.sink.protocol.requests import FenceAll, InitDriver, ListOpen, PrepareTopic, Steps
+from drumlin.spark.sink.protocol.state import SinkState
+from drumlin.spark.sink.protocol.winners import Fates, finish
+
+
+def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSettings) -> Steps[int]:
+    """Gives how many transactions were aborted.
+
+    None among the messages is a task that has not come to its end: then no commit was asked for,
+    and none ever will be with these messages.
+    """
+    told = [each for each in messages if each is not None]
+    if not any(each.opened for each in told):
+        return 0
+    job = Job.of(told, batch)
+    if len(told) < len(messages):
+        return (yield from _fenced(job.besides(())))
+    seen = yield from glance(job.sink, settings, batch)
+    if seen is not None and seen.batch is not None and seen.batch > batch:
+        return (yield from _fenced(job.besides(())))
+    yield PrepareTopic(settings.decision_topic)
+    driver = yield InitDriver(names.driver_id(job.sink))
+    state = yield from last_state(job.sink, settings)
+    if state is not None and state.batch is not None and state.batch >= batch:
+        kept = state.winners if state.batch == batch else ()
+        if state.batch == batch and not state.is_done:
+            fates = yield from finish(job.sink, batch, state.winners)
+            if not fates.lost:
+                yield from mark_done(driver, job.sink, settings, state)
+        elif state.batch == batch and state.run == job.run:
+            # Ours may have won, and who won is not written any more: nothing of it is open then.
+            return 0
+        return (yield from _fenced(job.besides(kept)))
+    refusing = (state or SinkState(job.query)).refusing(job.token)
+    yield from write(driver, job.sink, settings, refusing)
+    return (yield from _fenced(job.besides(())))
+
+
+def _fenced(transactional_ids: tuple[str, ...]) -> Steps[int]:
+    if not transactional_ids:
+        return 0
+    aborted: int = yield FenceAll(transactional_ids)
+    return aborted
+
+
+def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, ...]]]:
+    """For an operator: finish what is decided, abort all else that is open, whoever writes it.
+
+    The runs it belongs to must not decide any more: their queries fail and have to be restarted.
+
+    Raises:
+        WinnersLost: of what is decided, something has timed out; nothing was aborted then.
+    """
+    yield PrepareTopic(settings.decision_topic)
+    driver = yield InitDriver(names.driver_id(sink))
+    state = (yield from last_state(sink, settings)) or SinkState("")
+    fates = Fates((), ())
+    if not state.is_done and state.batch is not None:
+        fates = yield from finish(sink, state.batch, state.winners)
+        if fates.lost:
+            raise WinnersLost(sink, state.batch, fates.lost)
+    winning = {each.transactional_id for each in state.winners}
+    found = yield ListOpen(f"{names.PREFIX}{sink}.")
+    parsed = {each: names.parse_task_id(each) for each in found}
+    losers = {each: told for each, told in parsed.items() if told is not None and told.sink == sink}
+    losers = {each: told for each, told in losers.items() if each not in winning}
+    runs = sorted({told.run for told in losers.values()})
+    if losers or not state.is_done:
+        refusing = state.refusing(*(refused_run(run) for run in runs))
+        yield from write(driver, sink, settings, replace(refusing, is_done=True, winners=()))
+    if losers:
+        yield FenceAll(tuple(losers))
+    return fates, tuple(losers)
+
+
+def forget(sink: str, settings: SinkSettings) -> Steps[None]:
+    """For an operator: whatever batch comes next, of whatever query, is the sink's first."""
+    yield PrepareTopic(settings.decision_topic)
+    driver = yield InitDriver(names.driver_id(sink))
+    yield from write(driver, sink, settings, SinkState("", is_forgotten=True))

@@ -1,0 +1,378 @@
+"""The driver's side: one decision a batch, after which the winners are committed.
+
+Who decides has fenced all other drivers before it read what was decided last, and its decision
+goes through only if nobody has fenced it since. So decisions of a sink follow one another, each
+made in knowledge of the one before. See docs/exactly-once-sink.md for why each step is there.
+
+What is not decided is aborted here only if this commit knows that it will not decide it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol.errors import (
+    DecisionUnknown,
+    NotDecided,
+    NotRepairable,
+    RequestFailed,
+    SinkError,
+    Superseded,
+    WinnersLost,
+)
+from drumlin.spark.sink.protocol.messages import (
+    CommitReport,
+    Opened,
+    SinkSettings,
+    SourceOffsets,
+    TaskMessage,
+    Winner,
+    token_of,
+)
+from drumlin.spark.sink.protocol.reading import (
+    check_beginning,
+    check_query,
+    glance,
+    last_state,
+    superseded,
+)
+from drumlin.spark.sink.protocol.requests import (
+    Append,
+    CommitDriver,
+    Describe,
+    FenceAll,
+    InitDriver,
+    ListOpen,
+    PrepareTopic,
+    SendOffsets,
+    Steps,
+)
+from drumlin.spark.sink.protocol.state import SinkState
+from drumlin.spark.sink.protocol.winners import Fates, finish, missing
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch as its tasks report it."""
+
+    sink: str
+    query: str
+    batch: int
+    run: str
+    messages: tuple[TaskMessage, ...]
+    winners: tuple[Winner, ...]
+
+    @classmethod
+    def of(cls, messages: Sequence[TaskMessage], batch: int) -> Job:
+        """
+        Raises:
+            ValueError: these are not the messages of one job for this batch.
+        """
+        told = {(m.identity.sink, m.identity.query, m.identity.run) for m in messages}
+        batches = {message.identity.batch for message in messages}
+        keys = {message.identity.key for message in messages}
+        if len(told) != 1 or batches != {batch} or len(keys) != len(messages):
+            raise ValueError(f"messages of several jobs: {sorted(told)}, batches {sorted(batches)}")
+        sink, query, run = told.pop()
+        found = tuple(each for message in messages if (each := message.winner) is not None)
+        return cls(sink, query, batch, names.run_name(run), tuple(messages), found)
+
+    @property
+    def token(self) -> str:
+        return token_of(each.opened for each in self.winners)
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.winners)
+
+    def besides(self, winners: Sequence[Winner]) -> tuple[str, ...]:
+        """The ids of this job's transactions that are not among these."""
+        kept = {each.opened for each in winners}
+        return tuple(each.transactional_id for each in self.winners if each.opened not in kept)
+
+    def may_have_losers(self, state: SinkState | None, settings: SinkSettings) -> bool:
+        """Whether transactions may be open that no message names."""
+        is_new_run = state is None or state.run != self.run
+        is_repeated = any(message.identity.attempt > 0 for message in self.messages)
+        return is_new_run or is_repeated or settings.speculation
+
+
+def commit(
+    messages: Sequence[TaskMessage],
+    batch: int,
+    settings: SinkSettings,
+    source: SourceOffsets | None = None,
+    now_ms: Callable[[], int] = _now_ms,
+) -> Steps[CommitReport]:
+    """Decide a batch and commit it; or go on with what was decided of it.
+
+    Raises:
+        SinkError: see errors.py; but for NotRepairable and StateLost a repeated batch is all it
+            takes.
+    """
+    job = Job.of(messages, batch)
+    # Who is far behind is not to fence those who are not.
+    seen = yield from glance(job.sink, settings, batch)
+    if seen is not None and seen.batch is not None and seen.batch > batch:
+        yield FenceAll(job.besides(()))
+        raise superseded(job.sink, seen, batch)
+    yield PrepareTopic(settings.decision_topic)
+    driver = yield InitDriver(names.driver_id(job.sink))
+    state = yield from last_state(job.sink, settings)
+    try:
+        check(job, settings, state)
+        if state is not None and state.batch == batch:
+            decision = yield from _decided_before(job, state)
+        else:
+            decision = yield from _first_decision(job, state, now_ms())
+        if decision.needs_writing:
+            losers = yield from _open_losers(job, settings, state, decision.state)
+            yield from _check_open(job, decision.state)
+            yield from write(driver, job.sink, settings, decision.state, source)
+    except (SinkError, ValueError) as error:
+        if not isinstance(error, DecisionUnknown):
+            yield FenceAll(job.besides(() if state is None else state.winners))
+        raise
+    if not decision.needs_writing:
+        losers = job.besides(decision.state.winners)
+    return (yield from _complete(driver, job, settings, decision, losers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What stands, or will stand, for the batch."""
+
+    state: SinkState
+    needs_writing: bool
+    repaired: int = 0
+    is_finished: bool = False
+
+
+def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
+    """
+    Raises:
+        SinkError: this job must not decide.
+    """
+    check_query(job.sink, state, job.query)
+    check_beginning(job.sink, settings, state, job.batch)
+    if state is None:
+        return
+    if state.batch is not None and state.batch > job.batch:
+        raise superseded(job.sink, state, job.batch)
+    if job.winners and {job.token, refused_run(job.run)} & set(state.refused):
+        raise NotDecided(f"sink {job.sink!r}: this run of batch {job.batch} was aborted meanwhile")
+
+
+def refused_run(run: str) -> str:
+    """What stands for all of a run among what is refused."""
+    return f"run:{run}"
+
+
+def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_Decision]:
+    """The messages' transactions win, once an earlier batch is whole.
+
+    Raises:
+        WinnersLost, Unfinished, NotRepairable: an earlier batch is not.
+        Superseded: tasks have seen a decision that is not there.
+    """
+    if state is not None and not state.is_done:
+        assert state.batch is not None
+        fates = yield from finish(job.sink, state.batch, state.winners)
+        if fates.lost:
+            raise WinnersLost(job.sink, state.batch, fates.lost)
+    if any(message.found_decided for message in job.messages):
+        raise Superseded(
+            f"sink {job.sink!r}: tasks have seen batch {job.batch} decided, and it is not: the "
+            "decisions were removed while the query ran"
+        )
+    decided = SinkState(
+        job.query,
+        job.batch,
+        job.run,
+        is_done=not job.winners,
+        winners=job.winners,
+        decided_ms=now_ms,
+    )
+    return _Decision(decided, needs_writing=True)
+
+
+def _decided_before(job: Job, state: SinkState) -> Steps[_Decision]:
+    """Finish the winners of an earlier run; replace those that were lost.
+
+    Raises:
+        NotDecided, WinnersLost: the batch has to be run once more.
+        NotRepairable: lost rows are not the ones that this run has for them.
+    """
+    if state.is_done:
+        return _Decision(state, needs_writing=False, is_finished=True)
+    fates = yield from finish(job.sink, job.batch, state.winners)
+    if not fates.lost:
+        return _Decision(state, needs_writing=False, is_finished=True)
+    if fates.is_void:
+        if any(message.found_decided for message in job.messages):
+            raise WinnersLost(job.sink, job.batch, fates.lost)
+        replacing = job.winners
+    else:
+        replacing = (*fates.committed, *_replacements(job, fates))
+    repaired = replace(
+        state,
+        run=job.run,
+        is_done=not replacing,
+        winners=replacing,
+        repairs=state.repairs + 1,
+    )
+    return _Decision(repaired, needs_writing=True, repaired=len(fates.lost))
+
+
+def _replacements(job: Job, fates: Fates) -> list[Winner]:
+    """Transactions of this job with the very rows that were lost."""
+    messages = {message.identity.key: message for message in job.messages}
+    own = {each.key: each for each in job.winners}
+    found, different, not_written = [], [], []
+    for lost in fates.lost:
+        mine = own.get(lost.key)
+        message = messages.get(lost.key)
+        if mine is not None and mine.has_the_rows_of(lost):
+            found.append(mine)
+        elif message is not None and message.found_decided:
+            not_written.append(lost)
+        else:
+            different.append(lost)
+    if different:
+        why = "their tasks have other rows now"
+        raise NotRepairable(job.sink, job.batch, different, why)
+    if not_written:
+        raise WinnersLost(job.sink, job.batch, not_written)
+    return found
+
+
+def _open_losers(
+    job: Job, settings: SinkSettings, state: SinkState | None, decided: SinkState
+) -> Steps[tuple[str, ...]]:
+    """Ids of transactions that will count for nothing once the batch is decided.
+
+    Listed before the decision: whatever is open then is of this batch or of an earlier one, as
+    nobody begins the next before this one is decided. So it is a loser for ever, and may be
+    aborted at any later time.
+    """
+    own = job.besides(decided.winners)
+    if not job.may_have_losers(state, settings):
+        return own
+    found = yield ListOpen(f"{names.PREFIX}{job.sink}.")
+    winning = {each.transactional_id for each in decided.winners}
+    others = [
+        each
+        for each in found
+        if each not in winning
+        and (parsed := names.parse_task_id(each)) is not None
+        and parsed.sink == job.sink
+    ]
+    return tuple(dict.fromkeys((*own, *others)))
+
+
+def _check_open(job: Job, decided: SinkState) -> Steps[None]:
+    """
+    Raises:
+        NotDecided: a transaction that was to win is over.
+    """
+    own = {each.opened for each in job.winners}
+    new = [each for each in decided.winners if each.opened in own]
+    if not new:
+        return
+    known = yield Describe(tuple(each.transactional_id for each in new))
+    gone = missing(new, known)
+    if gone:
+        tasks = ", ".join(str(each.partition) for each in gone[:20])
+        raise NotDecided(
+            f"sink {job.sink!r}: batch {job.batch} was not decided, as the transactions of tasks "
+            f"{tasks} are over: they timed out, or another run of the batch has aborted them. "
+            "Nothing was written; run the batch again"
+        )
+
+
+def write(
+    driver: Opened,
+    sink: str,
+    settings: SinkSettings,
+    state: SinkState,
+    source: SourceOffsets | None = None,
+) -> Steps[None]:
+    """Record and note in one transaction, which goes through if nobody has fenced us.
+
+    Raises:
+        RequestFailed: nothing of it stands.
+        DecisionUnknown: whether it stands shows later.
+    """
+    topic = settings.decision_topic
+    offset = yield Append(driver, topic, sink, state.encode(sink))
+    place = {(topic, 0): (offset, state.note.encode())}
+    yield SendOffsets(driver, names.group_of(sink), place)
+    if source is not None and source.offsets:
+        read = {place: (each, "") for place, each in source.offsets.items()}
+        yield SendOffsets(driver, source.group, read)
+    try:
+        yield CommitDriver(driver)
+    except RequestFailed as error:
+        raise DecisionUnknown(
+            f"sink {sink!r}: whether batch {state.batch} is decided is not known: {error}. Run "
+            "the batch again: it finds out"
+        ) from error
+
+
+def _complete(
+    driver: Opened,
+    job: Job,
+    settings: SinkSettings,
+    decision: _Decision,
+    losers: tuple[str, ...],
+) -> Steps[CommitReport]:
+    """Commit the winners, note that, abort what lost."""
+    state = decision.state
+    if not decision.is_finished:
+        fates = yield from finish(job.sink, job.batch, state.winners)
+        if fates.lost:
+            raise WinnersLost(job.sink, job.batch, fates.lost)
+    is_marked = True
+    if not state.is_done:
+        unused = None if decision.needs_writing else driver
+        is_marked = yield from mark_done(unused, job.sink, settings, state)
+    aborted = 0
+    if losers:
+        aborted = yield FenceAll(losers)
+    return CommitReport(
+        job.batch,
+        sum(each.rows for each in state.winners),
+        len(state.winners),
+        was_decided=not decision.needs_writing,
+        repaired=decision.repaired,
+        is_marked_done=is_marked,
+        aborted=aborted,
+    )
+
+
+def mark_done(
+    driver: Opened | None, sink: str, settings: SinkSettings, state: SinkState
+) -> Steps[bool]:
+    """Note that all winners are committed. If that fails, whoever comes next does it.
+
+    `driver`: whose transaction is not used yet, and who has read `state` in it; None: a new one,
+    which has to look whether that is still the last decision.
+    """
+    try:
+        if driver is None:
+            driver = yield InitDriver(names.driver_id(sink))
+            now = yield from last_state(sink, settings)
+            if now is None or now.note != state.note:
+                assert state.batch is not None
+                return now is not None and now.is_settled(state.batch)
+        yield from write(driver, sink, settings, state.done())
+    except (RequestFailed, DecisionUnknown):
+        return False
+    return True

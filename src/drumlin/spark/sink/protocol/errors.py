@@ -1,0 +1,87 @@
+"""Why a batch of the sink was not written. Each says what a restart of the query leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drumlin.spark.sink.protocol.messages import Winner
+
+
+class SinkError(RuntimeError):
+    """Base of all that the protocol raises."""
+
+
+class NotDecided(SinkError):
+    """The batch was not decided, and nothing of it will be seen. Run it again."""
+
+
+class Superseded(SinkError):
+    """Another run of the query writes to this sink, or another query. Nothing is lost."""
+
+
+class DecisionUnknown(SinkError):
+    """No answer said whether the decision was made. The next run of the batch finds out."""
+
+
+class Unfinished(SinkError):
+    """The batch is decided; not all of its transactions are known to be committed yet.
+
+    The next run of the batch goes on with that.
+    """
+
+
+class WinnersLost(SinkError):
+    """The batch is decided, and transactions of it timed out before they were committed.
+
+    The next run of the batch writes their rows again, if it can prove that they are the same.
+    """
+
+    def __init__(self, sink: str, batch: int, lost: Sequence[Winner]) -> None:
+        super().__init__(
+            f"sink {sink!r}: batch {batch} is decided, and the transactions of {_named(lost)} were "
+            "aborted before they could be committed. Run the batch again: its tasks write these "
+            "rows anew"
+        )
+        self.batch = batch
+        self.lost = tuple(lost)
+
+
+class NotRepairable(SinkError):
+    """Rows of a decided batch are missing, and cannot be written again without a doubt.
+
+    The query has to stop: to go on would lose these rows, to write the batch anew would double
+    others.
+    """
+
+    def __init__(self, sink: str, batch: int, lost: Sequence[Winner], why: str) -> None:
+        super().__init__(
+            f"sink {sink!r}: batch {batch} is decided, its rows of {_named(lost)} are not in the "
+            f"topics, and {why}. Compare the topics with the batch's input; then "
+            f"`drumlin sinks forget {sink}` lets the query go on"
+        )
+        self.batch = batch
+        self.lost = tuple(lost)
+
+
+class StateLost(SinkError):
+    """What the sink has decided cannot be read: the decision topic or the group is gone."""
+
+
+class RequestFailed(SinkError):
+    """The cluster refused a request, or did not answer it in time; it may have been done."""
+
+
+class Fenced(RequestFailed):
+    """Somebody else has initialised the transactional id since, or it timed out."""
+
+
+def _named(winners: Sequence[Winner]) -> str:
+    shown = [
+        f"task {each.part + ':' if each.part else ''}{each.partition} ({each.rows} rows, "
+        f"{each.transactional_id})"
+        for each in winners[:20]
+    ]
+    more = f" and {len(winners) - 20} more" if len(winners) > 20 else ""
+    return ", ".join(shown) + more

@@ -1,0 +1,152 @@
+"""What tasks and drivers tell each other, and what they are told by their options.
+
+These cross processes by pickle; all are plain values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from drumlin.spark.crossing import Crossing
+from drumlin.spark.sink.protocol import names
+
+
+class Opened(NamedTuple):
+    """A transaction: any process that may write under the id may end it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Winner(NamedTuple):
+    """A task's transaction that counts, and what is in it. `part`: which of several writes."""
+
+    part: str
+    partition: int
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    rows: int
+    checksum: str
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.part, self.partition
+
+    @property
+    def opened(self) -> Opened:
+        return Opened(self.transactional_id, self.producer_id, self.epoch)
+
+    def has_the_rows_of(self, other: Winner) -> bool:
+        """As far as count and checksum can tell."""
+        return (self.rows, self.checksum) == (other.rows, other.checksum)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings(Crossing):
+    """The same for all who write to one sink.
+
+    Attributes:
+        decision_topic: where decisions are; made, compacted, if it is not there.
+        transaction_timeout_ms: of tasks' transactions; None: the longest that the broker allows.
+        may_begin_late: a batch other than 0 may be the first that the cluster knows of. Without
+            it such a batch is refused, as its decision may have been lost.
+        speculation: Spark may run a task twice at a time, so look for losers after each batch.
+    """
+
+    decision_topic: str = names.DECISION_TOPIC
+    transaction_timeout_ms: int | None = None
+    may_begin_late: bool = False
+    speculation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity(Crossing):
+    """Which task of what this is.
+
+    Attributes:
+        sink: the sink's name: the query's id, unless an option gives another.
+        query: whose batches are counted: the query's id; "" where batches are not counted.
+        batch: Spark's number of the micro-batch; 0 for what is one batch alone.
+        run: new at every start of the query (`spark.jobGroup.id`), or of the write.
+        partition, attempt: as TaskContext has them.
+        part: tells several writes of one batch apart, if one decision is made for all.
+    """
+
+    sink: str
+    query: str
+    batch: int
+    run: str
+    partition: int
+    attempt: int = 0
+    part: str = ""
+
+    def __post_init__(self) -> None:
+        names.check_sink(self.sink)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.part, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage(Crossing):
+    """What a task tells the driver.
+
+    Attributes:
+        found_decided: the batch was decided already, so the task has written nothing.
+        opened: its transaction, all acknowledged and open; None: it had no rows.
+        rows: how many it has written.
+        checksum: of its rows, whatever their order; the same rows always have the same.
+    """
+
+    identity: TaskIdentity
+    found_decided: bool = False
+    opened: Opened | None = None
+    rows: int = 0
+    checksum: str = ""
+
+    @property
+    def winner(self) -> Winner | None:
+        """The task's transaction as a candidate."""
+        if self.opened is None:
+            return None
+        who = self.identity
+        return Winner(who.part, who.partition, *self.opened, self.rows, self.checksum)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets(Crossing):
+    """Offsets of what was read, committed to a group together with the decision."""
+
+    group: str
+    offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+class CommitReport(NamedTuple):
+    """What a commit has come to.
+
+    Attributes:
+        was_decided: by an earlier run of the batch; this one has changed nothing.
+        repaired: so many tasks' rows were written again, as their transactions had timed out.
+        is_marked_done: else a later commit marks it; nothing is wrong with the batch.
+        aborted: transactions of losers and zombies.
+    """
+
+    batch: int
+    rows: int
+    transactions: int
+    was_decided: bool = False
+    repaired: int = 0
+    is_marked_done: bool = True
+    aborted: int = 0
+
+
+def token_of(opened: Iterable[Opened]) -> str:
+    """Names a set of transactions: that of one job, as a repeated job has others."""
+    text = "\n".join(sorted(f"{each[0]} {each[1]} {each[2]}" for each in opened))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,71 @@
+"""Names of a sink in the cluster: its transactional ids, its group, its key in the decision topic.
+
+All begin with `drumlin.`, so that one prefixed ACL covers them. Transactional ids of tasks are
+owned by the process that made them up: `drumlin.<sink>.<run>.<process>.<number>`. Two processes
+never share one, so none can take the place of another's transaction by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final, NamedTuple
+
+PREFIX: Final = "drumlin."
+DECISION_TOPIC: Final = "drumlin-sinks"
+
+_SINK: Final = re.compile(r"[A-Za-z0-9._-]{1,150}")
+_RUN: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+_TASK_ID: Final = re.compile(r"drumlin\.(.+)\.([A-Za-z0-9-]{1,64})\.([0-9a-f]{12})\.([0-9]+)")
+
+
+class TaskId(NamedTuple):
+    """What a task's transactional id says."""
+
+    sink: str
+    run: str
+    process: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.sink}.{self.run}.{self.process}.{self.number}"
+
+
+def check_sink(sink: str) -> str:
+    """
+    Raises:
+        ValueError: no sink can have this name.
+    """
+    if not _SINK.fullmatch(sink):
+        raise ValueError(
+            f"a sink's name has 1 to 150 letters, digits, dots, dashes, underscores, not {sink!r}"
+        )
+    return sink
+
+
+def run_name(run: str) -> str:
+    """A run's own name where it fits into an id, else a digest: users name their job groups."""
+    return run if _RUN.fullmatch(run) else hashlib.sha256(run.encode()).hexdigest()[:32]
+
+
+def parse_task_id(transactional_id: str) -> TaskId | None:
+    """None: it is not the id of a sink's task."""
+    found = _TASK_ID.fullmatch(transactional_id)
+    return TaskId(found[1], found[2], found[3], int(found[4])) if found else None
+
+
+def driver_id(sink: str) -> str:
+    """The transactional id of all drivers of a sink: who initialises it fences the others."""
+    return f"{PREFIX}{sink}.driver"
+
+
+def group_of(sink: str) -> str:
+    """The group to which the place of the last decision is committed."""
+    return f"{PREFIX}{sink}"
+
+
+def sink_of_driver(transactional_id: str) -> str | None:
+    """None: it is not the id of a sink's drivers."""
+    if transactional_id.startswith(PREFIX) and transactional_id.endswith(".driver"):
+        return transactional_id[len(PREFIX) : -len(".driver")]
+    return None

@@ -1,0 +1,70 @@
+"""The transactional ids that a process has made up for itself, and when it uses one again.
+
+Nobody else initialises them while their transaction may count. One is used again only after its
+last transaction was *seen committed* and its batch done: a loser may still be aborted, under its
+id, by whoever was about to do that and fell asleep.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+
+from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol.messages import Opened
+from drumlin.spark.sink.protocol.requests import Describe, Steps
+from drumlin.spark.sink.protocol.state import SinkState
+
+_COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
+
+
+@dataclass(slots=True)
+class _Of:
+    """The ids for one run of one sink."""
+
+    waiting: dict[Opened, int] = field(default_factory=dict)  # detached, and in which batch
+    free: list[str] = field(default_factory=list)
+    made: int = 0
+
+
+class OwnIds:
+    """All ids of one process. Not for several threads."""
+
+    def __init__(self, process: str | None = None) -> None:
+        self._process = process or secrets.token_hex(6)
+        self._of: dict[tuple[str, str], _Of] = {}
+
+    def choose(self, sink: str, run: str, state: SinkState | None) -> Steps[str]:
+        """An id under which no transaction is open that may come to count."""
+        own = self._of.setdefault((sink, run), _Of())
+        if not own.free and state is not None:
+            settled = [key for key, batch in own.waiting.items() if state.is_settled(batch)]
+            if settled:
+                known = yield Describe(tuple(each.transactional_id for each in settled))
+                for each in settled:
+                    del own.waiting[each]
+                    found = known.get(each.transactional_id)
+                    is_same = found is not None and tuple(found[1:]) == each[1:]
+                    if is_same and found.state in _COMMITTED:
+                        own.free.append(each.transactional_id)
+        if own.free:
+            return own.free.pop()
+        own.made += 1
+        return str(names.TaskId(sink, names.run_name(run), self._process, own.made - 1))
+
+    def detached(self, sink: str, run: str, opened: Opened, batch: int) -> None:
+        """This process is done with a transaction; others may commit or abort it."""
+        self._of[sink, run].waiting[opened] = batch
+
+
+_owned: tuple[int, OwnIds] | None = None
+
+
+def of_this_process() -> OwnIds:
+    """A process that was forked has its own."""
+    global _owned
+    if _owned is None or _owned[0] != os.getpid():
+        _owned = os.getpid(), OwnIds()
+    return _owned[1]

@@ -1,0 +1,101 @@
+"""Finding out what a sink has decided last.
+
+One look at the group is mostly enough. If the group has forgotten, as it does after a week
+without a batch, the decision topic is searched. A decision that is known to be there and cannot
+be read is an error, never "nothing was decided".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol.errors import StateLost, Superseded
+from drumlin.spark.sink.protocol.messages import SinkSettings
+from drumlin.spark.sink.protocol.requests import FetchAnchor, FindRecord, ReadRecord, Steps
+from drumlin.spark.sink.protocol.state import Note, SinkState
+
+_LOOKS: Final = 5  # at a record that others replace meanwhile
+
+
+def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | None]:
+    """What whoever holds no fence may know: it may be out of date, but was true.
+
+    Winners are there only if `batch` itself is decided and not done. None: the group knows
+    nothing, which does not say that nothing was decided.
+    """
+    for _ in range(_LOOKS):
+        anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
+        if anchor is None:
+            return None
+        note = Note.decode(sink, anchor.metadata)
+        if note.is_done or note.batch != batch:
+            return SinkState.from_note(note)
+        value = yield ReadRecord(settings.decision_topic, anchor.offset, sink)
+        if value is not None:
+            return SinkState.decode(sink, value)
+    raise _lost(sink, settings, note)
+
+
+def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
+    """The truth, for whoever has just initialised the driver's id; None: nothing was decided."""
+    topic = settings.decision_topic
+    anchor = yield FetchAnchor(names.group_of(sink), topic, True)
+    if anchor is None:
+        value = yield FindRecord(topic, sink)
+        return None if value is None else SinkState.decode(sink, value)
+    note = Note.decode(sink, anchor.metadata)
+    if not note.has_more:
+        return SinkState.from_note(note)
+    value = yield ReadRecord(topic, anchor.offset, sink)
+    if value is None:  # a topic that was copied has other offsets
+        value = yield FindRecord(topic, sink)
+    state = None if value is None else SinkState.decode(sink, value)
+    if state is None or state.note != note:
+        raise _lost(sink, settings, note)
+    return state
+
+
+def check_query(sink: str, state: SinkState | None, query: str) -> None:
+    """
+    Raises:
+        Superseded: the sink counts the batches of another query.
+    """
+    if state is not None and state.batch is not None and state.query != query:
+        raise Superseded(
+            f"sink {sink!r} belongs to query {state.query or 'of a plain write'!r}, whose batch "
+            f"{state.batch} it has; this is query {query or 'of a plain write'!r}. Give this one "
+            f"another sinkId, or let it have the name by `drumlin sinks forget {sink}`"
+        )
+
+
+def superseded(sink: str, state: SinkState, batch: int) -> Superseded:
+    """Why a batch that is behind is not written."""
+    return Superseded(
+        f"sink {sink!r}: batch {state.batch} is decided, by run {state.run}, and this is batch "
+        f"{batch}: another run of the query has gone on"
+    )
+
+
+def check_beginning(sink: str, settings: SinkSettings, state: SinkState | None, batch: int) -> None:
+    """
+    Raises:
+        StateLost: earlier batches must have been decided, and nothing is known of them.
+    """
+    if settings.may_begin_late or batch == 0:
+        return
+    if state is None or (state.batch is None and not state.is_forgotten):
+        raise StateLost(
+            f"sink {sink!r}: this is batch {batch}, and neither topic {settings.decision_topic!r} "
+            f"nor group {names.group_of(sink)!r} knows of any batch. If the query has written "
+            "here before, its decisions are gone: see whether its last batch is in the topics. If "
+            "it has not, say so by the option sinkIsNew=true"
+        )
+
+
+def _lost(sink: str, settings: SinkSettings, note: Note) -> StateLost:
+    return StateLost(
+        f"sink {sink!r}: batch {note.batch} is decided, and the record of it is not in topic "
+        f"{settings.decision_topic!r} any more. See whether the batch's rows are in the topics; "
+        f"then `drumlin sinks forget {sink}` lets the query go on"
+    )

@@ -1,0 +1,169 @@
+"""What a sink has decided: the record in the decision topic, and the note beside its offset.
+
+The record is versioned JSON under the sink's name as its key, so that any consumer can show it.
+The note is the metadata of the group's committed offset: enough for a task to know that its
+batch is new, without reading the record.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol.errors import StateLost
+from drumlin.spark.sink.protocol.messages import Winner
+
+VERSION: Final = 1
+#: So many aborted jobs are remembered of one batch; one can only wake while it is among them.
+_REFUSED_MAX: Final = 64
+
+
+class Anchor(NamedTuple):
+    """What the group has committed: the offset of the last record, and the note."""
+
+    offset: int
+    metadata: str
+
+
+class Note(NamedTuple):
+    """The last decision in short. `batch` is None before the first one."""
+
+    query: str
+    batch: int | None
+    run: str
+    is_done: bool
+    has_more: bool  # which only the record tells
+
+    def encode(self) -> str:
+        return json.dumps(
+            {
+                "v": VERSION,
+                "query": self.query,
+                "batch": self.batch,
+                "run": self.run,
+                "done": self.is_done,
+                "more": self.has_more,
+            }
+        )
+
+    @classmethod
+    def decode(cls, sink: str, text: str) -> Note:
+        """
+        Raises:
+            StateLost: it is none of ours.
+        """
+        found = _parsed(sink, text, "the committed offset's metadata")
+        try:
+            return cls(found["query"], found["batch"], found["run"], found["done"], found["more"])
+        except KeyError as error:
+            raise StateLost(f"sink {sink!r}: the metadata of its group lacks {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """What is known of a sink.
+
+    Attributes:
+        batch: the last that was decided; None: none was.
+        is_done: all its winners are committed; they are forgotten then.
+        refused: jobs that were aborted after their commit had been asked for, and runs that an
+            operator has aborted: they must not decide any more.
+        repairs: how often winners of the batch were replaced.
+        is_forgotten: an operator has said that whatever batch comes next is the first.
+    """
+
+    query: str
+    batch: int | None = None
+    run: str = ""
+    is_done: bool = True
+    winners: tuple[Winner, ...] = ()
+    refused: tuple[str, ...] = ()
+    repairs: int = 0
+    decided_ms: int = -1
+    is_forgotten: bool = False
+
+    @property
+    def note(self) -> Note:
+        has_more = bool(self.winners or self.refused or self.is_forgotten)
+        return Note(self.query, self.batch, self.run, self.is_done, has_more)
+
+    def is_settled(self, batch: int) -> bool:
+        """Whether all of a batch that counts is committed."""
+        return self.batch is not None and (
+            self.batch > batch or (self.batch == batch and self.is_done)
+        )
+
+    def done(self) -> SinkState:
+        return replace(self, is_done=True, winners=())
+
+    def refusing(self, *tokens: str) -> SinkState:
+        refused = tuple(dict.fromkeys((*self.refused, *tokens)))
+        return replace(self, refused=refused[-_REFUSED_MAX:])
+
+    def encode(self, sink: str) -> bytes:
+        """JSON; winners as rows, as there may be ten thousand."""
+        prefix = f"{names.PREFIX}{sink}."
+        winners = [
+            [each.part, each.partition, each.transactional_id.removeprefix(prefix), *each[3:]]
+            for each in self.winners
+        ]
+        record = {
+            "version": VERSION,
+            "sink": sink,
+            "query": self.query,
+            "batch": self.batch,
+            "run": self.run,
+            "state": "done" if self.is_done else "decided",
+            "decided_ms": self.decided_ms,
+            "repairs": self.repairs,
+            "forgotten": self.is_forgotten,
+            "refused": list(self.refused),
+            "winners": winners,
+        }
+        return json.dumps(record, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, sink: str, value: bytes) -> SinkState:
+        """
+        Raises:
+            StateLost: it is no record of this sink.
+        """
+        found = _parsed(sink, value, "the record")
+        prefix = f"{names.PREFIX}{sink}."
+        try:
+            return cls(
+                found["query"],
+                found["batch"],
+                found["run"],
+                found["state"] == "done",
+                tuple(
+                    Winner(part, partition, prefix + rest, *more)
+                    for part, partition, rest, *more in found["winners"]
+                ),
+                tuple(found["refused"]),
+                found["repairs"],
+                found["decided_ms"],
+                found["forgotten"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateLost(f"sink {sink!r}: its decision cannot be read: {error}") from error
+
+    @classmethod
+    def from_note(cls, note: Note) -> SinkState:
+        """All there is to know, if the note says that nothing is left to do."""
+        return cls(note.query, note.batch, note.run, note.is_done)
+
+
+def _parsed(sink: str, text: str | bytes, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+        version = found.get("version", found.get("v"))
+    except (ValueError, AttributeError) as error:
+        raise StateLost(f"sink {sink!r}: {what} is none of drumlin's") from error
+    if version != VERSION:
+        raise StateLost(
+            f"sink {sink!r}: {what} is of version {version}, this drumlin knows {VERSION}"
+        )
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,65 @@
+"""The task's side: find out whether the batch is decided, write in an own transaction, let go.
+
+A task never commits what it writes: that is the driver's, after the decision.
+"""
+
+from __future__ import annotations
+
+from drumlin.spark.sink.protocol import winners
+from drumlin.spark.sink.protocol.messages import Opened, SinkSettings, TaskIdentity, TaskMessage
+from drumlin.spark.sink.protocol.own_ids import OwnIds
+from drumlin.spark.sink.protocol.reading import check_query, glance, superseded
+from drumlin.spark.sink.protocol.requests import AbortOwn, Flush, InitTask, Steps
+from drumlin.spark.sink.protocol.state import SinkState
+
+
+def begin(identity: TaskIdentity, settings: SinkSettings) -> Steps[SinkState | TaskMessage | None]:
+    """What to know before writing; a message if there is nothing to write.
+
+    Raises:
+        Superseded: a later batch is decided, or the sink is another query's.
+    """
+    sink, batch = identity.sink, identity.batch
+    state = yield from glance(sink, settings, batch)
+    check_query(sink, state, identity.query)
+    if state is None or state.batch is None or state.batch < batch:
+        return state
+    if state.batch > batch:
+        raise superseded(sink, state, batch)
+    if state.winners and (yield from winners.must_write(state, identity.key)):
+        return state
+    return TaskMessage(identity, found_decided=True)
+
+
+def open_transaction(
+    identity: TaskIdentity, settings: SinkSettings, ids: OwnIds, state: SinkState | None
+) -> Steps[Opened]:
+    """A transaction of this attempt alone. Not before there is a row: readers wait for its end."""
+    transactional_id = yield from ids.choose(identity.sink, identity.run, state)
+    opened: Opened = yield InitTask(transactional_id, settings.transaction_timeout_ms)
+    return opened
+
+
+def finish(
+    identity: TaskIdentity,
+    settings: SinkSettings,
+    ids: OwnIds,
+    message: TaskMessage,
+    begun: SinkState | None,
+) -> Steps[TaskMessage]:
+    """Let go of what was written; whoever comes too late takes it back.
+
+    A batch that was decided meanwhile has its winners: this transaction would be nobody's, and
+    hold up readers until it timed out.
+    """
+    opened = message.opened
+    if opened is None:
+        return message
+    yield Flush(opened)
+    now = yield from glance(identity.sink, settings, identity.batch)
+    is_decided = now is not None and now.batch is not None and now.batch >= identity.batch
+    if is_decided and now != begun:
+        yield AbortOwn(opened)
+        return TaskMessage(identity, found_decided=True)
+    ids.detached(identity.sink, identity.run, opened, identity.batch)
+    return message

@@ -1,0 +1,245 @@
+"""A model of Spark: a query's runs, its batches, their tasks; and everything that goes wrong.
+
+A run's driver may die, or be taken for dead and live on beside the next run. Tasks are retried,
+run twice by speculation or by a repeated stage, and taken for lost while they go on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from drumlin.spark.sink.protocol import aborting, driver, task
+from drumlin.spark.sink.protocol.errors import NotRepairable, RequestFailed, SinkError, StateLost
+from drumlin.spark.sink.protocol.messages import (
+    SinkSettings,
+    SourceOffsets,
+    TaskIdentity,
+    TaskMessage,
+)
+from drumlin.spark.sink.protocol.own_ids import OwnIds
+from drumlin.spark.sink.protocol.requests import AbortOwn
+from spark.sink_twin.cluster import WriteRows
+from spark.sink_twin.world import Process, Wait, World
+
+SINK = "sink"
+QUERY = "query"
+SETTINGS = SinkSettings()
+_ATTEMPTS = 4
+
+
+@dataclass
+class Checkpoint:
+    """What a query's runs share."""
+
+    planned: int = -1
+    committed: int = -1
+
+
+class Concurrent(Exception):
+    """Another run has written to the checkpoint."""
+
+
+@dataclass
+class Attempt:
+    partition: int
+    number: int
+    process: Process
+    worker: int
+    is_given_up: bool = False  # the driver believes that it is gone
+
+
+@dataclass
+class Query:
+    """One streaming query over `batches` batches, until it is through or has to stop."""
+
+    world: World
+    batches: int
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    runs: list[Process] = field(default_factory=list)
+    workers: list[OwnIds] = field(default_factory=list)
+    busy: set[int] = field(default_factory=set)
+    stopped: Exception | None = None
+    outcomes: Counter[str] = field(default_factory=Counter)
+    spawned: int = 0
+
+    def __post_init__(self) -> None:
+        random = self.world.random
+        self.partitions = random.randint(1, 3)
+        self.moves_rows = random.random() < 0.3  # the same rows are not in the same partitions
+        self.speculates = random.random() < 0.3
+
+    def rows(self, batch: int) -> list[int]:
+        return [batch * 100 + each for each in range(6)]
+
+    @property
+    def all_rows(self) -> Counter[int]:
+        return Counter(row for batch in range(self.batches) for row in self.rows(batch))
+
+    @property
+    def is_through(self) -> bool:
+        return self.checkpoint.committed == self.batches - 1
+
+    def layout(self, batch: int, run: int) -> list[tuple[int, ...]]:
+        """The rows of each partition."""
+        parts: list[list[int]] = [[] for _ in range(self.partitions)]
+        for row in self.rows(batch):
+            shift = run if self.moves_rows else 0
+            parts[(row // 2 + shift) % self.partitions].append(row)
+        return [tuple(part) for part in parts]
+
+    # -- runs ------------------------------------------------------------------------------
+
+    def keep_running(self) -> Generator[Any, Any, None]:
+        """Whoever restarts a query that has failed or is not heard of; an operator."""
+        random = self.world.random
+        while not self.is_through and self.stopped is None:
+            number = len(self.runs)
+            if number > 60:
+                raise AssertionError(f"livelock: {self.outcomes}")
+            if number > 40:
+                self.world.is_calm = True
+            process = self.world.start(f"run{number}", self.run(number))
+            self.runs.append(process)
+            patience = self.world.cluster.now + random.choice((600.0, 3000.0, 1e9))
+            yield Wait(lambda p=process, t=patience: p.is_over or self.world.cluster.now > t)
+            self._judge(process)
+            pause = self.world.cluster.now + random.choice((1.0, 30.0, 1000.0))
+            yield Wait(lambda t=pause: self.world.cluster.now >= t)
+
+    def _judge(self, process: Process) -> None:
+        kind = "killed" if process.is_killed else type(process.error).__name__
+        self.outcomes[kind if process.is_over else "not heard of"] += 1
+        if isinstance(process.error, NotRepairable | StateLost):
+            self.stopped = process.error
+        elif process.error is not None and not isinstance(
+            process.error, SinkError | Concurrent | TaskFailed
+        ):
+            raise process.error
+
+    def run(self, number: int) -> Generator[Any, Any, None]:
+        checkpoint = self.checkpoint
+        batch = checkpoint.planned
+        if batch == checkpoint.committed:
+            batch += 1
+        is_first = True
+        while batch < self.batches:
+            if checkpoint.planned < batch:
+                checkpoint.planned = batch
+            elif not is_first:
+                raise Concurrent
+            is_first = False
+            yield from self.batch(number, batch)
+            if checkpoint.committed >= batch:
+                raise Concurrent
+            checkpoint.committed = batch
+            batch += 1
+
+    def batch(self, run: int, batch: int) -> Generator[Any, Any, None]:
+        messages: dict[int, TaskMessage] = {}
+        try:
+            yield from self.job(run, batch, messages)
+        except TaskFailed:
+            told = [messages.get(each) for each in range(self.partitions)]
+            yield from self._call(f"abort{run}.{batch}", aborting.abort(told, batch, SETTINGS))
+            raise
+        told = [messages[each] for each in range(self.partitions)]
+        source = SourceOffsets("readers", {("in", 0): batch})
+        committing = driver.commit(told, batch, SETTINGS, source, lambda: 0)
+        call = yield from self._call(f"commit{run}.{batch}", committing)
+        if call.error is None and not call.is_killed and call.is_over:
+            self.outcomes["repaired"] += bool(call.result.repaired)
+            self.outcomes["found decided"] += bool(call.result.was_decided)
+            return
+        yield from self._call(f"abort{run}.{batch}", aborting.abort(told, batch, SETTINGS))
+        raise call.error or RequestFailed("the planner's process is gone")
+
+    def _call(self, name: str, program: Generator[Any, Any, Any]) -> Generator[Any, Any, Process]:
+        """In a process of its own, for which the driver mostly waits."""
+        process = self.world.start(name, program)
+        patience = self.world.cluster.now + self.world.random.choice((30.0, 400.0, 1e9))
+        yield Wait(lambda: process.is_over or self.world.cluster.now > patience)
+        return process
+
+    # -- tasks -----------------------------------------------------------------------------
+
+    def job(
+        self, run: int, batch: int, messages: dict[int, TaskMessage]
+    ) -> Generator[Any, Any, None]:
+        """Run tasks until each partition has a message.
+
+        Raises:
+            TaskFailed: one has failed too often.
+        """
+        random = self.world.random
+        layout = self.layout(batch, run)
+        attempts = [self.attempt(run, batch, each, 0, layout) for each in range(self.partitions)]
+        failures: Counter[int] = Counter()
+        while True:
+            for each in attempts:
+                process = each.process
+                if process.is_over and not process.is_killed and process.error is None:
+                    messages.setdefault(each.partition, process.result)
+            if len(messages) == self.partitions:
+                return
+            for partition in range(self.partitions):
+                mine = [each for each in attempts if each.partition == partition]
+                live = [e for e in mine if not e.process.is_over and not e.is_given_up]
+                number = max(each.number for each in mine)
+                if partition in messages:
+                    continue
+                if not live:
+                    failures[partition] += 1
+                    if failures[partition] >= _ATTEMPTS:
+                        raise TaskFailed(mine[-1].process.error)
+                    attempts.append(self.attempt(run, batch, partition, number + 1, layout))
+                elif random.random() < 0.01:
+                    live[0].is_given_up = True
+                elif self.speculates and len(mine) < 3 and random.random() < 0.05:
+                    attempts.append(self.attempt(run, batch, partition, number + 1, layout))
+                elif len(mine) < 3 and random.random() < 0.01:  # a stage that is repeated
+                    attempts.append(self.attempt(run, batch, partition, number, layout))
+            yield Wait(lambda: True)
+
+    def attempt(
+        self, run: int, batch: int, partition: int, number: int, layout: list[tuple[int, ...]]
+    ) -> Attempt:
+        worker = next((w for w in range(len(self.workers)) if w not in self.busy), None)
+        if worker is None:
+            worker = len(self.workers)
+            self.workers.append(OwnIds(f"{worker:012x}"))
+        who = TaskIdentity(SINK, QUERY, batch, f"run{run}", partition, number)
+        self.busy.add(worker)
+        self.spawned += 1
+        name = f"task{run}.{batch}.{partition}.{number}#{self.spawned}"
+        program = self.task(who, worker, layout[partition])
+        return Attempt(partition, number, self.world.start(name, program), worker)
+
+    def task(
+        self, who: TaskIdentity, worker: int, rows: tuple[int, ...]
+    ) -> Generator[Any, Any, TaskMessage]:
+        ids = self.workers[worker]
+        try:
+            begun = yield from task.begin(who, SETTINGS)
+            if isinstance(begun, TaskMessage):
+                return begun
+            if not rows:
+                return TaskMessage(who)
+            opened = yield from task.open_transaction(who, SETTINGS, ids, begun)
+            try:
+                for cut in (rows[:1], rows[1:]):
+                    yield WriteRows(opened, cut)
+                checksum = str(sum(row * row for row in rows))
+                message = TaskMessage(who, False, opened, len(rows), checksum)
+                return (yield from task.finish(who, SETTINGS, ids, message, begun))
+            except SinkError:
+                yield AbortOwn(opened)
+                raise
+        finally:
+            self.busy.discard(worker)
+
+
+class TaskFailed(Exception):
+    """A task has failed too often."""
