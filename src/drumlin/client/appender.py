@@ -7,10 +7,8 @@ is encoded but not acknowledged is bounded, so a table of any size can be append
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypedDict
 
 import numpy as np
@@ -19,18 +17,21 @@ from numpy.typing import NDArray
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Acks
+from drumlin.client.deliveries import (
+    BUFFER_BYTES,
+    DELIVERY_TIMEOUT_MS,
+    AppendedRange,
+    Deliveries,
+    DeliveryRules,
+    Target,
+)
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.partition_sender import Batch
 from drumlin.client.partitioning import TablePartitioner, as_given, by_key, rows_by_partition
-from drumlin.client.producer import Manner, Producer
-from drumlin.peer.produce import Produced
-from drumlin.peer.retry import Deadline
 from drumlin.records import kernels
 from drumlin.records.columns import RecordColumns
 
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
-_BUFFER_BYTES: Final = 32 << 20
 _WINDOW_BYTES: Final = 16 << 20
 _KERNELS_FROM_BYTES: Final = 256 << 10
 
@@ -49,14 +50,6 @@ class AppendOptions(TypedDict, total=False):
     buffer_bytes: int
     delivery_timeout_ms: int
     retries: int | None
-
-
-class AppendedRange(NamedTuple):
-    """What went into one partition. Other producers' records may lie in between."""
-
-    first_offset: int
-    end_offset: int
-    record_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class _Columns(NamedTuple):
 
 def append(
     thread: LoopThread,
-    producer: Producer,
+    target: Target,
     data: pa.Table | pa.RecordBatch,
     topic: str,
     options: AppendOptions,
@@ -102,11 +95,11 @@ def append(
     _check(data, options)
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     columns = _columns_of(table, options)
-    partitions = thread.run(producer.partitions(topic))
+    partitions = thread.run(target.partitions(topic))
     if table.nbytes >= _KERNELS_FROM_BYTES:
         kernels.require()
     assigned = _assigned(table, columns, partitions, options)
-    deliveries = _Deliveries(thread, producer, topic, options)
+    deliveries = Deliveries(thread, target, _rules(options))
     try:
         for start, length in _windows(table):
             window = columns.window(start, length)
@@ -117,14 +110,24 @@ def append(
                     compression=options.get("compression", "none"),
                 )
                 for batch in batches:
-                    deliveries.send(partition, batch)
-        return deliveries.report()
+                    deliveries.send(topic, partition, batch)
+        partitions_done = {partition: done for (_, partition), done in deliveries.finish().items()}
     except DeliveryFailed:
         raise
     except Exception as error:
         # Some may be on their way already: no later append is to overtake them.
         error.add_note(f"{deliveries.settle()} records of this append were written")
         raise
+    return AppendReport(topic, deliveries.record_count, deliveries.size_bytes, partitions_done)
+
+
+def _rules(options: AppendOptions) -> DeliveryRules:
+    return DeliveryRules(
+        options.get("acks", "all"),
+        options.get("retries"),
+        options.get("delivery_timeout_ms", DELIVERY_TIMEOUT_MS),
+        options.get("buffer_bytes", BUFFER_BYTES),
+    )
 
 
 def _check(data: object, options: AppendOptions) -> None:
@@ -195,87 +198,3 @@ def _row_bytes(table: pa.Table) -> int:
     size_bytes: int = table.nbytes
     rows: int = table.num_rows
     return 1 + size_bytes // max(1, rows)
-
-
-@dataclass(slots=True)
-class _Delivery:
-    partition: int
-    batch: Batch
-
-
-@dataclass(slots=True)
-class _Deliveries:
-    """Batches on their way, bounded in bytes, and what became of those before."""
-
-    thread: LoopThread
-    producer: Producer
-    topic: str
-    options: AppendOptions
-    on_their_way: deque[_Delivery] = field(default_factory=deque)
-    bytes_on_their_way: int = 0
-    size_bytes: int = 0
-    done: dict[int, AppendedRange] = field(default_factory=dict)
-
-    def send(self, partition: int, buffer: memoryview) -> None:
-        """Hand a batch to the loop; waits for older ones while too many are on their way."""
-        limit = self.options.get("buffer_bytes", _BUFFER_BYTES)
-        while self.on_their_way and self.bytes_on_their_way + len(buffer) > limit:
-            self._await_oldest()
-        timeout_ms = self.options.get("delivery_timeout_ms", 120_000)
-        retries = self.options.get("retries")
-        batch = Batch(buffer, Deadline(timeout_ms), retries=retries)
-        manner = Manner.of(self.options.get("acks", "all"), retries)
-        self.thread.call_soon(self.producer.put, self.topic, partition, manner, batch)
-        self.on_their_way.append(_Delivery(partition, batch))
-        self.bytes_on_their_way += len(buffer)
-        self.size_bytes += len(buffer)
-
-    def report(self) -> AppendReport:
-        """Wait for all, and say where the records are."""
-        while self.on_their_way:
-            self._await_oldest()
-        count = sum(each.record_count for each in self.done.values())
-        return AppendReport(self.topic, count, self.size_bytes, dict(sorted(self.done.items())))
-
-    def _await_oldest(self) -> None:
-        oldest = self.on_their_way[0]
-        try:
-            produced = oldest.batch.done.result()
-        except DeliveryFailed as error:
-            self._fail(error)
-        self.on_their_way.popleft()
-        self.bytes_on_their_way -= len(oldest.batch.buffer)
-        self._acknowledged(oldest, produced)
-
-    def _acknowledged(self, delivery: _Delivery, produced: Produced) -> None:
-        count = delivery.batch.record_count
-        first, end = produced.base_offset, produced.base_offset + count
-        before = self.done.get(delivery.partition)
-        if before is not None:
-            first = before.first_offset if before.first_offset >= 0 else first
-            count += before.record_count
-        if produced.base_offset < 0:
-            end = before.end_offset if before else -1
-        self.done[delivery.partition] = AppendedRange(first, end, count)
-
-    def settle(self) -> int:
-        """Wait until nothing is on its way any more; the records that were acknowledged."""
-        wait([each.batch.done for each in self.on_their_way])
-        for each in self.on_their_way:
-            if each.batch.done.exception() is None:
-                self._acknowledged(each, each.batch.done.result())
-        self.on_their_way.clear()
-        return sum(each.record_count for each in self.done.values())
-
-    def _fail(self, error: DeliveryFailed) -> None:
-        """Wait until nothing is on its way any more, and report the failure."""
-        failures = [each.batch.done for each in self.on_their_way]
-        acknowledged = self.settle()
-        may_be_written = any(
-            getattr(each.exception(), "may_be_written", False) for each in failures
-        )
-        raise DeliveryFailed(
-            f"{error} ({acknowledged} records of this append were written)",
-            acknowledged,
-            may_be_written=may_be_written,
-        ) from error

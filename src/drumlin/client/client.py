@@ -30,6 +30,7 @@ from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
+from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import TopicExists, translated
 from drumlin.client.group_admin import GroupDescription
 from drumlin.client.log_samples import LogPlace, LogSample
@@ -38,6 +39,7 @@ from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartitio
 from drumlin.client.producer import Producer
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
+from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
@@ -451,6 +453,19 @@ class Client(TransactionCalls):
         kernels.load_in_background()
         with translated():
             return append(self._thread, self._producer, data, topic, options)
+
+    def stream_appender(
+        self,
+        topic: str | None = None,
+        *,
+        encoding: EncodingRules | None = None,
+        delivery: DeliveryRules | None = None,
+    ) -> StreamAppender:
+        """An appender of rows that arrive in pieces, to one topic or to those they name."""
+        kernels.load_in_background()
+        return StreamAppender(
+            self._thread, self._producer, topic, encoding=encoding, delivery=delivery
+        )
 
     def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
         """A writer for records one by one, which collects them into batches.

@@ -42,6 +42,36 @@ def by_key(
     return np.where(hashed < 0, in_turn, hashed).astype(np.int32)
 
 
+class StickyTurns:
+    """`by_key` for rows that come in pieces: those without a key go on where the last ones went."""
+
+    def __init__(self, partition_count: int) -> None:
+        self._partition_count = partition_count
+        self._batches = float(random.randrange(partition_count))  # filled so far
+
+    def assign(self, keys: pa.Array | None, rows: int, rows_per_batch: int) -> NDArray[np.int64]:
+        """A partition for each row."""
+        if keys is None:
+            return self._next(rows, rows_per_batch)
+        assigned = partition_for_keys(keys, self._partition_count).astype(np.int64)
+        without = assigned < 0
+        assigned[without] = self._next(int(without.sum()), rows_per_batch)
+        return assigned
+
+    def _next(self, rows: int, rows_per_batch: int) -> NDArray[np.int64]:
+        places = self._batches + np.arange(rows + 1) / rows_per_batch
+        self._batches = float(places[-1])
+        return places[:-1].astype(np.int64) % self._partition_count
+
+
+def as_chosen(chosen: pa.Array, otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The partitions of a column, and where it is null, the others. They need not exist."""
+    numbers = chosen.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    if not chosen.null_count:
+        return np.asarray(numbers)
+    return np.where(chosen.is_null().to_numpy(zero_copy_only=False), otherwise, numbers)
+
+
 def as_given(chosen: Any, partitions: Sequence[int], rows: int) -> NDArray[np.int32]:
     """A column of partition numbers that somebody else has chosen.
 

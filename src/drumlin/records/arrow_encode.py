@@ -77,8 +77,8 @@ def encode_from_arrow(
     return columns.encode(rows, **options)
 
 
-def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
-    """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
+def key_hashes(keys: Column) -> NDArray[np.int32]:
+    """What Kafka's default partitioner makes of each key, from 0 to 2^31 - 1; -1 for null."""
     keys = as_binary(keys)
     hashes = np.full(len(keys), -1, np.int32)
     kernels = kernels_if_ready()
@@ -89,6 +89,12 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
         columns = Columns()
         columns.put_binary(KEYS, keys)
         kernels.murmur2(columns.place(KEYS), len(keys), hashes.ctypes.data)
+    return hashes
+
+
+def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
+    """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
+    hashes = key_hashes(keys)
     return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
 
 

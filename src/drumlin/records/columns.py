@@ -18,7 +18,12 @@ from drumlin.records.arrow_decode import (
     Decoder,
     decode_plain_to_arrow,
 )
-from drumlin.records.arrow_encode import RecordColumns, encode_from_arrow, partition_for_keys
+from drumlin.records.arrow_encode import (
+    RecordColumns,
+    encode_from_arrow,
+    key_hashes,
+    partition_for_keys,
+)
 from drumlin.records.batch import COMPRESSION_MASK, Buffer
 from drumlin.records.bodies import Selection, next_offset, select_bodies
 from drumlin.records.found_bodies import Bodies, find_bodies
@@ -36,6 +41,7 @@ __all__ = [
     "decode_to_arrow",
     "encode_from_arrow",
     "iterate_arrow",
+    "key_hashes",
     "next_offset",
     "partition_for_keys",
     "record_schema",

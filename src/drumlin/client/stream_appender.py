@@ -1,0 +1,211 @@
+"""Appending rows that arrive in small pieces, to many topics: the writing side of a long task.
+
+Rows are collected to windows, so that many partitions get batches of a good size; a window is
+shared out among partitions, encoded and handed to the loop. Memory is bounded by the window
+and by what may be without an answer, however many rows come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from drumlin.client.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.partitioning import Rows, StickyTurns, as_chosen, rows_by_partition
+from drumlin.records import kernels
+from drumlin.records.columns import RecordColumns
+
+WINDOW_BYTES: Final = 16 << 20
+BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
+_KERNELS_FROM_BYTES: Final = 256 << 10
+
+#: The columns that rows may have; only `value` must be there.
+ROW_COLUMNS: Final = ("topic", "partition", "key", "value", "headers", "timestamp")
+
+
+class RowsRefused(ValueError):
+    """A row that cannot be a record; says which one."""
+
+
+class EncodingRules(NamedTuple):
+    """How rows become record batches."""
+
+    batch_bytes: int = BATCH_BYTES
+    compression: str = "none"
+    compression_level: int | None = None
+    window_bytes: int = WINDOW_BYTES
+    is_transactional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What a stream of rows has become. Offsets are -1 where brokers don't tell (acks="none")."""
+
+    record_count: int
+    size_bytes: int
+    partitions: dict[TopicPartition, AppendedRange]
+
+
+class StreamAppender:
+    """`add` rows, then `finish`; after an error of either, `settle`.
+
+    Rows are RecordBatches with columns of ROW_COLUMNS, all of one schema: keys and values are
+    bytes or strings, `partition` is a whole number, `timestamp` an Arrow timestamp or
+    milliseconds, `headers` lists of (key, value). Where `topic` is given, it is that of all rows.
+    A row without a partition goes where Kafka's producers would put it. Rows keep their order
+    within a partition.
+    """
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        target: Target,
+        topic: str | None = None,
+        *,
+        encoding: EncodingRules | None = None,
+        delivery: DeliveryRules | None = None,
+    ) -> None:
+        self._thread = thread
+        self._target = target
+        self._topic = topic
+        self._encoding = encoding or EncodingRules()
+        self._deliveries = Deliveries(thread, target, delivery or DeliveryRules())
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._rows_before = 0  # of the window that is being written
+        self._partitions: dict[str, list[int]] = {}
+        self._turns: dict[str, StickyTurns] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows; waits while too many bytes have no answer yet.
+
+        Raises:
+            RowsRefused: a row that cannot be a record, of these or of those before.
+            DeliveryFailed: a broker refused a batch for good, or time ran out.
+            UnknownTopic: a topic is not there, and the broker does not create it.
+        """
+        for piece in _pieces(rows, self._encoding.window_bytes):
+            self._held.append(piece)
+            self._held_bytes += piece.nbytes
+            if self._held_bytes >= self._encoding.window_bytes:
+                self._write_window()
+
+    def finish(self) -> StreamReport:
+        """Write what is left, and wait until all is acknowledged.
+
+        Raises:
+            As `add`.
+        """
+        self._write_window()
+        partitions = self._deliveries.finish()
+        deliveries = self._deliveries
+        return StreamReport(deliveries.record_count, deliveries.size_bytes, partitions)
+
+    def settle(self) -> int:
+        """Drop what is not sent, and wait for the rest; the records that were acknowledged."""
+        self._held.clear()
+        return self._deliveries.settle()
+
+    def _write_window(self) -> None:
+        if not self._held:
+            return
+        if self._held_bytes >= _KERNELS_FROM_BYTES:
+            kernels.require()
+        window = pa.Table.from_batches(self._held).combine_chunks()
+        self._held.clear()
+        self._held_bytes = 0
+        for rows in window.to_batches():  # one, unless a column has more than 2 GiB
+            self._write(rows)
+            self._rows_before += rows.num_rows
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        columns = {name: rows.column(name) for name in ROW_COLUMNS if name in rows.schema.names}
+        places = list(self._places(columns, rows.num_rows, rows.nbytes))
+        encoding = self._encoding
+        records = RecordColumns(
+            columns["value"],
+            keys=columns.get("key"),
+            timestamps=columns.get("timestamp"),
+            headers=columns.get("headers"),
+            default_timestamp_ms=time.time_ns() // 1_000_000,
+        )
+        for topic, partition, chosen in places:
+            for batch in records.encode(
+                chosen,
+                max_batch_bytes=encoding.batch_bytes,
+                compression=encoding.compression,
+                compression_level=encoding.compression_level,
+                is_transactional=encoding.is_transactional,
+            ):
+                self._deliveries.send(topic, partition, batch)
+
+    # -- which row goes where ------------------------------------------------------------
+
+    def _places(
+        self, columns: dict[str, pa.Array], count: int, size_bytes: int
+    ) -> Iterator[tuple[str, int, Rows]]:
+        """Each partition's rows, in their order."""
+        rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, size_bytes))
+        for topic, rows in self._topics(columns.get("topic"), count):
+            partitions = self._partitions_of(topic)
+            turns = self._turns.setdefault(topic, StickyTurns(len(partitions)))
+            whole = len(rows) == count
+            picked = {
+                name: columns[name] if whole else columns[name].take(pa.array(rows))
+                for name in ("partition", "key")
+                if name in columns
+            }
+            assigned = turns.assign(picked.get("key"), len(rows), rows_per_batch)
+            if "partition" in picked:
+                assigned = as_chosen(picked["partition"], assigned)
+                self._check(topic, partitions, assigned, rows)
+            for partition, among in rows_by_partition(assigned).items():
+                yield topic, partition, among if whole else rows[among]
+
+    def _topics(self, column: pa.Array | None, count: int) -> Iterator[tuple[str, Rows]]:
+        """Each topic's rows."""
+        if self._topic is not None:
+            yield self._topic, np.arange(count, dtype=np.int64)
+            return
+        if column is None:
+            raise RowsRefused("the rows have no column 'topic', and no topic is given for all")
+        if column.null_count:
+            first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise RowsRefused(f"{self._row(first)} has no topic: it is null")
+        topics = pc.dictionary_encode(column)
+        names = topics.dictionary.to_pylist()
+        codes = topics.indices.to_numpy()
+        for code, rows in rows_by_partition(codes).items():
+            yield names[code], rows
+
+    def _partitions_of(self, topic: str) -> list[int]:
+        if topic not in self._partitions:
+            self._partitions[topic] = self._thread.run(self._target.partitions(topic))
+        return self._partitions[topic]
+
+    def _check(self, topic: str, partitions: list[int], assigned: np.ndarray, rows: Rows) -> None:
+        wrong = (assigned < 0) | (assigned >= len(partitions))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise RowsRefused(
+                f"{self._row(int(rows[first]))} is for partition {assigned[first]} of topic "
+                f"{topic!r}, which has the partitions 0 to {len(partitions) - 1}"
+            )
+
+    def _row(self, index: int) -> str:
+        return f"row {self._rows_before + index}"
+
+
+def _pieces(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The rows in slices of about that size."""
+    count = max(1, rows.num_rows * size_bytes // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, count):
+        yield rows.slice(start, count)
