@@ -1,7 +1,8 @@
 """Which options there are, so that a misspelt one does not pass for one that was never given.
 
-Spark's Kafka source ignores what it does not know, and so does this one, but it says so. Options
-of Kafka's consumer that have no effect here are known: programs bring them along.
+Spark's Kafka source and sink ignore what they do not know, and so do these, but they say so.
+Programs give one set of options to both, and options of Kafka's clients that have no effect here:
+all these are known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from drumlin.spark.option_values import OptionError
 
 _logger = logging.getLogger(__name__)
 
-#: What this source understands, as its documentation spells it.
+#: What the source understands, as its documentation spells it.
 _SOURCE: Final = (
     "assign subscribe subscribePattern "
     "startingOffsets startingTimestamp startingOffsetsByTimestamp "
@@ -27,10 +28,13 @@ _SOURCE: Final = (
     "columns batchBytes maxBytesPerTrigger pushFilters"
 )
 
+#: What the sink understands, along with those of both.
+_SINK: Final = "topic delivery includeHeaders strictOptions"
+
 #: What Spark, or the other half of a program, gives to a source along with its options; the
 #: second line when a table is made of it, and then each option once more as `option.…`.
 _OF_SPARK: Final = (
-    "path paths checkpointLocation serialization.format topic transform "
+    "path paths checkpointLocation serialization.format transform "
     "provider owner comment location external is_managed_location collation table_type"
 )
 _OF_TABLES: Final = "option."
@@ -80,10 +84,20 @@ _OF_KAFKA: Final = (
     "ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deserializer"
 )
 
+#: Options of Kafka's producer that its consumer does not have.
+_OF_PRODUCERS: Final = (
+    "acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type "
+    "compression.zstd.level delivery.timeout.ms enable.idempotence key.serializer linger.ms "
+    "max.block.ms max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms "
+    "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms "
+    "partitioner.class partitioner.ignore.keys retries transaction.timeout.ms "
+    "transaction.two.phase.commit.enable transactional.id value.serializer"
+)
+
 #: By the name in lower case.
-_KNOWN: Final = {name.lower(): name for name in (*_SOURCE.split(), *_OF_SPARK.split())} | {
-    f"kafka.{name}": f"kafka.{name}" for name in _OF_KAFKA.split()
-}
+_KNOWN: Final = {
+    name.lower(): name for name in (*_SOURCE.split(), *_SINK.split(), *_OF_SPARK.split())
+} | {f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())}
 
 
 def unknown_options(names: Iterable[str]) -> list[str]:

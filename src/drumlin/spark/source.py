@@ -1,4 +1,4 @@
-"""The data source `drumlin`: what `spark.read` and `spark.readStream` reach by that name.
+"""The data source `drumlin`: what Spark's readers and writers reach by that name.
 
 PySpark imports this module in every session that looks for data sources, so it must stay light:
 everything that needs pyarrow or a broker is imported where it is used.
@@ -10,7 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -74,6 +80,31 @@ class DrumlinDataSource(DataSource):
         options = self._checked_options(schema)
         options.check_stream()
         return StreamReader(options, Cluster(options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from drumlin.spark.sink.columns import written_columns
+        from drumlin.spark.sink.options import SinkOptions
+        from drumlin.spark.sink.writers import BatchWriter
+
+        if overwrite:
+            raise OptionError(
+                "save mode 'overwrite' is not supported, as a topic is only ever added to: "
+                "use mode('append'), and delete the topic's records first if they are to go"
+            )
+        options = SinkOptions.parse(self.options)
+        return BatchWriter(options, written_columns(schema, options.topic))
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        # With output mode complete Spark says `overwrite`. As in Spark's Kafka sink, all rows of
+        # the result are appended with every batch: a compacted topic has the last of each key.
+        from drumlin.spark.sink.columns import written_columns
+        from drumlin.spark.sink.options import SinkOptions
+        from drumlin.spark.sink.writers import StreamWriter
+
+        options = SinkOptions.parse(self.options)
+        return StreamWriter(options, written_columns(schema, options.topic))
 
     def _checked_options(self, schema: StructType) -> SourceOptions:
         """The options, with the columns of `schema`: `.schema(...)` selects columns too.

@@ -1,0 +1,158 @@
+"""The sink's options: the names and meanings of Spark's Kafka sink and of Kafka's producer.
+
+Options arrive as text with names in lower case. All are checked before a row is written; what
+contradicts something else is refused, and no option promises what the sink does not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from drumlin.spark.crossing import Crossing
+from drumlin.spark.option_values import (
+    OptionError,
+    boolean,
+    choice,
+    parsed,
+    positive,
+    size_bytes,
+    text,
+    whole_number,
+)
+from drumlin.spark.security import security_of
+
+if TYPE_CHECKING:  # pulls in pyarrow
+    from drumlin.peer.security.settings import Security
+
+ClientOption: TypeAlias = "str | int | Security"
+Delivery: TypeAlias = Literal["at-least-once"]
+
+#: Options of Kafka's producer that contradict how the sink works, and why.
+_REFUSED: Final = {
+    "kafka.key.serializer": "keys are strings or bytes; encode them with DataFrame functions",
+    "kafka.value.serializer": "values are strings or bytes; encode them with DataFrame functions",
+    "kafka.partitioner.class": "no Java runs here; give the rows a column 'partition'",
+    "kafka.interceptor.classes": "no Java runs here; change the rows with DataFrame functions",
+    "kafka.transactional.id": "the sink names its transactions itself; see 'sinkId'",
+}
+
+#: Options of the Kafka client that have an effect here, and what ours calls them.
+_CLIENT_OPTIONS: Final = {
+    "kafka.request.timeout.ms": "request_timeout_ms",
+    "kafka.max.block.ms": "call_timeout_ms",
+    "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    "kafka.retry.backoff.ms": "retry_backoff_ms",
+    "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
+}
+
+#: How long a call other than a delivery goes on trying, where no option says so.
+_PATIENCE_MS: Final = 60_000
+_DELIVERY_TIMEOUT_MS: Final = 120_000
+_BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
+_BUFFER_BYTES: Final = 32 << 20
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions(Crossing):
+    """All options of one query's sink, checked; picklable, as tasks get them too."""
+
+    bootstrap_servers: str
+    topic: str | None  # of all rows; None: each row names its own
+    delivery: Delivery
+    acks: Literal["all", "1", "0"]
+    retries: int | None
+    is_idempotent: bool
+    delivery_timeout_ms: int
+    buffer_bytes: int
+    batch_bytes: int
+    compression: str
+    compression_level: int | None
+    client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """Check and convert the options, whose names are in lower case.
+
+        Raises:
+            OptionError: one that cannot be, or that contradicts another.
+        """
+        for name, reason in _REFUSED.items():
+            if name in options:
+                raise OptionError(f"option '{name}' is not supported: {reason}")
+        if not options.get("kafka.bootstrap.servers", "").strip():
+            raise OptionError("option 'kafka.bootstrap.servers' must be specified")
+        choice(options, "delivery", ("at-least-once",))
+        boolean(options, "includeHeaders", default=True)  # the column is written if it is there
+        acks, retries = _acks(options), _count(options, "kafka.retries")
+        compression = choice(options, "kafka.compression.type", _CODECS)
+        level_name = f"kafka.compression.{compression}.level"
+        largest = positive(options, "kafka.max.request.size")
+        batch_bytes = _count(options, "kafka.batch.size")
+        return cls(
+            bootstrap_servers=options["kafka.bootstrap.servers"],
+            topic=text(options, "topic"),
+            delivery="at-least-once",
+            acks=acks,
+            retries=retries,
+            is_idempotent=_is_idempotent(options, acks, retries),
+            delivery_timeout_ms=positive(options, "kafka.delivery.timeout.ms")
+            or _DELIVERY_TIMEOUT_MS,
+            buffer_bytes=size_bytes(options, "kafka.buffer.memory", _BUFFER_BYTES),
+            batch_bytes=min(
+                _BATCH_BYTES if batch_bytes is None else max(1, batch_bytes),
+                largest or _BATCH_BYTES,
+            ),
+            compression=compression,
+            compression_level=_level(options, level_name),
+            client_options=_client_options(options),
+        )
+
+
+def _acks(options: Mapping[str, str]) -> Literal["all", "1", "0"]:
+    acks = choice(options, "kafka.acks", ("all", "-1", "1", "0"))
+    return "1" if acks == "1" else "0" if acks == "0" else "all"
+
+
+def _is_idempotent(options: Mapping[str, str], acks: str, retries: int | None) -> bool:
+    wanted = boolean(options, "kafka.enable.idempotence", default=True)
+    is_possible = acks == "all" and retries != 0
+    if "kafka.enable.idempotence" in options and wanted and not is_possible:
+        other = f"'kafka.acks' is {acks!r}" if acks != "all" else "'kafka.retries' is 0"
+        raise OptionError(
+            f"'kafka.enable.idempotence' is true and {other}: leave out one of the two, as only "
+            "what all replicas acknowledge, and what is sent again, can be told from a duplicate"
+        )
+    return wanted and is_possible
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    """A number from 0 to what 31 bits hold; None where the option is not given."""
+    given = options.get(name)
+    if given is None:
+        return None
+    value = parsed(name, given, whole_number)
+    if not 0 <= value < 2**31:
+        raise OptionError(f"option '{name}' must be from 0 to 2147483647, not {value}")
+    return value
+
+
+def _level(options: Mapping[str, str], name: str) -> int | None:
+    return parsed(name, options[name], whole_number) if name in options else None
+
+
+def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, ClientOption], ...]:
+    values: dict[str, ClientOption] = {"client_id": options.get("kafka.client.id", "drumlin-spark")}
+    security = security_of(options)
+    if security is not None:
+        values["security"] = security
+    for name, keyword in _CLIENT_OPTIONS.items():
+        number = positive(options, name)
+        if number is not None:
+            values[keyword] = number
+    # As the source: a cluster whose brokers are restarted one by one is to be waited for.
+    if "request_timeout_ms" not in values:
+        values.setdefault("call_timeout_ms", _PATIENCE_MS)
+    return tuple(values.items())
