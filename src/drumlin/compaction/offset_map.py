@@ -18,7 +18,6 @@ import os
 import struct
 from typing import Final
 
-from drumlin.compaction.keyed_hash import SEED_SIZE, keyed_hash
 from drumlin.records.batch import Buffer
 from drumlin.records.kernels import compaction_kernels_if_ready
 from drumlin.records.kernels.compaction_layout import (
@@ -34,6 +33,7 @@ from drumlin.records.kernels.compaction_layout import (
     OFFSET_MAP_SLOTS,
     OFFSET_MAP_WIDTH,
 )
+from drumlin.records.keyed_hash import SEED_SIZE, keyed_hash
 
 NO_OFFSET: Final = -1
 _BITMAP_BYTES_MAX: Final = 64 << 20

@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 from numba import cfunc, types
 
 from drumlin.records.kernels import cache, machine_code
+from drumlin.records.kernels.code.checksum import checksum
 from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
 from drumlin.records.kernels.code.filter_batches import filter_batches
@@ -43,6 +44,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "find_bodies": find_bodies,
         "decode": decode,
         "encode": encode,
+        "checksum": checksum,
         "murmur2": murmur2,
         "scan": scan,
     },

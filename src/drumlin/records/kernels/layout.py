@@ -84,6 +84,16 @@ ENCODED_BYTES: Final = 0
 ENCODED_MAX_TIMESTAMP: Final = 1
 ENCODE_RESULT_WIDTH: Final = 2
 
+# Where others have offsets, the table of `checksum` has the partitions that were chosen.
+PARTITIONS: Final = OFFSETS
+#: Partitions below zero are not chosen; this is no timestamp.
+NO_TIMESTAMP: Final = -(2**63)
+
+# The state of `checksum`: both halves of the seed, and of the sum so far.
+CHECKSUM_SEED: Final = 0
+CHECKSUM_SUM: Final = 2
+CHECKSUM_STATE_WIDTH: Final = 4
+
 # The limits that `inspect` is given, and behind them room for the facts of `survey`.
 MAX_BYTES: Final = 0
 BEFORE_MAX_MS: Final = 1
@@ -129,6 +139,7 @@ SIGNATURES: Final = {
     "find_bodies": "pilll",
     "decode": "pilill",
     "encode": "lliipil",
+    "checksum": "llil",
     "murmur2": "lii",
     "scan": "pillll",
 }

@@ -25,6 +25,7 @@ class Kernels(NamedTuple):
     find_bodies: Callable[..., int]
     decode: Callable[..., int]
     encode: Callable[..., int]
+    checksum: Callable[..., int]
     murmur2: Callable[..., int]
     scan: Callable[..., int]
     engine: Any  # owns the memory that the code lies in

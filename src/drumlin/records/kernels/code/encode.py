@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels.code.binary_columns import value_length
 from drumlin.records.kernels.code.dialect import (
     Pointer,
     bytes_at,
@@ -21,7 +22,6 @@ from drumlin.records.kernels.layout import (
     HEADER_VALUES,
     KEYS,
     TIMESTAMPS,
-    VALIDITY,
     VALUES,
 )
 
@@ -73,28 +73,14 @@ def encode(
 
 
 @helper
-def _length(columns: Pointer, column: int, row: int) -> int:
-    """Of a value in a binary column; -1 where it is null, or the column is not there."""
-    if columns[column + ENDS] == 0:
-        return -1
-    if columns[column + VALIDITY] != 0:
-        validity = bytes_at(columns[column + VALIDITY])
-        if (validity[row >> 3] >> (row & 7)) & 1 == 0:
-            return -1
-    ends = int32s_at(columns[column + ENDS])
-    length: int = ends[row + 1] - ends[row]
-    return length
-
-
-@helper
 def _field_size(columns: Pointer, column: int, row: int) -> int:
-    length = _length(columns, column, row)
+    length = value_length(columns, column, row)
     return varint_size(length) + max(length, 0)
 
 
 @helper
 def _write_field(columns: Pointer, column: int, row: int, target: Pointer, position: int) -> int:
-    length = _length(columns, column, row)
+    length = value_length(columns, column, row)
     position = write_varint(target, position, length)
     if length > 0:
         source = bytes_at(columns[column + BYTES])

@@ -1,9 +1,10 @@
 """SipHash with 128 bits of output, in plain Python: the twin of the kernel's.
 
-The hash stands for the key in the offset map: two keys with the same hash would be one key, and
-one would erase the other's records. Keyed with a secret that is drawn for every cleaning, so that
-nobody can look for such keys beforehand. One round for each word and three at the end (SipHash-1-3)
-are what hash tables use; those of the publication, two and four, are here to be tested.
+In the offset map of a cleaner the hash stands for the key: two keys with the same hash would be
+one key, and one would erase the other's records. There it is keyed with a secret that is drawn for
+every cleaning, so that nobody can look for such keys beforehand. One round for each word and three
+at the end (SipHash-1-3) are what hash tables use; those of the publication, two and four, are here
+to be tested.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from compaction.batches import SEED, batch, map_pass
-from drumlin.compaction.keyed_hash import keyed_hash
 from drumlin.compaction.offset_map import OffsetMap
+from drumlin.records.keyed_hash import keyed_hash
 from drumlin.records.record import Record
 
 
