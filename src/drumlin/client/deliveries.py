@@ -120,7 +120,7 @@ class Deliveries:
         try:
             produced = oldest.batch.done.result()
         except DeliveryFailed as error:
-            self._fail(error)
+            self._fail(oldest.batch, error)
         self._on_their_way.popleft()
         self._bytes_on_their_way -= len(oldest.batch.buffer)
         self._acknowledged(oldest, produced)
@@ -136,15 +136,16 @@ class Deliveries:
             end = before.end_offset if before else -1
         self.done[delivery.where] = AppendedRange(first, end, count)
 
-    def _fail(self, error: DeliveryFailed) -> NoReturn:
+    def _fail(self, batch: Batch, error: DeliveryFailed) -> NoReturn:
         """Wait until nothing is on its way any more, and report the failure."""
+        size = f"a batch of {batch.record_count} records, {len(batch.buffer)} bytes"
         failures = [each.batch.done for each in self._on_their_way]
         acknowledged = self.settle()
         may_be_written = any(
             getattr(each.exception(), "may_be_written", False) for each in failures
         )
         raise DeliveryFailed(
-            f"{error} ({acknowledged} records of this append were written)",
+            f"{error} ({size}; {acknowledged} records of this append were written)",
             acknowledged,
             may_be_written=may_be_written,
         ) from error

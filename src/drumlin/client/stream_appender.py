@@ -10,18 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from drumlin.client.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
+from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.partitioning import Rows, StickyTurns, as_chosen, rows_by_partition
 from drumlin.records import kernels
-from drumlin.records.columns import RecordColumns
+from drumlin.records.arrow_checksum import RowChecksum, combined
+from drumlin.records.columns import RecordColumns, milliseconds
+from drumlin.records.kernels.layout import NO_TIMESTAMP
 
 WINDOW_BYTES: Final = 16 << 20
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
@@ -29,6 +33,10 @@ _KERNELS_FROM_BYTES: Final = 256 << 10
 
 #: The columns that rows may have; only `value` must be there.
 ROW_COLUMNS: Final = ("topic", "partition", "key", "value", "headers", "timestamp")
+
+
+#: A topic, one of its partitions, and the rows that go there.
+Place: TypeAlias = tuple[str, int, Rows]
 
 
 class RowsRefused(ValueError):
@@ -42,15 +50,20 @@ class EncodingRules(NamedTuple):
     compression: str = "none"
     compression_level: int | None = None
     window_bytes: int = WINDOW_BYTES
-    is_transactional: bool = False
+    with_checksum: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What a stream of rows has become. Offsets are -1 where brokers don't tell (acks="none")."""
+    """What a stream of rows has become. Offsets are -1 where brokers don't tell (acks="none").
+
+    `checksum` is that of `records.arrow_checksum`, over what the rows themselves say: a partition
+    or a time that was chosen for a row is not in it. 0 where nobody asked for it.
+    """
 
     record_count: int
     size_bytes: int
+    checksum: int
     partitions: dict[TopicPartition, AppendedRange]
 
 
@@ -81,6 +94,7 @@ class StreamAppender:
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._rows_before = 0  # of the window that is being written
+        self._checksum = 0
         self._partitions: dict[str, list[int]] = {}
         self._turns: dict[str, StickyTurns] = {}
 
@@ -106,8 +120,9 @@ class StreamAppender:
         """
         self._write_window()
         partitions = self._deliveries.finish()
-        deliveries = self._deliveries
-        return StreamReport(deliveries.record_count, deliveries.size_bytes, partitions)
+        return StreamReport(
+            self._deliveries.record_count, self._deliveries.size_bytes, self._checksum, partitions
+        )
 
     def settle(self) -> int:
         """Drop what is not sent, and wait for the rest; the records that were acknowledged."""
@@ -128,30 +143,48 @@ class StreamAppender:
 
     def _write(self, rows: pa.RecordBatch) -> None:
         columns = {name: rows.column(name) for name in ROW_COLUMNS if name in rows.schema.names}
+        self._check_times(columns.get("timestamp"))
         places = list(self._places(columns, rows.num_rows, rows.nbytes))
-        encoding = self._encoding
-        records = RecordColumns(
-            columns["value"],
-            keys=columns.get("key"),
-            timestamps=columns.get("timestamp"),
-            headers=columns.get("headers"),
-            default_timestamp_ms=time.time_ns() // 1_000_000,
-        )
+        records = self._records(columns)
+        if self._encoding.with_checksum:
+            self._sum_up(columns, places)
         for topic, partition, chosen in places:
             for batch in records.encode(
                 chosen,
-                max_batch_bytes=encoding.batch_bytes,
-                compression=encoding.compression,
-                compression_level=encoding.compression_level,
-                is_transactional=encoding.is_transactional,
+                max_batch_bytes=self._encoding.batch_bytes,
+                compression=self._encoding.compression,
+                compression_level=self._encoding.compression_level,
             ):
                 self._deliveries.send(topic, partition, batch)
 
+    def _records(self, columns: dict[str, pa.Array]) -> RecordColumns:
+        try:
+            return RecordColumns(
+                columns["value"],
+                keys=columns.get("key"),
+                timestamps=columns.get("timestamp"),
+                headers=columns.get("headers"),
+                default_timestamp_ms=time.time_ns() // 1_000_000,
+            )
+        except ValueError as error:
+            rows = enumerate(columns["headers"].to_pylist())
+            first = next(row for row, headers in rows if _has_nameless(headers))
+            raise RowsRefused(f"{self._row(first)}: {error}") from error
+
+    def _sum_up(self, columns: dict[str, pa.Array], places: list[Place]) -> None:
+        checksum = RowChecksum(
+            columns["value"],
+            keys=columns.get("key"),
+            headers=columns.get("headers"),
+            partitions=_numbers(columns.get("partition"), otherwise=-1),
+            timestamps=_numbers(columns.get("timestamp"), otherwise=NO_TIMESTAMP),
+        )
+        for topic, _, rows in places:
+            self._checksum = combined(self._checksum, checksum.of(topic, rows))
+
     # -- which row goes where ------------------------------------------------------------
 
-    def _places(
-        self, columns: dict[str, pa.Array], count: int, size_bytes: int
-    ) -> Iterator[tuple[str, int, Rows]]:
+    def _places(self, columns: dict[str, pa.Array], count: int, size_bytes: int) -> Iterator[Place]:
         """Each partition's rows, in their order."""
         rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, size_bytes))
         for topic, rows in self._topics(columns.get("topic"), count):
@@ -188,16 +221,30 @@ class StreamAppender:
 
     def _partitions_of(self, topic: str) -> list[int]:
         if topic not in self._partitions:
-            self._partitions[topic] = self._thread.run(self._target.partitions(topic))
+            with translated():
+                self._partitions[topic] = self._thread.run(self._target.partitions(topic))
         return self._partitions[topic]
 
-    def _check(self, topic: str, partitions: list[int], assigned: np.ndarray, rows: Rows) -> None:
+    def _check(
+        self, topic: str, partitions: list[int], assigned: NDArray[np.int64], rows: Rows
+    ) -> None:
         wrong = (assigned < 0) | (assigned >= len(partitions))
         if wrong.any():
             first = int(np.argmax(wrong))
             raise RowsRefused(
                 f"{self._row(int(rows[first]))} is for partition {assigned[first]} of topic "
                 f"{topic!r}, which has the partitions 0 to {len(partitions) - 1}"
+            )
+
+    def _check_times(self, column: pa.Array | None) -> None:
+        if column is None:
+            return
+        times = milliseconds(column, otherwise=0)
+        if times.size and times.min() < 0:
+            first = int(np.argmax(times < 0))
+            raise RowsRefused(
+                f"{self._row(first)} has the timestamp {times[first]}: milliseconds since 1970 "
+                "cannot be below 0"
             )
 
     def _row(self, index: int) -> str:
@@ -209,3 +256,11 @@ def _pieces(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
     count = max(1, rows.num_rows * size_bytes // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, count):
         yield rows.slice(start, count)
+
+
+def _numbers(column: pa.Array | None, *, otherwise: int) -> NDArray[np.int64] | None:
+    return None if column is None else milliseconds(column, otherwise)
+
+
+def _has_nameless(headers: list[dict[str, Any] | None] | None) -> bool:
+    return any(header is None or header["key"] is None for header in headers or ())

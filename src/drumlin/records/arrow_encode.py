@@ -77,8 +77,8 @@ def encode_from_arrow(
     return columns.encode(rows, **options)
 
 
-def key_hashes(keys: Column) -> NDArray[np.int32]:
-    """What Kafka's default partitioner makes of each key, from 0 to 2^31 - 1; -1 for null."""
+def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
+    """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
     keys = as_binary(keys)
     hashes = np.full(len(keys), -1, np.int32)
     kernels = kernels_if_ready()
@@ -89,12 +89,6 @@ def key_hashes(keys: Column) -> NDArray[np.int32]:
         columns = Columns()
         columns.put_binary(KEYS, keys)
         kernels.murmur2(columns.place(KEYS), len(keys), hashes.ctypes.data)
-    return hashes
-
-
-def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
-    """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
-    hashes = key_hashes(keys)
     return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
 
 
@@ -124,7 +118,10 @@ class RecordColumns:
         headers: Column | None = None,
         default_timestamp_ms: int,
     ) -> None:
-        self._timestamps = _milliseconds(timestamps, len(values), default_timestamp_ms)
+        if timestamps is None:
+            self._timestamps = np.full(len(values), default_timestamp_ms, np.int64)
+        else:
+            self._timestamps = milliseconds(timestamps, default_timestamp_ms)
         self._values = as_binary(values)
         self._keys = None if keys is None else as_binary(keys)
         self._headers = None if headers is None else as_headers(headers)
@@ -242,13 +239,12 @@ def _headers(headers: list[dict[str, bytes]]) -> Headers:
     return tuple((each["key"].decode(errors="replace"), each["value"]) for each in headers)
 
 
-def _milliseconds(timestamps: Column | None, rows: int, default_ms: int) -> Int64s:
-    if timestamps is None:
-        return np.full(rows, default_ms, np.int64)
-    if pa.types.is_timestamp(timestamps.type):
-        timestamps = timestamps.cast(pa.timestamp("ms", timestamps.type.tz), safe=False)
-    milliseconds = timestamps.cast(pa.int64()).fill_null(default_ms)
-    return np.ascontiguousarray(milliseconds.to_numpy(zero_copy_only=False))
+def milliseconds(column: Column, otherwise: int) -> Int64s:
+    """Arrow timestamps, or whole numbers, as numbers; `otherwise` where they are null."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    numbers = column.cast(pa.int64()).fill_null(otherwise)
+    return np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))
 
 
 def _sealed(batch: memoryview, header: BatchHeader, level: int | None) -> memoryview:

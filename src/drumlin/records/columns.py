@@ -21,7 +21,7 @@ from drumlin.records.arrow_decode import (
 from drumlin.records.arrow_encode import (
     RecordColumns,
     encode_from_arrow,
-    key_hashes,
+    milliseconds,
     partition_for_keys,
 )
 from drumlin.records.batch import COMPRESSION_MASK, Buffer
@@ -41,7 +41,7 @@ __all__ = [
     "decode_to_arrow",
     "encode_from_arrow",
     "iterate_arrow",
-    "key_hashes",
+    "milliseconds",
     "next_offset",
     "partition_for_keys",
     "record_schema",

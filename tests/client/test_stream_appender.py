@@ -1,0 +1,170 @@
+"""Rows in small pieces: windows, partitions, many topics, and what is refused by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from drumlin.client.client import Client
+from drumlin.client.deliveries import DeliveryRules
+from drumlin.client.errors import ClientError, DeliveryFailed
+from drumlin.client.stream_appender import EncodingRules, RowsRefused, StreamAppender
+
+
+def rows(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def pieces(table: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
+    return iter(table.to_batches(max_chunksize=size))
+
+
+@pytest.fixture
+def other_topic(client: Client, topic: str) -> str:
+    client.create_topic(f"{topic}-other", 2)
+    return f"{topic}-other"
+
+
+def test_small_pieces_become_large_batches(client: Client, topic: str) -> None:
+    table = pa.table({"key": [f"{n % 500}" for n in range(9_000)], "value": ["x" * 100] * 9_000})
+    by_table = client.append(table, topic)
+    appender = client.stream_appender(topic)
+    for piece in pieces(table, 7):
+        appender.add(piece)
+    report = appender.finish()
+    assert report.record_count == 9_000
+    # As if the table had come in one piece: as many bytes, so as few batches.
+    assert report.size_bytes == pytest.approx(by_table.size_bytes, rel=0.01)
+    assert {key: each.record_count for key, each in report.partitions.items()} == {
+        (topic, number): each.record_count for number, each in by_table.partitions.items()
+    }
+
+
+def test_windows_bound_what_is_held(client: Client, topic: str) -> None:
+    table = pa.table({"key": [f"{n % 11}" for n in range(3_000)], "value": map(str, range(3_000))})
+    appender = client.stream_appender(
+        topic,
+        encoding=EncodingRules(batch_bytes=500, window_bytes=2_000),
+        delivery=DeliveryRules(buffer_bytes=1_000),
+    )
+    for piece in pieces(table, 1_000):
+        appender.add(piece)
+    assert client.read(topic).num_rows > 2_000  # before it is finished
+    appender.finish()
+    found = client.read(topic)
+    for partition in range(3):
+        values = found.filter(pc.equal(found["partition"], partition))["value"].to_pylist()
+        assert [int(each) for each in values] == sorted(int(each) for each in values)
+    assert sorted(map(int, found["value"].to_pylist())) == list(range(3_000))
+
+
+def test_topics_and_partitions_of_their_own(client: Client, topic: str, other_topic: str) -> None:
+    appender = client.stream_appender()
+    appender.add(
+        rows(
+            topic=[topic, other_topic, topic, other_topic],
+            partition=pa.array([2, None, 0, 1], pa.int32()),
+            key=["a", "b", None, None],
+            value=["1", "2", "3", None],
+        )
+    )
+    report = appender.finish()
+    assert report.record_count == 4
+    by_key = client.append(pa.table({"key": ["b"], "value": ["again"]}), other_topic)
+    (partition,) = by_key.partitions
+    found = client.read(topic).to_pylist() + client.read(other_topic).to_pylist()
+    places = [(each["partition"], each["key"], each["value"]) for each in found]
+    assert places[:2] == [(0, None, b"3"), (2, b"a", b"1")]
+    assert sorted(places[2:], key=str) == sorted(
+        [(partition, b"b", b"2"), (partition, b"b", b"again"), (1, None, None)], key=str
+    )
+
+
+def test_rows_without_keys_fill_batch_after_batch_across_windows(
+    client: Client, topic: str
+) -> None:
+    appender = client.stream_appender(
+        topic, encoding=EncodingRules(batch_bytes=10_000, window_bytes=5_000)
+    )
+    for piece in pieces(pa.table({"value": ["x" * 90] * 3_000}), 10):
+        appender.add(piece)
+    counts = [each.record_count for each in appender.finish().partitions.values()]
+    assert len(counts) == 3
+    assert max(counts) - min(counts) < 250  # two batches
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"topic": [None]}, "row 4 has no topic"),
+        ({"topic": ["T"], "partition": [3]}, "row 4 is for partition 3 of topic 'T', .* 0 to 2"),
+        ({"topic": ["T"], "partition": [-1]}, "row 4 is for partition -1"),
+        ({"topic": ["T"], "timestamp": [-2]}, "row 4 .* -2"),
+        ({"topic": ["T"], "headers": [[{"key": None, "value": b""}]]}, "row 4: a header without"),
+    ],
+)
+def test_rows_that_cannot_be_records(
+    client: Client, topic: str, columns: dict[str, Any], complaint: str
+) -> None:
+    kinds = {
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "timestamp": pa.int64(),
+        "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        "value": pa.string(),
+    }
+    sound = {"topic": "T", "partition": 0, "timestamp": 5, "headers": None, "value": "v"}
+
+    def batch(count: int, changes: dict[str, Any]) -> pa.RecordBatch:
+        given = {name: [each] * count for name, each in sound.items()} | changes
+        given["topic"] = [each and topic for each in given["topic"]]
+        return rows(**{name: pa.array(given[name], kind) for name, kind in kinds.items()})
+
+    appender = client.stream_appender(encoding=EncodingRules(window_bytes=1))
+    appender.add(batch(4, {}))
+    with pytest.raises(RowsRefused, match=complaint.replace("'T'", f"'{topic}'")):
+        appender.add(batch(1, columns))
+    assert appender.settle() == 4
+
+
+def test_a_record_that_is_too_large_is_told_with_its_size(client: Client, topic: str) -> None:
+    appender = client.stream_appender(topic)
+    appender.add(rows(value=["small", "x" * 2_000_000], partition=[0, 1]))
+    complaint = rf"'{topic}' partition 1: message_too_large.*2000\d\d\d bytes"
+    with pytest.raises(DeliveryFailed, match=complaint):
+        appender.finish()
+    assert appender.settle() == 1
+
+
+def test_a_topic_that_is_not_there(client: Client) -> None:
+    appender = client.stream_appender("no such")
+    appender.add(rows(value=["v"]))
+    with pytest.raises(ClientError, match="no such"):
+        appender.finish()
+
+
+def checksum(appender: StreamAppender, batches: list[pa.RecordBatch]) -> int:
+    for each in batches:
+        appender.add(each)
+    return appender.finish().checksum
+
+
+def test_the_checksum_is_that_of_the_rows(client: Client, topic: str) -> None:
+    encoding = EncodingRules(with_checksum=True, window_bytes=3_000)
+    table = pa.table({"key": [f"{n % 7}" for n in range(1_000)], "value": map(str, range(1_000))})
+    whole = checksum(client.stream_appender(topic, encoding=encoding), table.to_batches())
+    backwards = table.take(list(reversed(range(1_000)))).to_batches(max_chunksize=33)
+    assert checksum(client.stream_appender(topic, encoding=encoding), backwards) == whole
+    fewer = table.slice(1).to_batches()
+    assert checksum(client.stream_appender(topic, encoding=encoding), fewer) != whole
+
+
+def test_nothing_to_append(client: Client, topic: str) -> None:
+    appender = client.stream_appender(topic)
+    appender.add(rows(value=pa.array([], pa.string())))
+    report = appender.finish()
+    assert (report.record_count, report.size_bytes, report.partitions) == (0, 0, {})
