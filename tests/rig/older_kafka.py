@@ -1,0 +1,67 @@
+"""An Apache Kafka of an older version that today's clients still speak to: KRaft, from 3.0 on.
+
+Nothing happens on import.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from rig.apache_kafka import ApacheKafka, Unavailable, java
+from rig.java import SHORT_LIVED_JVM
+from rig.raw import Closed, RawClient
+
+_SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
+_JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
+_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+#: The newest of each that is offered here.
+_RELEASES = {"3.0": "3.0.2"}
+_METADATA_VERSION = 11
+
+
+@functools.cache
+def _classpath(version: str) -> str:
+    """Class path of the server; fetched with Maven the first time."""
+    java()
+    # `KAFKA_LIBS` names jars of the newest version.
+    environment = {name: value for name, value in os.environ.items() if name != "KAFKA_LIBS"}
+    done = subprocess.run(
+        [_SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env=environment | {"KAFKA_VERSION": _RELEASES[version]},
+    )
+    if done.returncode:
+        reason = done.stderr.strip().splitlines() or ["script/kafka-jars failed"]
+        raise Unavailable(reason[-1])
+    return f"{done.stdout.strip()}/*"
+
+
+class OlderKafka(ApacheKafka):
+    """One broker, which is its own controller."""
+
+    def __init__(self, version: str, directory: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, settings, jvm=_JVM)
+        self._command = [java(), *_JVM, "-cp", _classpath(version)]
+
+    def begin(self) -> None:
+        is_new = not (self.directory / "data").exists()
+        properties = str(self._write_properties())
+        if is_new:
+            format_it = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", properties]
+            subprocess.run([*self._command, *format_it], check=True, capture_output=True)
+        self.launch([*self._command, "kafka.Kafka", properties], cwd=self.directory)
+
+    def _is_ready(self) -> bool:
+        self.fail_if_ended()
+        try:
+            with RawClient(self.port, timeout_s=5) as client:
+                return bool(client.ask("metadata", _METADATA_VERSION, topics=[]).brokers)
+        except (OSError, Closed):
+            return False
