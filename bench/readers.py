@@ -69,7 +69,7 @@ def confluent(address: str, topic: str) -> Read:
     return read
 
 
-def _session(jars: str = "") -> SparkSession:
+def new_session(jars: str = "") -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("bench")
@@ -108,20 +108,20 @@ def _query(session: SparkSession, source: str, options: dict[str, str]) -> Read:
 
 def spark_drumlin(address: str, topic: str) -> Read:
     """`spark.read.format("drumlin")`."""
-    return _query(_session(), "drumlin", _options(address, topic))
+    return _query(new_session(), "drumlin", _options(address, topic))
 
 
 def spark_drumlin_columns(address: str, topic: str) -> Read:
     """The same, told which columns the query uses."""
     options = _options(address, topic) | {"columns": _QUERY_COLUMNS}
-    return _query(_session(), "drumlin", options)
+    return _query(new_session(), "drumlin", options)
 
 
 def spark_drumlin_map(address: str, topic: str) -> Read:
     """The same query as a function over Arrow batches, of which Spark adds the results."""
     from drumlin.spark import map_batches
 
-    session = _session()
+    session = new_session()
 
     def sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         import pyarrow as pa
@@ -156,12 +156,12 @@ def spark_drumlin_map(address: str, topic: str) -> Read:
 
 def spark_kafka(address: str, topic: str) -> Read:
     """`spark.read.format("kafka")`, with the jars that SPARK_KAFKA_JARS names."""
-    return _query(_session(os.environ["SPARK_KAFKA_JARS"]), "kafka", _options(address, topic))
+    return _query(new_session(os.environ["SPARK_KAFKA_JARS"]), "kafka", _options(address, topic))
 
 
 def spark_kafka_tuned(address: str, topic: str) -> Read:
     """The same, with settings that spare it most of its requests."""
-    session = _session(os.environ["SPARK_KAFKA_JARS"])
+    session = new_session(os.environ["SPARK_KAFKA_JARS"])
     return _query(session, "kafka", _options(address, topic) | _TUNED)
 
 
@@ -182,19 +182,19 @@ def _batches(session: SparkSession, source: str, options: dict[str, str]) -> Rea
 
 def batches_drumlin(address: str, topic: str) -> Read:
     """A stream of `format("drumlin")`."""
-    return _batches(_session(), "drumlin", _options(address, topic))
+    return _batches(new_session(), "drumlin", _options(address, topic))
 
 
 def batches_kafka(address: str, topic: str) -> Read:
     """A stream of `format("kafka")`."""
-    return _batches(_session(os.environ["SPARK_KAFKA_JARS"]), "kafka", _options(address, topic))
+    return _batches(new_session(os.environ["SPARK_KAFKA_JARS"]), "kafka", _options(address, topic))
 
 
 def spark_prebuilt(address: str, topic: str) -> Read:
     """Batches that lie ready; the topic is "RECORDSxBYTES". See `prebuilt`."""
     from bench.prebuilt import PrebuiltSource
 
-    session = _session()
+    session = new_session()
     session.dataSource.register(PrebuiltSource)
     return _query(session, "prebuilt", _options(address, topic))
 
@@ -217,7 +217,7 @@ _now = time.perf_counter
 _TICKS_PER_SECOND = 100
 
 
-def _children_s() -> tuple[float, float]:
+def children_s() -> tuple[float, float]:
     """Processor time of all processes below this one, of Java and of others, in seconds."""
     parents: dict[int, int] = {}
     spent: dict[int, tuple[bool, int]] = {}
@@ -246,10 +246,10 @@ def main() -> None:
     read = READERS[kind](address, topic)
     print("ready", flush=True)
     for _ in sys.stdin:
-        started, cpu_before, children_before = _now(), time.process_time(), _children_s()
+        started, cpu_before, children_before = _now(), time.process_time(), children_s()
         count = read()
         seconds, cpu_seconds = _now() - started, time.process_time() - cpu_before
-        java, python = map(operator.sub, _children_s(), children_before)
+        java, python = map(operator.sub, children_s(), children_before)
         if count != int(records):
             raise SystemExit(f"{kind} read {count} of {records} records")
         print(seconds, cpu_seconds, java, python, flush=True)

@@ -71,16 +71,14 @@ class Reading(NamedTuple):
     python_seconds: float
 
 
-class Reader:
-    """A reader process (see `readers`), which is asked to read as often as one likes."""
+class Program:
+    """A process that prepares itself, and then answers each line that it is asked with one."""
 
-    def __init__(
-        self, kind: str, broker: Broker, topic: str, records: int, core: int | None = None
-    ) -> None:
-        command = [sys.executable, "-m", "bench.readers", kind, broker.address, topic, str(records)]
+    def __init__(self, module: str, *arguments: str, core: int | None = None) -> None:
+        command = [sys.executable, "-m", module, *arguments]
         if core is not None:
             command = ["taskset", "-c", str(core), *command]
-        self._kind = kind
+        self._name = " ".join((module, *arguments[:1]))
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives with us
         self._process = subprocess.Popen(
             command,
@@ -91,15 +89,19 @@ class Reader:
         )
         self._answer()
 
-    def read(self) -> Reading:
-        """Read the whole topic once."""
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, line: str) -> str:
+        """Its answer."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return Reading(*map(float, self._answer().split()))
+        return self._answer()
 
     def close(self) -> None:
-        """The end of its input ends it; a read that is under way is given up."""
+        """The end of its input ends it; what is under way is given up."""
         try:
             self._process.communicate(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -112,8 +114,21 @@ class Reader:
         if not line:
             code = self._process.wait()
             self._errors.seek(0)
-            raise RuntimeError(f"{self._kind} ended with {code}: {self._errors.read()[:4000]}")
+            raise RuntimeError(f"{self._name} ended with {code}: {self._errors.read()[-4000:]}")
         return line.strip()
+
+
+class Reader(Program):
+    """A reader process (see `readers`), which is asked to read as often as one likes."""
+
+    def __init__(
+        self, kind: str, broker: Broker, topic: str, records: int, core: int | None = None
+    ) -> None:
+        super().__init__("bench.readers", kind, broker.address, topic, str(records), core=core)
+
+    def read(self) -> Reading:
+        """Read the whole topic once."""
+        return Reading(*map(float, self.ask("").split()))
 
 
 @contextlib.contextmanager

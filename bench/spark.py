@@ -11,18 +11,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from bench.brokers import Broker, drumlin, kafka
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.reading import Reader, fill_as_clients_do
 from bench.report import Curve, write_curves
+from rig.spark_connector import connector_jars
 
-_SCRIPT = Path(__file__).parents[1] / "script" / "spark-kafka-jars"
 _COLD_ROUNDS = 3
 _DEFAULTS = ("Spark's connector", "spark-kafka")
 _TUNED = ("Spark's connector, tuned", "spark-kafka-tuned")
@@ -61,7 +59,7 @@ SCENARIOS = {
 
 def run(options: Options) -> list[Comparison]:
     """All rows, or those that are chosen: from Apache Kafka, and two from Drumlin."""
-    os.environ["SPARK_KAFKA_JARS"] = _connector_jars()
+    os.environ["SPARK_KAFKA_JARS"] = connector_jars()
     results: list[Comparison] = []
     with kafka(options) as broker:
         for row, scenario in SCENARIOS.items():
@@ -83,13 +81,6 @@ def run(options: Options) -> list[Comparison]:
 
 def _is_chosen(row: str, options: Options) -> bool:
     return not options.rows or row in options.rows
-
-
-def _connector_jars() -> str:
-    directory = subprocess.run(
-        [_SCRIPT], capture_output=True, text=True, check=True, timeout=600
-    ).stdout.strip()
-    return ",".join(str(jar) for jar in Path(directory).glob("*.jar"))
 
 
 @contextlib.contextmanager
