@@ -39,6 +39,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
+from drumlin.turns import Turns
 from drumlin.wire.consumer_protocol import (
     read_assignment,
     write_assignment,
@@ -77,6 +78,7 @@ class ConsumerScenario:
             ),
             self.topics,
             self._setting,
+            Turns(),
             lambda: str(next(self._numbers)),
         )
         self.coordinator.start()

@@ -17,6 +17,7 @@ from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
 from drumlin.records.record import Record, decode_records
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
@@ -147,6 +148,7 @@ def new_coordinator(
         ),
         topics,
         default_setting,
+        Turns(),
     )
     return coordinator
 

@@ -10,6 +10,7 @@ import pytest
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.turns import to_end
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -84,10 +85,10 @@ def test_random_groups(seed: int) -> None:
             for name in names
         ]
         for assign in ASSIGNORS.values():
-            check(members, counts, assign(members, counts))
-        current = ASSIGNORS["uniform"](members, counts)
+            check(members, counts, to_end(assign(members, counts)))
+        current = to_end(ASSIGNORS["uniform"](members, counts))
         _check_even(members, current)
-        assert ASSIGNORS["uniform"](following(members, current), counts) == current
+        assert to_end(ASSIGNORS["uniform"](following(members, current), counts)) == current
 
 
 def _check_even(members: Sequence[Assignee], assigned: Mapping[str, Partitions]) -> None:
@@ -102,16 +103,16 @@ def _check_even(members: Sequence[Assignee], assigned: Mapping[str, Partitions])
 def test_uniform_moves_no_more_than_it_must() -> None:
     counts = {A: 6, B: 6}
     members = [member(name, A, B) for name in "abc"]
-    first = ASSIGNORS["uniform"](members, counts)
+    first = to_end(ASSIGNORS["uniform"](members, counts))
     assert set(loads(first).values()) == {4}
     more = [*following(members, first), member("d", A, B)]
-    second = ASSIGNORS["uniform"](more, counts)
+    second = to_end(ASSIGNORS["uniform"](more, counts))
     assert set(loads(second).values()) == {3}
     assert moved(first, second) == 3
     fewer = following(more, second)[1:]
-    third = ASSIGNORS["uniform"](fewer, counts)
+    third = to_end(ASSIGNORS["uniform"](fewer, counts))
     assert moved(second, third) == 0
-    grown = ASSIGNORS["uniform"](following(fewer, third), counts | {B: 9})
+    grown = to_end(ASSIGNORS["uniform"](following(fewer, third), counts | {B: 9}))
     assert moved(third, grown) == 0
 
 
@@ -119,14 +120,14 @@ def test_uniform_forgets_what_is_gone() -> None:
     """Topics that were deleted or are not read any more; what two members claim to have."""
     current = {A: frozenset({0, 1, 7}), C: frozenset({0})}
     members = [member("a", A, current=current), member("b", A, current={A: frozenset({1})})]
-    assigned = ASSIGNORS["uniform"](members, {A: 2})
+    assigned = to_end(ASSIGNORS["uniform"](members, {A: 2}))
     check(members, {A: 2}, assigned)
     assert loads(assigned) == {"a": 1, "b": 1}
 
 
 def test_range_gives_neighbours() -> None:
     members = [member("b", A, B), member("a", A, B), member("z", A, B, static="0")]
-    assigned = ASSIGNORS["range"](members, {A: 4, B: 2})
+    assigned = to_end(ASSIGNORS["range"](members, {A: 4, B: 2}))
     # Static members come first.
     assert assigned == {
         "z": {A: {0, 1}, B: {0}},
@@ -137,13 +138,13 @@ def test_range_gives_neighbours() -> None:
 
 def test_range_counts_readers_of_each_topic() -> None:
     members = [member("a", A), member("b", A, B), member("c", B)]
-    assigned = ASSIGNORS["range"](members, {A: 2, B: 3})
+    assigned = to_end(ASSIGNORS["range"](members, {A: 2, B: 3}))
     assert assigned == {"a": {A: {0}}, "b": {A: {1}, B: {0, 1}}, "c": {B: {2}}}
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_nothing_to_read(name: str) -> None:
-    assert ASSIGNORS[name]([member("a"), member("b")], {}) == {"a": {}, "b": {}}
+    assert to_end(ASSIGNORS[name]([member("a"), member("b")], {})) == {"a": {}, "b": {}}
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -157,7 +158,7 @@ def test_large_groups(name: str) -> None:
             Assignee(f"m{number}", None, topics[number % len(topics)], {})
             for number in range(1_000)
         ]
-        assigned = ASSIGNORS[name](members, counts)
+        assigned = to_end(ASSIGNORS[name](members, counts))
         check(members, counts, assigned)
         fewer = following(members, assigned)[10:]
-        check(fewer, counts, ASSIGNORS[name](fewer, counts))
+        check(fewer, counts, to_end(ASSIGNORS[name](fewer, counts)))

@@ -11,6 +11,7 @@ import pytest
 from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.assignors.uniform import assign_uniformly
 from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.turns import to_end
 
 _Held = list[tuple[UUID, int]]
 
@@ -64,7 +65,7 @@ def _members(chance: random.Random) -> tuple[list[Assignee], dict[UUID, int]]:
 @pytest.mark.parametrize("seed", range(300))
 def test_the_same_as_the_twin(seed: int) -> None:
     members, counts = _members(random.Random(seed))
-    assert assign_uniformly(members, counts) == slow_twin(members, counts)
+    assert to_end(assign_uniformly(members, counts)) == slow_twin(members, counts)
 
 
 def test_who_keeps_everything_costs_nothing_more() -> None:
@@ -72,8 +73,10 @@ def test_who_keeps_everything_costs_nothing_more() -> None:
     topic = UUID(int=1)
     topics = frozenset({topic})
     names = [f"m{number}" for number in range(100)]
-    first = assign_uniformly([Assignee(each, None, topics, {}) for each in names], {topic: 450})
+    first = to_end(
+        assign_uniformly([Assignee(each, None, topics, {}) for each in names], {topic: 450})
+    )
     again = [Assignee(each, None, topics, first[each]) for each in names]
-    second = assign_uniformly([*again, Assignee("x", None, topics, {})], {topic: 450})
+    second = to_end(assign_uniformly([*again, Assignee("x", None, topics, {})], {topic: 450}))
     assert sum(second[each] is not first[each] for each in names) == 4
     assert sum(map(len, second["x"].values())) == 4

@@ -92,7 +92,7 @@ class Broker:
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         self.groups = GroupCoordinator(
-            config, clock, offsets_topic, topics, partial(group_setting, self)
+            config, clock, offsets_topic, topics, partial(group_setting, self), self.turns
         )
         self.share_state = ShareCoordinator(
             config,

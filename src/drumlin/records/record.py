@@ -48,6 +48,7 @@ __all__ = [
     "encode_record",
     "records_body",
     "renumber",
+    "seal_body",
 ]
 
 #: How far one batch may unfold when it is decompressed for reading.
@@ -93,7 +94,47 @@ def encode_batch(
         raise ValueError("a batch needs a record")
     base_offset = records[0].offset if base_offset is None else base_offset
     base_timestamp = records[0].timestamp
-    body = b"".join(encode_record(record, base_offset, base_timestamp) for record in records)
+    return seal_body(
+        b"".join(encode_record(record, base_offset, base_timestamp) for record in records),
+        len(records),
+        base_timestamp,
+        max(record.timestamp for record in records),
+        base_offset=base_offset,
+        last_offset_delta=records[-1].offset - base_offset,
+        compression=compression,
+        compression_level=compression_level,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+        is_control=is_control,
+        timestamp_type=timestamp_type,
+    )
+
+
+def seal_body(
+    body: bytes | bytearray,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    base_offset: int = 0,
+    last_offset_delta: int | None = None,
+    compression: str = "none",
+    compression_level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: str = "CreateTime",
+) -> bytearray:
+    """A sealed batch of records that `encode_record` has made; as `encode_batch`.
+
+    `last_offset_delta`: None where offsets have no gaps.
+    """
     codec = CODECS[compression]
     data = body if codec == 0 else compress(codec, body, compression_level)
     attributes = codec
@@ -107,13 +148,13 @@ def encode_batch(
         magic=MAGIC,
         crc=0,
         attributes=attributes,
-        last_offset_delta=records[-1].offset - base_offset,
+        last_offset_delta=count - 1 if last_offset_delta is None else last_offset_delta,
         base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in records),
+        max_timestamp=max_timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(records),
+        record_count=count,
     )
     batch = bytearray(HEADER_SIZE)
     batch += data

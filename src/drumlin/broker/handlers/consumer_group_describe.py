@@ -13,7 +13,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.group_descriptions import authorized_operations, refused_group
-from drumlin.coordination.groups.consumer.draft import preferred_assignor
+from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member
 from drumlin.turns import Work

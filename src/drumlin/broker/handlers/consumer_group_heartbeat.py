@@ -16,7 +16,7 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.written import Written
+from drumlin.coordination.written import Pending
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.heartbeat_response import unchanged_response
 from drumlin.wire.messages import ZERO, Shape
@@ -77,7 +77,7 @@ def _owned(topics: Any) -> Partitions:
     return owned
 
 
-async def _respond(shape: Shape, written: Written[HeartbeatAnswer]) -> Any:
+async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Any:
     try:
         return _response(shape, await written)
     except KafkaError as error:

@@ -33,7 +33,7 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.leaving import leave as leave_group
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord
@@ -56,7 +56,7 @@ _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 _DELETED_WITH_GROUP: Final = 200
 
 
-class GroupCoordinator(GroupExecution):
+class GroupCoordinator(ConsumerGroupExecution):
     """All groups that this broker coordinates.
 
     Handed in:
@@ -65,6 +65,7 @@ class GroupCoordinator(GroupExecution):
         topic: `__consumer_offsets`.
         topics: what can be subscribed to.
         group_setting(group_id, key): the configuration of a single group.
+        turns: for decisions that take longer than a turn of the loop.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -226,7 +227,7 @@ class GroupCoordinator(GroupExecution):
             raise KafkaError(ErrorCode.unknown_member_id)
         group.heartbeat(member_id, group_instance_id, generation_id)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Written[list[ErrorCode]]:
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:
         """LeaveGroup: a code for each member.
 
         Raises:
@@ -248,7 +249,7 @@ class GroupCoordinator(GroupExecution):
 
     def consumer_heartbeat(
         self, group_id: str, request: HeartbeatRequest
-    ) -> Written[HeartbeatAnswer]:
+    ) -> Pending[HeartbeatAnswer]:
         """ConsumerGroupHeartbeat. The answer comes when what follows from it is in the log.
 
         Raises:
@@ -263,7 +264,7 @@ class GroupCoordinator(GroupExecution):
         group, records = self._consumer_group_to_join(shard, group_id, request)
         outcome = heartbeats.heartbeat(group, request)
         if records:
-            outcome = replace(outcome, records=[*records, *outcome.records])
+            outcome = outcome._replace(records=[*records, *outcome.records])
         return self._bring_about(shard, group_id, outcome)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:

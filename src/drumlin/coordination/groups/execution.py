@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -19,13 +19,9 @@ from drumlin.coordination.groups.classic.messages import Answer, Store
 from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
 from drumlin.coordination.groups.commit import Commit, sorted_out
-from drumlin.coordination.groups.consumer.draft import resolved
-from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.consumer.outcome import Outcome
-from drumlin.coordination.groups.consumer.regexes import matching_topics
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
+from drumlin.coordination.groups.log import LoadedPartition, RecordPacker, encode_batches, load
 from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
@@ -35,7 +31,7 @@ from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Pace, Work
+from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -79,6 +75,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         topic: StateTopic,
         topics: Topics,
         group_setting: GroupSetting,
+        turns: Turns,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         super().__init__(
@@ -94,6 +91,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._surroundings = Surroundings(
             config, group_setting, clock, self._deadlines, new_id, topics
         )
+        self._turns = turns
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
         self._answering = Answering()
@@ -139,39 +137,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         group = shard.groups.get(group_id)
         if then is not None and group is not None:
             self._carry_out(shard, group, then(group))
-
-    def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Written[Any]:
-        """Write now what a consumer group's request leads to; the awaitable gives the answer.
-
-        Raises:
-            KafkaError: nothing has happened.
-        """
-        answer = self._when_written(shard, outcome.records, outcome.answer)
-        self._go_on(shard, group_id, outcome.then)
-        group = shard.groups.get(group_id)
-        if outcome.regexes and isinstance(group, ConsumerGroup):
-            group.is_resolving = True
-            self._background.spawn(self._resolve(shard, group, outcome.regexes))
-        self._set_alarm()
-        return answer
-
-    async def _resolve(
-        self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
-    ) -> None:
-        names = list(self._surroundings.topics.names())
-        group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
-        try:
-            found = await asyncio.to_thread(
-                lambda: {regex: matching_topics(regex, names) for regex in regexes}
-            )
-        finally:
-            group.is_resolving = False
-        if self._is_active and shard.groups.get(group.group_id) is group:
-            try:
-                self._write(shard, resolved(group, found))
-            except KafkaError as error:
-                group.knows_new_topics = False  # a later heartbeat tries again
-                _log.warning("group %r: topics found were not written: %s", group.group_id, error)
 
     async def _answer_late(
         self,
@@ -301,11 +266,48 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         confirmation = None
         limit = self._batch_bytes_max(shard)
         codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.wall_ms()
-        batches = list(encode_batches(records, now_ms, codec, bytes_max=_room(limit)))
+        batches = encode_batches(records, now_ms, codec, bytes_max=_room(limit))
         _check_sizes([batch for batch, _ in batches], limit)
         for batch, contained in batches:
             confirmation = self._append(shard, batch)
             self._answering.give(shard.apply(contained))
+        return confirmation
+
+    def _write_in_turns(
+        self,
+        shard: GroupShard,
+        records: Iterable[GroupRecord],
+        last: Callable[[], tuple[Sequence[GroupRecord], T]],
+        take_over: Callable[[T], None],
+    ) -> Work[Confirmation | None]:
+        """As `_write`, for very many records of which none may count before all of them do.
+
+        `last` says with which records they end, when they are appended, and gives what
+        `take_over` takes over of all of them.
+
+        Raises:
+            KafkaError: as `_write`, and as `last`.
+        """
+        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
+        packer = RecordPacker(self._clock.wall_ms(), codec, bytes_max=_room(limit))
+        for record in records:
+            packer.add(record)
+            yield
+        self._check_leads(shard)
+        ends, result = last()
+        for record in ends:
+            packer.add(record)
+        batches = packer.batches()
+        _check_sizes([batch for batch, _ in batches], limit)
+        confirmation, written = None, list[GroupRecord]()
+        for batch, contained in batches:
+            try:
+                confirmation = self._append(shard, batch)
+            except KafkaError:
+                self._answering.give(shard.apply(written))  # the memory says what the log does
+                raise
+            written += contained
+        take_over(result)
         return confirmation
 
     def _commit(

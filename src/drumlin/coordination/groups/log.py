@@ -7,7 +7,7 @@ does what was committed in a transaction that was aborted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,8 @@ from drumlin.coordination.latest_records import KnownPlaces, LatestRecords, Said
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.records.batch import BatchHeader, Buffer
 from drumlin.records.compression import CODECS
-from drumlin.records.record import Record, decode_batch, encode_batch
+from drumlin.records.record import Record, decode_batch, seal_body
+from drumlin.records.record import encode_record as encode_plain_record
 from drumlin.storage.control_records import parse_marker
 
 #: By default a batch takes no further record beyond this; one record may be larger.
@@ -75,35 +76,66 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
+class RecordPacker:
+    """Packs records in their order into as few batches as take them; the log numbers them.
+
+    `codec` is a number of `CODECS`. With a `producer` they are part of its transaction.
+    """
+
+    def __init__(
+        self,
+        now_ms: int,
+        codec: int = 0,
+        producer: Producer | None = None,
+        bytes_max: int = BATCH_BYTES_MAX,
+    ) -> None:
+        self._now_ms = now_ms
+        self._how: dict[str, Any] = {"compression": _CODEC_NAMES[codec]}
+        if producer is not None:
+            self._how |= producer._asdict() | {"is_transactional": True}
+        self._bytes_max = bytes_max
+        self._batches: list[tuple[bytearray, list[GroupRecord]]] = []
+        self._begin()
+
+    def add(self, record: GroupRecord) -> None:
+        key, value = encode_record(record)
+        size = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        if self._records and self._size + size > self._bytes_max:
+            self._end()
+        plain = Record(len(self._records), self._now_ms, key, value)
+        self._body += encode_plain_record(plain, 0, self._now_ms)
+        self._records.append(record)
+        self._size += size
+
+    def batches(self) -> list[tuple[bytearray, list[GroupRecord]]]:
+        """All of them, each with the records that are in it; nothing is added afterwards."""
+        if self._records:
+            self._end()
+        return self._batches
+
+    def _begin(self) -> None:
+        self._body = bytearray()
+        self._records: list[GroupRecord] = []
+        self._size = 0
+
+    def _end(self) -> None:
+        batch = seal_body(self._body, len(self._records), self._now_ms, self._now_ms, **self._how)
+        self._batches.append((batch, self._records))
+        self._begin()
+
+
 def encode_batches(
     records: Iterable[GroupRecord],
     now_ms: int,
     codec: int = 0,
     producer: Producer | None = None,
     bytes_max: int = BATCH_BYTES_MAX,
-) -> Iterator[tuple[bytearray, list[GroupRecord]]]:
-    """The records in their order, as batches whose base offsets the log will assign.
-
-    Each batch comes with the records that are in it. `codec` is a number of `CODECS`. With a
-    `producer` they are part of its transaction.
-    """
-    how: dict[str, Any] = {"compression": _CODEC_NAMES[codec]}
-    if producer is not None:
-        how |= producer._asdict() | {"is_transactional": True}
-    batch: list[Record] = []
-    encoded: list[GroupRecord] = []
-    size = 0
+) -> list[tuple[bytearray, list[GroupRecord]]]:
+    """The records as batches; see `RecordPacker`."""
+    packer = RecordPacker(now_ms, codec, producer, bytes_max)
     for record in records:
-        key, value = encode_record(record)
-        record_bytes = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-        if batch and size + record_bytes > bytes_max:
-            yield encode_batch(batch, **how), encoded
-            batch, encoded, size = [], [], 0
-        batch.append(Record(len(batch), now_ms, key, value))
-        encoded.append(record)
-        size += record_bytes
-    if batch:
-        yield encode_batch(batch, **how), encoded
+        packer.add(record)
+    return packer.batches()
 
 
 def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartition:

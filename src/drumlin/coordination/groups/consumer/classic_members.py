@@ -8,7 +8,7 @@ rebalance is going on makes it join again, and so give up what it must. Nobody l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.classic.messages import (
@@ -78,11 +78,33 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
         if downgraded is not None:
             return downgraded
     updated = Member(member_id, subscription, member.progress)
-    assigned = draft.assign(updated, subscription)
+    assigned = draft.assign(updated)
     progress = draft.reconcile(
         member, subscription, assigned, owned, has_new_subscription=has_changed
     )
-    return Outcome(draft.records, _answer(request, member_id, progress.epoch), draft.regexes)
+    return Outcome(
+        draft.records,
+        _answer(request, member_id, progress.epoch),
+        draft.regexes,
+        assigning=draft.assigning,
+        follow=partial(_follow, request=request, owned=owned),
+    )
+
+
+def _follow(
+    group: ConsumerGroup, answer: JoinAnswer, *, request: JoinRequest, owned: Partitions
+) -> Outcome:
+    """The target assignment that this join has begun is there.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH.
+    """
+    member = group.members.get(answer.member_id)
+    if member is None or member.epoch != answer.generation_id:
+        return Outcome((), answer)  # others have spoken for it meanwhile
+    draft = Draft(group)
+    progress = draft.follow(member, owned)
+    return Outcome(draft.records, _answer(request, member.member_id, progress.epoch))
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
@@ -181,7 +203,7 @@ def _downgrade(
     assert joining.subscription.classic is not None
     chosen = joining.subscription.classic.chosen
     answer = JoinAnswer(ErrorCode.none, joining.member_id, epoch, CONSUMER_PROTOCOL_TYPE, chosen)
-    return replace(outcome, answer=answer)
+    return outcome._replace(answer=answer)
 
 
 # -- SyncGroup, Heartbeat, LeaveGroup ----------------------------------------------------------

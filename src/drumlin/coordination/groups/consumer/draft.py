@@ -6,15 +6,12 @@ group's epoch, the target assignment, the member's own progress.
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
-from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
+from drumlin.coordination.groups.consumer.assignment import Assigning, NextTarget
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Progress, Subscription
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
 from drumlin.coordination.groups.consumer.reconciliation import Goal, next_progress
@@ -27,21 +24,21 @@ from drumlin.coordination.groups.consumer.records import (
     ResolvedRegex,
     SubscriptionKey,
     Target,
-    TargetEpochKey,
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
-_log = logging.getLogger(__name__)
-
 #: Between two resolutions of regular expressions that have been resolved before.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
+
+#: Parts of a target assignment that are encoded in the turn in which it is decided.
+_WRITTEN_AT_ONCE: Final = 100
 
 
 class RegexChange(Enum):
@@ -59,6 +56,8 @@ class Draft:
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
         """To be resolved."""
+        self.assigning: Work[NextTarget] | None = None
+        """To be gone on with."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
         self.records.append((key, value))
@@ -165,60 +164,25 @@ class Draft:
 
     # -- the target assignment -----------------------------------------------------------------
 
-    def assign(self, member: Member, subscription: Subscription) -> tuple[int, Partitions]:
-        """Epoch and part of the target assignment for the member; a new one if it is due."""
+    def assign(self, member: Member) -> tuple[int, Partitions]:
+        """Epoch and part of the target assignment for the member: of a new one if it is due.
+
+        One that takes longer than a turn, or is long to write, is `assigning` then: until it is
+        there, all is as if none were due.
+        """
         group = self.group
         former_id = _former_id(group, member)
         if not is_assignment_due(group, self.epoch):
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        members = {
-            each.member_id: each.subscription
-            for each in group.members.values()
-            if each.member_id != former_id
-        }
-        members[member.member_id] = subscription
-        current: dict[str, Partitions] = dict(group.targets)
-        current[member.member_id] = group.targets.get(former_id, {})
-        target = self._compute(members, current)
-        for member_id, partitions in target.items():
-            known = group.targets.get(member_id)
-            if known is None or known != partitions:
-                self.write(TargetKey(group.group_id, member_id), Target(partitions))
-        now_ms = group.surroundings.clock.wall_ms()
-        self.write(TargetEpochKey(group.group_id), TargetEpoch(self.epoch, now_ms))
-        return self.epoch, target[member.member_id]
-
-    def _compute(
-        self, members: Mapping[str, Subscription], current: Mapping[str, Partitions]
-    ) -> dict[str, Partitions]:
-        group = self.group
-        topics: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
-        assignees = []
-        votes: Counter[str] = Counter()
-        for member_id, each in members.items():
-            subscribed = each.topics, each.regex or ""
-            if subscribed not in topics:
-                topics[subscribed] = group.topics_of(each)
-            instance_id = each.group_instance_id
-            had = current.get(member_id, {})
-            assignees.append(Assignee(member_id, instance_id, topics[subscribed], had))
-            if each.assignor is not None:
-                votes[each.assignor] += 1
-        name = preferred_assignor(group, votes)
-        find = group.surroundings.topics.by_id
-        found = map(find, frozenset().union(*topics.values()))
-        counts = {topic.topic_id: topic.partition_count for topic in found if topic is not None}
-        target = ASSIGNORS[name](assignees, counts)
-        # Of one member alone there is nothing to be said that its own requests do not tell.
-        _log.log(
-            logging.INFO if len(members) > 1 else logging.DEBUG,
-            "group %r: epoch %d is assigned by %s to %d members",
-            group.group_id,
-            self.epoch,
-            name,
-            len(members),
-        )
-        return target
+        assigning = Assigning(group, self.epoch, former_id, member).work()
+        finished = one_turn(assigning)
+        if finished is None or len(finished.result.records) > _WRITTEN_AT_ONCE:
+            self.assigning = assigning if finished is None else _done(finished.result)
+            return group.target_epoch.epoch, group.targets.get(former_id, {})
+        target: NextTarget = finished.result
+        self.records += target.records
+        self.records.append(target.epoch_record(group.group_id))
+        return self.epoch, target.partitions[member.member_id]
 
     # -- the member's progress -----------------------------------------------------------------
 
@@ -245,6 +209,17 @@ class Draft:
             self.write(ProgressKey(group.group_id, member.member_id), progress)
         return progress
 
+    def follow(self, member: Member, owned: Partitions | None) -> Progress:
+        """As `reconcile`, for a member that has said what it had to say.
+
+        Raises:
+            KafkaError: FENCED_MEMBER_EPOCH.
+        """
+        group = self.group
+        assigned = group.target_epoch.epoch, group.targets.get(member.member_id, {})
+        said = member.subscription
+        return self.reconcile(member, said, assigned, owned, has_new_subscription=False)
+
 
 def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
     """Whether the target assignment is behind the epoch, and may be computed now.
@@ -252,7 +227,7 @@ def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
     Members that come at about the same time share one assignment.
     """
     target_epoch, timestamp_ms = group.target_epoch.epoch, group.target_epoch.timestamp_ms
-    if target_epoch >= epoch:
+    if target_epoch >= epoch or group.is_assigning:
         return False
     interval_ms = group.setting("assignment.interval.ms")
     now_ms = group.surroundings.clock.wall_ms()
@@ -272,15 +247,6 @@ def _are_regexes_old(group: ConsumerGroup) -> bool:
         return False
     interval_ms = group.surroundings.rules.group_consumer_regex_refresh_interval_ms
     return not group.knows_new_topics or age_ms > interval_ms
-
-
-def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
-    """What most members ask for, or else the first that is configured."""
-    known = {name: count for name, count in votes.items() if name in ASSIGNORS}
-    if known:
-        return max(known, key=lambda name: known[name])
-    configured = group.surroundings.rules.group_consumer_assignors
-    return next((name for name in configured if name in ASSIGNORS), next(iter(ASSIGNORS)))
 
 
 def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:
@@ -306,6 +272,11 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
     names = set(group.subscribers).union(*(each.topics for each in after.values()))
     draft.bump(names, has_changed=has_changed)
     return draft.records
+
+
+def _done(target: NextTarget) -> Work[NextTarget]:
+    yield
+    return target
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:

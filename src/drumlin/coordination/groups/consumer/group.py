@@ -1,4 +1,7 @@
-"""A consumer group as its records say; it changes by `replay` alone, and decides nothing.
+"""A consumer group as its records say, and decides nothing.
+
+It changes by `replay`, and by `follow` where a whole target assignment is in the log: one record
+of that may not count without the others.
 
 What is counted here (who subscribes to what, who owns what) follows from the members, and is
 kept only because groups can be large.
@@ -69,6 +72,8 @@ class ConsumerGroup:
         self.knows_metadata = False
         self.knows_new_topics = False
         self.is_resolving = False
+        self.is_assigning = False
+        """Whether a target assignment is under way that takes more than a turn."""
         self.regexes_resolved_ms = 0
         """When all of the regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
@@ -225,6 +230,10 @@ class ConsumerGroup:
     def replay(self, key: RecordKey, value: Any | None) -> None:
         replay = _REPLAY[type(key)]
         replay(self, key, value)
+
+    def follow(self, epoch: TargetEpoch, targets: dict[str, Partitions]) -> None:
+        """All of a target assignment is in the log now; of each member, what it is to have."""
+        self.target_epoch, self.targets = epoch, targets
 
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
         if value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
@@ -98,7 +99,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         former, subscription, has_changed=has_new_topics or regex is RegexChange.RESOLVED
     )
     updated = Member(member_id, subscription, member.progress)
-    assigned = draft.assign(updated, subscription)
+    assigned = draft.assign(updated)
     progress = draft.reconcile(
         member,
         subscription,
@@ -109,7 +110,30 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     if member_id in group.members:
         group.extend_session(updated)
     told = _told(progress) if _wants_all(request) else _news(member.progress, progress)
-    return Outcome(draft.records, _answer(group, member_id, progress, told), draft.regexes)
+    return Outcome(
+        draft.records,
+        _answer(group, member_id, progress, told),
+        draft.regexes,
+        assigning=draft.assigning,
+        follow=partial(_follow, request=request),
+    )
+
+
+def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: HeartbeatRequest) -> Outcome:
+    """The target assignment that this heartbeat has begun is there: the member's part of it.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH.
+    """
+    member = group.members.get(answer.member_id)
+    if member is None or member.epoch != answer.epoch:
+        return Outcome((), answer)  # others have spoken for it meanwhile
+    draft = Draft(group)
+    progress = draft.follow(member, request.owned)
+    told = answer.assignment
+    if _wants_all(request) or progress.assigned != member.progress.assigned:
+        told = _told(progress)
+    return Outcome(draft.records, _answer(group, member.member_id, progress, told))
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:

@@ -64,7 +64,7 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
         staying = [each for each in group.members.values() if each.member_id not in gone]
         converted = to_classic(group, staying, "the last member of the consumer protocol left")
         if converted is not None:
-            return replace(converted, answer=answer)
+            return converted._replace(answer=answer)
     draft = Draft(group)
     for member in members:
         draft.remove(member.member_id)

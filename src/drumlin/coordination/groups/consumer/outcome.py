@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumlin.coordination.groups.effects import Effect
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.turns import Work
+
+if TYPE_CHECKING:
+    from drumlin.coordination.groups.consumer.assignment import NextTarget
+    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """To do: write the records and take them over, then answer.
 
     regexes: to be resolved once that is done; the result goes to `ConsumerGroup.resolve`.
     then: what else is to be done with the group as it is afterwards, which may be another.
+    assigning: a target assignment that takes longer, to be gone on with.
+    follow: what comes of the same request, with its first answer, once that assignment is there.
     """
 
     records: Sequence[GroupRecord]
     answer: Any = None
     regexes: frozenset[str] = frozenset()
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
+    assigning: Work[NextTarget] | None = None
+    follow: Callable[[ConsumerGroup, Any], Outcome] | None = None

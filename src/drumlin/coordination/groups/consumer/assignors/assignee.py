@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.turns import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,5 +22,6 @@ class Assignee:
     """The target assignment so far: topics may be gone, or not subscribed to any more."""
 
 
-#: Members, and how many partitions each topic has; the target assignment by member id.
-Assignor = Callable[[Sequence[Assignee], Mapping[UUID, int]], dict[str, Partitions]]
+#: Members, and how many partitions each topic has; the target assignment by member id. It gives
+#: way, and what it is given must not be changed meanwhile.
+Assignor = Callable[[Sequence[Assignee], Mapping[UUID, int]], Work[dict[str, Partitions]]]

@@ -8,18 +8,28 @@ in the order of their instance ids, so that they keep what they have when they c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.turns import Work
 
 
 def assign_ranges(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
-) -> dict[str, Partitions]:
-    ordered = sorted(members, key=_rank)
+) -> Work[dict[str, Partitions]]:
+    ordered = sorted(
+        (each for each in members if each.group_instance_id is not None),
+        key=attrgetter("group_instance_id"),
+    )
+    yield
+    ordered += sorted(
+        (each for each in members if each.group_instance_id is None), key=attrgetter("member_id")
+    )
     subscribers: dict[UUID, list[str]] = {}
     for member in ordered:
+        yield
         for topic_id in member.topics:
             subscribers.setdefault(topic_id, []).append(member.member_id)
     assigned: dict[str, dict[UUID, frozenset[int]]] = {each.member_id: {} for each in members}
@@ -27,14 +37,10 @@ def assign_ranges(
         share, larger = divmod(partition_counts[topic_id], len(member_ids))
         start = 0
         for index, member_id in enumerate(member_ids):
+            yield
             end = start + share + (index < larger)
             if start == end:
                 break  # whoever comes now gets nothing either
             assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return dict(assigned)
-
-
-def _rank(member: Assignee) -> tuple[bool, str]:
-    instance_id = member.group_instance_id
-    return (instance_id is None, member.member_id if instance_id is None else instance_id)

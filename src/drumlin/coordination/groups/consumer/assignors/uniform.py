@@ -9,34 +9,47 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.turns import Work
 
 #: Moving partitions of one topic can make room in another. It is even enough after some rounds.
 _ROUNDS_MAX: Final = 16
 
+#: Partitions of a topic that are handed out in one go.
+_AT_ONCE: Final = 64
+
 _TopicPartition = tuple[UUID, int]
+
+#: UUIDs themselves are slow to compare; the order is the same.
+_order_of: Final = attrgetter("int")
 
 
 def assign_uniformly(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
-) -> dict[str, Partitions]:
+) -> Work[dict[str, Partitions]]:
     if len(members) == 1:
-        return {members[0].member_id: _everything(members[0], partition_counts)}
-    ordered = sorted(members, key=lambda member: member.member_id)
+        everything = yield from _everything(members[0], partition_counts)
+        return {members[0].member_id: everything}
+    ordered = sorted(members, key=attrgetter("member_id"))
+    yield
     topics = {member.topics for member in ordered}
     if len(topics) == 1:
-        return _assign_equals(ordered, partition_counts)
-    return _Unequal(ordered, partition_counts).assign()
+        return (yield from _assign_equals(ordered, partition_counts))
+    return (yield from _Unequal(ordered, partition_counts).assign())
 
 
-def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Partitions:
-    counts = {topic_id: partition_counts[topic_id] for topic_id in sorted(member.topics)}
-    return {topic_id: frozenset(range(count)) for topic_id, count in counts.items() if count}
+def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Work[Partitions]:
+    everything: dict[UUID, frozenset[int]] = {}
+    for topic_id in sorted(member.topics, key=_order_of):
+        if partition_counts[topic_id]:
+            everything[topic_id] = frozenset(range(partition_counts[topic_id]))
+        yield
+    return everything
 
 
 # -- all members read the same topics ----------------------------------------------------------
@@ -44,9 +57,15 @@ def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Parti
 
 def _assign_equals(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
-) -> dict[str, Partitions]:
-    work = _Equals(sorted(members[0].topics), partition_counts)
-    kept = [work.keep(member.current) for member in members]
+) -> Work[dict[str, Partitions]]:
+    work = _Equals()
+    for topic_id in sorted(members[0].topics, key=_order_of):
+        work.add(topic_id, partition_counts[topic_id])
+        yield
+    kept = []
+    for member in members:
+        kept.append(work.keep(member.current))
+        yield
     sizes = [each.size for each in kept]
     total = sum(partition_counts[topic_id] for topic_id in members[0].topics)
     quota, larger = divmod(total, len(members))
@@ -57,6 +76,7 @@ def _assign_equals(
     for index, size in enumerate(sizes):
         if size > quotas[index]:
             kept[index] = work.cut(kept[index].held, quotas[index])
+            yield
     free = work.free()
     assigned: dict[str, Partitions] = {}
     for member, (held, size, is_as_before), wanted in zip(members, kept, quotas, strict=True):
@@ -65,6 +85,7 @@ def _assign_equals(
         else:
             more = [next(free) for _ in range(wanted - size)]
             assigned[member.member_id] = work.together(held, more)
+        yield
     return assigned
 
 
@@ -83,11 +104,18 @@ class _Kept(NamedTuple):
 class _Equals:
     """What is taken, of topics that all members read."""
 
-    def __init__(self, topics: Sequence[UUID], partition_counts: Mapping[UUID, int]) -> None:
-        self._topics = topics
-        self._numbers = {topic_id.int: number for number, topic_id in enumerate(topics)}
-        self._all = [frozenset(range(partition_counts[topic_id])) for topic_id in topics]
-        self._taken: list[set[int]] = [set() for _ in topics]
+    def __init__(self) -> None:
+        self._topics: list[UUID] = []
+        self._numbers: dict[int, int] = {}
+        self._all: list[frozenset[int]] = []
+        self._taken: list[set[int]] = []
+
+    def add(self, topic_id: UUID, partition_count: int) -> None:
+        """One more topic; they come in their order, and before anything is kept."""
+        self._numbers[topic_id.int] = len(self._topics)
+        self._topics.append(topic_id)
+        self._all.append(frozenset(range(partition_count)))
+        self._taken.append(set())
 
     def keep(self, current: Partitions) -> _Kept:
         """What a member has and may keep, and nobody else from then on."""
@@ -141,63 +169,67 @@ class _Unequal:
         self._members = members
         self._counts = partition_counts
         self._subscribers: dict[UUID, list[int]] = {}
-        for index, member in enumerate(members):
-            for topic_id in member.topics:
-                self._subscribers.setdefault(topic_id, []).append(index)
         self._loads = [0] * len(members)
         #: Topic -> member -> its partitions.
-        self._owned: dict[UUID, dict[int, list[int]]] = {each: {} for each in self._subscribers}
+        self._owned: dict[UUID, dict[int, list[int]]] = {}
 
-    def assign(self) -> dict[str, Partitions]:
+    def assign(self) -> Work[dict[str, Partitions]]:
+        for index, member in enumerate(self._members):
+            for topic_id in member.topics:
+                self._subscribers.setdefault(topic_id, []).append(index)
+            yield
+        self._owned = {each: {} for each in self._subscribers}
         taken: set[_TopicPartition] = set()
         for index, member in enumerate(self._members):
             for topic_id, partition in _kept(member, self._counts, taken):
                 self._give(topic_id, partition, index)
+            yield
         topics = sorted(self._subscribers, key=self._urgency)
         for topic_id in topics:
-            self._give_free(topic_id, taken)
+            yield from self._give_free(topic_id, taken)
         for _ in range(_ROUNDS_MAX):
-            moved = [self._balance(topic_id) for topic_id in topics]
-            if not any(moved):
+            has_moved = False
+            for topic_id in topics:
+                has_moved |= yield from self._balance(topic_id)
+            if not has_moved:
                 break
-        return self._result()
+        return (yield from self._result())
 
-    def _urgency(self, topic_id: UUID) -> tuple[float, int, UUID]:
+    def _urgency(self, topic_id: UUID) -> tuple[float, int, int]:
         """Topics that leave least choice come first."""
         subscribers = len(self._subscribers[topic_id])
-        return -self._counts[topic_id] / subscribers, subscribers, topic_id
+        return -self._counts[topic_id] / subscribers, subscribers, topic_id.int
 
     def _give(self, topic_id: UUID, partition: int, member: int) -> None:
         self._owned[topic_id].setdefault(member, []).append(partition)
         self._loads[member] += 1
 
-    def _give_free(self, topic_id: UUID, taken: set[_TopicPartition]) -> None:
-        free = [
-            partition
-            for partition in range(self._counts[topic_id])
-            if (topic_id, partition) not in taken
-        ]
-        if not free:
-            return
-        least = self._by_load(topic_id)
-        for partition in free:
-            load, member = least[0]
-            self._give(topic_id, partition, member)
-            heapq.heapreplace(least, (load + 1, member))
+    def _give_free(self, topic_id: UUID, taken: set[_TopicPartition]) -> Work[None]:
+        least: list[tuple[int, int]] = []
+        for partition in range(self._counts[topic_id]):
+            if partition % _AT_ONCE == 0:
+                yield
+            if (topic_id, partition) not in taken:
+                least = least or self._by_load(topic_id)
+                load, member = least[0]
+                self._give(topic_id, partition, member)
+                heapq.heapreplace(least, (load + 1, member))
 
     def _by_load(self, topic_id: UUID) -> list[tuple[int, int]]:
         heap = [(self._loads[member], member) for member in self._subscribers[topic_id]]
         heapq.heapify(heap)
         return heap
 
-    def _balance(self, topic_id: UUID) -> bool:
+    def _balance(self, topic_id: UUID) -> Work[bool]:
         """Move partitions of one topic to where there is less; whether any was moved."""
         owned = self._owned[topic_id]
         most = [(-self._loads[member], -member) for member, some in owned.items() if some]
         heapq.heapify(most)
+        yield
         least = self._by_load(topic_id)
         has_moved = False
         for giver in self._heaviest(most, owned):
+            yield
             while self._loads[least[0][1]] != least[0][0]:
                 _, stale = heapq.heappop(least)  # it has given, or was given, meanwhile
                 heapq.heappush(least, (self._loads[stale], stale))
@@ -220,12 +252,14 @@ class _Unequal:
             if owned[-member] and -load == self._loads[-member]:
                 yield -member
 
-    def _result(self) -> dict[str, Partitions]:
+    def _result(self) -> Work[dict[str, Partitions]]:
         assigned: list[dict[UUID, frozenset[int]]] = [{} for _ in self._members]
-        for topic_id, owners in self._owned.items():
-            for member, partitions in owners.items():
+        for topic_id in list(self._owned):
+            # What is done with goes topic by topic: all at once would take a while.
+            for member, partitions in self._owned.pop(topic_id).items():
                 if partitions:
                     assigned[member][topic_id] = frozenset(partitions)
+                yield
         return {
             member.member_id: some for member, some in zip(self._members, assigned, strict=True)
         }
@@ -237,7 +271,7 @@ def _kept(
     """What the member has and may keep; nothing that is `taken`, and it is from then on."""
     kept = [
         (topic_id, partition)
-        for topic_id in sorted(member.current)
+        for topic_id in sorted(member.current, key=_order_of)
         if topic_id in member.topics
         for partition in sorted(member.current[topic_id])
         if partition < partition_counts[topic_id] and (topic_id, partition) not in taken

@@ -1,0 +1,149 @@
+"""Carries out what consumer groups decide: what comes at once, and what takes longer.
+
+Regular expressions are resolved in a thread. A target assignment of very many members is made
+and encoded in turns of the loop: meanwhile the group goes on with the one that it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
+from drumlin.coordination.groups.consumer.draft import resolved
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.consumer.regexes import matching_topics
+from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.written import Pending, Written
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+#: Of what an assignment has been made of.
+_FREED_AT_ONCE: Final = 200
+
+
+class ConsumerGroupExecution(GroupExecution):
+    """What is done with the consumer groups of the partitions that are led here."""
+
+    def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Pending[Any]:
+        """Write now what a consumer group's request leads to; the awaitable gives the answer.
+
+        Raises:
+            KafkaError: nothing has happened.
+        """
+        answer: Pending[Any] = self._when_written(shard, outcome.records, outcome.answer)
+        self._go_on(shard, group_id, outcome.then)
+        if outcome.regexes or outcome.assigning is not None:
+            group = shard.groups.get(group_id)
+            assert isinstance(group, ConsumerGroup)
+            if outcome.regexes:
+                group.is_resolving = True
+                self._background.spawn(self._resolve(shard, group, outcome.regexes))
+            if outcome.assigning is not None:
+                answer = self._when_assigned(shard, group, outcome, answer)
+        self._set_alarm()
+        return answer
+
+    # -- regular expressions -------------------------------------------------------------------
+
+    async def _resolve(
+        self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
+    ) -> None:
+        names = list(self._surroundings.topics.names())
+        group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
+        try:
+            found = await asyncio.to_thread(
+                lambda: {regex: matching_topics(regex, names) for regex in regexes}
+            )
+        finally:
+            group.is_resolving = False
+        if self._is_active and shard.groups.get(group.group_id) is group:
+            try:
+                self._write(shard, resolved(group, found))
+            except KafkaError as error:
+                group.knows_new_topics = False  # a later heartbeat tries again
+                _log.warning("group %r: topics found were not written: %s", group.group_id, error)
+
+    # -- target assignments that take long -----------------------------------------------------
+
+    def _when_assigned(
+        self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome, first: Pending[Any]
+    ) -> asyncio.Future[Any]:
+        """The answer to whoever has begun an assignment: `first`, if that comes to nothing.
+
+        Nobody has to wait for it.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        group.is_assigning = True
+        self._background.spawn(self._go_on_assigning(shard, group, outcome, first, answer))
+        return answer
+
+    async def _go_on_assigning(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup,
+        outcome: Outcome,
+        first: Pending[Any],
+        answer: asyncio.Future[Any],
+    ) -> None:
+        result: Any = None
+        error: Exception | None = KafkaError(ErrorCode.coordinator_not_available)
+        try:
+            pending = first
+            try:
+                pending = await self._turns.run(self._assign(shard, group, outcome))
+            except KafkaError as refusal:
+                _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
+            finally:
+                group.is_assigning = False
+            self._set_alarm()
+            result, error = await pending, None
+        except Exception as failure:  # noqa: BLE001  it is whoever waits who hears of it
+            error = failure
+        finally:
+            if not answer.done():  # nobody wants it any more
+                if error is None:
+                    answer.set_result(result)
+                else:
+                    answer.set_exception(error)
+
+    def _assign(
+        self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome
+    ) -> Work[Written[Any]]:
+        """
+        Raises:
+            KafkaError: it was not written, or it is for a group that is no more.
+        """
+        assert outcome.assigning is not None
+        assert outcome.follow is not None
+        target: NextTarget = yield from outcome.assigning
+        epoch_record = target.epoch_record(group.group_id)
+
+        def last() -> tuple[Sequence[GroupRecord], dict[str, Partitions]]:
+            if shard.groups.get(group.group_id) is not group:
+                raise KafkaError(ErrorCode.group_id_not_found, "it is another group by now")
+            targets, corrections = as_it_is_now(group, target)
+            return [*corrections, epoch_record], targets
+
+        past: list[Any] = []
+
+        def take_over(targets: dict[str, Partitions]) -> None:
+            past.extend(group.targets.values())
+            group.follow(target.epoch, targets)
+
+        yield from self._write_in_turns(shard, target.records, last, take_over)
+        followed = outcome.follow(group, outcome.answer)
+        written = self._when_written(shard, followed.records, followed.answer)
+        for done_with in (target.records, past):  # all at once, that would take a turn to free
+            while done_with:
+                del done_with[-_FREED_AT_ONCE:]
+                yield
+        return written
