@@ -117,6 +117,17 @@ def _share_offsets(count: int) -> dict[str, Any]:
     return {"groups": [{"group_id": "group-0", "topics": topics}]}
 
 
+def _groups(count: int) -> dict[str, Any]:
+    topics = [{"topic_name": "nope", "partitions": [0]}]
+    return {"groups": [{"group_id": f"group-{each}", "topics": topics} for each in range(count)]}
+
+
+def _begin_at(count: int) -> dict[str, Any]:
+    partitions = [{"partition_index": 0, "start_offset": 5}]
+    topics = [{"topic_name": f"topic-{each}", "partitions": partitions} for each in range(count)]
+    return {"group_id": "group-0", "topics": topics}
+
+
 _CREATED = {
     "topics": _topics(9_999, num_partitions=1, replication_factor=1),
     "timeout": 60_000,
@@ -136,6 +147,8 @@ _CREATED = {
         ("consumer_group_describe", 0, {"group_ids": _names(_ENTRIES)}),
         ("share_group_describe", 1, {"group_ids": _names(_ENTRIES)}),
         ("describe_share_group_offsets", 0, _share_offsets(_ENTRIES)),
+        ("describe_share_group_offsets", 0, _groups(_ENTRIES)),
+        ("alter_share_group_offsets", 0, _begin_at(_ENTRIES)),
         ("describe_transactions", 0, {"transactional_ids": _names(_ENTRIES)}),
         ("find_coordinator", 4, {"key_type": 0, "coordinator_keys": _names(_ENTRIES)}),
         ("delete_groups", 2, {"groups_names": _names(_ENTRIES)}),
@@ -236,7 +249,8 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
 
     async def scenario() -> None:
         monkeypatch.setattr(list_offsets, "handle", counted)
-        threads = SimpleNamespace(computing=asyncio.to_thread)
+        apart = asyncio.to_thread
+        threads = SimpleNamespace(computing=apart, compute_later=lambda call, *args: call(*args))
         broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from drumlin.broker import router as router_module
 from drumlin.broker.handlers import find_coordinator, offset_fetch
 from drumlin.broker.offset_positions import SortedOut
 from drumlin.broker.router import Router
+from drumlin.broker.threads import Threads
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.turns import Turns
@@ -25,6 +27,7 @@ from drumlin.wire.messages import (
     EncodedBody,
     encode_request,
     is_long,
+    let_go,
     parse_response,
     request_shape,
     response_shape,
@@ -146,3 +149,61 @@ def test_who_joins_with_thousands_of_protocols_is_refused() -> None:
             assert answer.error_code is code
 
     with_client(scenario)
+
+
+class _Element:
+    """As elements of messages are; says when it is freed, and whether its own ones were before."""
+
+    __slots__ = ("elements", "freed", "name")
+
+    def __init__(self, freed: list[str], name: str, *elements: _Element) -> None:
+        self.freed, self.name, self.elements = freed, name, elements
+
+    def __del__(self) -> None:
+        self.freed.append(self.name)
+
+
+def test_a_message_is_freed_piece_by_piece() -> None:
+    freed: list[str] = []
+    kept = _Element(freed, "kept")
+    topics = [_Element(freed, f"t{each}", _Element(freed, f"p{each}")) for each in range(3)]
+    holder = [_Element(freed, "message", *topics, kept)]
+    del topics
+    let_go(holder)
+    assert not holder
+    assert freed == ["message", "t0", "t1", "t2", "p0", "p1", "p2"]
+    let_go([EncodedBody(b"")])
+
+
+def test_a_large_request_is_freed_in_a_thread_and_its_long_answer_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    freed: list[tuple[int, int]] = []
+
+    def freeing(holder: list[Any]) -> None:
+        freed.append((threading.get_ident(), sys.getrefcount(holder[0])))
+        let_go(holder)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(router_module, "let_go", freeing)
+        threads = Threads()
+        broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
+        broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
+        fields = {
+            "topics": [{"name": f"t{each}", "partition_indexes": [0]} for each in range(9000)]
+        }
+        parts = encode_request(
+            "describe_producers", 0, 1, "c", build("describe_producers", 0, fields)
+        )
+        connection: Any = SimpleNamespace(closed=False)
+        started = Router(broker).dispatch(connection, memoryview(b"".join(parts))[4:])
+        assert await answer_of(started)
+        del started
+        await asyncio.to_thread(threads.close)
+
+    monkeypatch.setattr(router_module, "_LARGE_BYTES", 64 * 1024)
+    asyncio.run(scenario())
+    assert len(freed) == 2
+    for thread, references in freed:
+        assert thread != threading.get_ident()
+        assert references == 2  # of the holder, and of the call that counts

@@ -137,13 +137,12 @@ class Hosting:
         return is_online
 
     async def _begin_epochs_in(self, directory: LogDirectory) -> None:
-        logs = self._logs.in_directory(directory)
-        served = [
-            partition
-            for log in logs
-            if (partition := self._partitions.find(log.topic, log.partition)) is not None
-            and partition.log is log
-        ]
+        served, pace = [], Pace()
+        for log in self._logs.in_directory(directory):
+            partition = self._partitions.find(log.topic, log.partition)
+            if partition is not None and partition.log is log:
+                served.append(partition)
+            await pace.give_way()
         await self._metadata.advance_leader_epochs_of(
             {PartitionId(each.topic_id, each.index) for each in served}
         )
@@ -153,6 +152,7 @@ class Hosting:
             state = None if topic is None else topic.partition(partition.index)
             if state is not None:
                 partition.begin_leader_epoch(state.leader_epoch)
+            await pace.give_way()
         await self._blocking(close_losses, lossy)
 
     async def on_change(self, change: Change) -> None:

@@ -29,6 +29,7 @@ from drumlin.wire.messages import (
     encode_response,
     error_response,
     is_long,
+    let_go,
     parse_request,
     parse_request_header,
     response_shape,
@@ -45,6 +46,8 @@ _PARSED_APART_BYTES: Final = 16 * 1024
 #: Of those above this size few are worked on at a time.
 _LARGE_BYTES: Final = 128 * 1024
 _LARGE_AT_A_TIME: Final = 2
+#: Elements of a response; more are freed piece by piece.
+_FREED_AT_ONCE_MAX: Final = 5000
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
@@ -167,7 +170,9 @@ class Router:
             return await self._finish_in_turns(api, header, response)
         try:
             if response is not None and is_long(response):
-                return await self._broker.threads.computing(_encode, api, header, response)
+                holder = [response]
+                del response
+                return await self._broker.threads.computing(_encode_last, api, header, holder)
             return _encode(api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
@@ -178,7 +183,9 @@ class Router:
             response = await self._broker.turns.run(cast(Work[Any], work))
             if inspect.isawaitable(response):  # it goes on elsewhere
                 response = await response
-            return await self._broker.threads.computing(_encode, api, header, response)
+            holder = [response]
+            del response
+            return await self._broker.threads.computing(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
@@ -190,14 +197,34 @@ class Router:
         Read, it takes many times the memory of its frame: so of very large ones few are worked on
         at a time.
         """
+        if len(frame) <= _LARGE_BYTES:
+            return await self._finish_parsed(api, handler, context, frame, [])
+        holder: list[Any] = []
+        try:
+            return await self._finish_parsed(api, handler, context, frame, holder)
+        finally:  # by then nobody else has the request any more
+            if holder:
+                self._broker.threads.compute_later(let_go, holder)
+
+    async def _finish_parsed(
+        self,
+        api: str,
+        handler: Handler,
+        context: RequestContext,
+        frame: memoryview,
+        holder: list[Any],
+    ) -> Parts | None:
+        """As above; the request that was read is in `holder` then."""
         header = context.header
         async with self._large if len(frame) > _LARGE_BYTES else nullcontext():
             if context.connection.closed:
                 return None
-            request = await self._broker.threads.computing(
-                parse_request, api, header.api_version, frame, header.size
+            holder.append(
+                await self._broker.threads.computing(
+                    parse_request, api, header.api_version, frame, header.size
+                )
             )
-            started = self._start(api, handler, context, request)
+            started = self._start(api, handler, context, holder[0])
             if not isinstance(started, Started):
                 return started
             if started.is_work:
@@ -235,6 +262,14 @@ class Router:
         # and the versions served, so that the client can try again.
         response = unsupported_version(response_shape(_API_VERSIONS, 0))
         return _encode(_API_VERSIONS, header._replace(api_version=0), response)
+
+
+def _encode_last(api: str, header: RequestHeader, holder: list[Any]) -> Parts | None:
+    """Encode the response in `holder`, which nobody else has, in a thread, and free it there."""
+    encoded = _encode(api, header, holder[0])
+    if holder[0] is not None and is_long(holder[0], _FREED_AT_ONCE_MAX):
+        let_go(holder)
+    return encoded
 
 
 def _encode(api: str, header: RequestHeader, response: Any) -> Parts | None:

@@ -10,6 +10,7 @@ What is done in a thread comes back as a value: only the event loop changes the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
@@ -49,6 +50,11 @@ class Threads:
     async def administering(self, function: Callable[..., T], *args: Any) -> T:
         """What concerns folders and files: creation and removal of logs, checkpoints, retention."""
         return await _run(self._administering, function, *args)
+
+    def compute_later(self, function: Callable[..., object], *args: Any) -> None:
+        """As `computing`, for what nobody waits for and the end may leave undone."""
+        with contextlib.suppress(RuntimeError):  # it was closed
+            self._computing.submit(function, *args)
 
     def close(self) -> None:
         """Wait for what is being done, and end."""

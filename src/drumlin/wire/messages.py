@@ -119,9 +119,31 @@ _BLANKS: Final = {
 }
 
 
-def is_long(message: Any) -> bool:
+def is_long(message: Any, elements_max: int = _LONG) -> bool:
     """Whether a message has so many elements that encoding it takes a good part of a turn."""
-    return not isinstance(message, EncodedBody) and _fewer_than(_LONG, message) < 0
+    return not isinstance(message, EncodedBody) and _fewer_than(elements_max, message) < 0
+
+
+def let_go(holder: list[Any]) -> None:
+    """Free the message in `holder`, to which nothing else refers, piece by piece.
+
+    Other threads go on in between. Freed at once, a hundred thousand elements keep them waiting
+    for tens of milliseconds, whichever thread does it.
+    """
+    elements = _parents_first(holder.pop())
+    elements.reverse()
+    while elements:
+        elements.pop()  # what is in it stays in the list until its own turn
+
+
+def _parents_first(message: Any) -> list[Any]:
+    found = [] if isinstance(message, EncodedBody) else [message]
+    for entity in found:  # which grows
+        for name in entity.__slots__:
+            value = getattr(entity, name)
+            if type(value) is tuple and value and hasattr(value[0], "__slots__"):
+                found += value
+    return found
 
 
 def _fewer_than(left: int, entity: Any) -> int:

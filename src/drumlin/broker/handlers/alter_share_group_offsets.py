@@ -5,24 +5,25 @@ What was delivered before from there on is delivered again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.coordinator import TopicOutcome
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    wanted = [
-        (topic.topic_name, {each.partition_index: each.start_offset for each in topic.partitions})
-        for topic in request.topics
-    ]
-    code, message = ErrorCode.none, None
+    turns, code, message = context.broker.turns, ErrorCode.none, None
     responses: tuple[Any, ...] = ()
     try:
-        outcomes = await context.broker.share_groups.alter_offsets(request.group_id, wanted)
-        responses = tuple(_topic(shape, each) for each in outcomes)
+        wanted = await turns.run(_wanted(request))
+        outcomes = await context.broker.share_groups.alter_offsets(
+            request.group_id, list(wanted.items())
+        )
+        responses = await turns.run(_topics(shape, outcomes))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -34,18 +35,39 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     )
 
 
-def _topic(shape: Shape, outcome: TopicOutcome) -> Any:
-    return shape(
-        "AlterShareGroupOffsetsResponseTopic",
-        topic_name=outcome.name,
-        topic_id=outcome.topic_id,
-        partitions=tuple(
-            shape(
-                "AlterShareGroupOffsetsResponsePartition",
-                partition_index=index,
-                error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else error.message or error.code.name,
+def _wanted(request: Any) -> Work[dict[str, dict[int, int]]]:
+    """Start offsets by topic and partition; a topic may be named twice."""
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        of_topic = wanted.setdefault(topic.topic_name, {})
+        yield
+        for each in topic.partitions:
+            of_topic[each.partition_index] = each.start_offset
+            yield
+    return wanted
+
+
+def _topics(shape: Shape, outcomes: Iterable[TopicOutcome]) -> Work[tuple[Any, ...]]:
+    topics = []
+    for outcome in outcomes:
+        partitions = []
+        for index, error in outcome.partitions.items():
+            partitions.append(
+                shape(
+                    "AlterShareGroupOffsetsResponsePartition",
+                    partition_index=index,
+                    error_code=ErrorCode.none if error is None else error.code,
+                    error_message=None if error is None else error.message or error.code.name,
+                )
             )
-            for index, error in outcome.partitions.items()
-        ),
-    )
+            yield
+        topics.append(
+            shape(
+                "AlterShareGroupOffsetsResponseTopic",
+                topic_name=outcome.name,
+                topic_id=outcome.topic_id,
+                partitions=tuple(partitions),
+            )
+        )
+        yield
+    return tuple(topics)

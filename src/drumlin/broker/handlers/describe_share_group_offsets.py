@@ -22,7 +22,11 @@ _NO_TOPIC: Final = UUID(int=0)
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     pace = Pace()
-    groups = [await _group(context, shape, pace, each) for each in dict.fromkeys(request.groups)]
+    named: dict[Any, None] = {}
+    for each in request.groups:
+        named[each] = None  # what is said again is answered once
+        await pace.give_way()
+    groups = [await _group(context, shape, pace, each) for each in named]
     return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
@@ -30,6 +34,7 @@ async def _group(context: RequestContext, shape: Shape, pace: Pace, wanted: Any)
     group_id = wanted.group_id
     code, message = ErrorCode.none, None
     topics: list[Any] = []
+    await pace.give_way()
     try:
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
@@ -59,6 +64,7 @@ async def _topic(
     topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
     described = []
+    await pace.give_way()
     for each in partitions:
         described.append(await _partition(context, shape, group_id, name, topic_id, each))
         await pace.give_way()

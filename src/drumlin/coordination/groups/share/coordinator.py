@@ -30,11 +30,14 @@ from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
-from drumlin.turns import Turns, one_turn, side_by_side
+from drumlin.turns import Turns, Work, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partition -> what happened to it; `None` is success.
 Outcome = Mapping[int, KafkaError | None]
+#: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
+_Found = list[tuple[str, Topic | None, Mapping[int, int]]]
+_Starts = dict[UUID, dict[int, int]]
 
 
 class ShareGroupConfig(Protocol):
@@ -214,42 +217,44 @@ class ShareGroups:
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
         """
-        shard = self._groups.shard_of(group_id)
-        group = self._found_or_new(shard, group_id)
-        group.check_delete()
-        offsets_of: dict[str, dict[int, int]] = {}
-        for name, offsets in wanted:  # a topic may be named twice
-            offsets_of.setdefault(name, {}).update(offsets)
-        found = [(name, self._topics.by_name(name), each) for name, each in offsets_of.items()]
-        starts = {
-            topic.topic_id: {each: at for each, at in offsets.items() if _has(topic, each)}
-            for _, topic, offsets in found
-            if topic is not None
-        }
+        self._groups.shard_of(group_id)  # it is refused before anything is looked at
+        found, starts = await self._turns.run(self._sorted(wanted))
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
             for _, topic, _ in found
             if topic is not None and starts[topic.topic_id]
         }
+        shard = self._groups.shard_of(group_id)
+        group = self._found_or_new(shard, group_id)
+        group.check_delete()
         outcomes: Mapping[UUID, Outcome] = {}
         if topics:
             value = share_partitions.begun(group.partitions, topics)
             await self._groups.write(shard, [group.partitions_record(value)])
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
-        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
-        return [
-            TopicOutcome(
-                name,
-                None if topic is None else topic.topic_id,
-                {
-                    each: unknown
-                    if topic is None or not _has(topic, each)
-                    else outcomes[topic.topic_id][each]
-                    for each in offsets
-                },
-            )
-            for name, topic, offsets in found
-        ]
+        return await self._turns.run(_told(found, starts, outcomes))
+
+    def _sorted(
+        self, wanted: Iterable[tuple[str, Mapping[int, int]]]
+    ) -> Work[tuple[_Found, _Starts]]:
+        """What is asked of which topic, and the part of it that is about partitions there are."""
+        offsets_of: dict[str, dict[int, int]] = {}
+        for name, offsets in wanted:  # a topic may be named twice
+            offsets_of.setdefault(name, {}).update(offsets)
+            yield
+        found: _Found = []
+        starts: _Starts = {}
+        for name, offsets in offsets_of.items():
+            topic = self._topics.by_name(name)
+            found.append((name, topic, offsets))
+            yield
+            if topic is not None:
+                of_topic = starts[topic.topic_id] = {}
+                for each, at in offsets.items():
+                    if _has(topic, each):
+                        of_topic[each] = at
+                    yield
+        return found, starts
 
     async def delete_offsets(
         self, group_id: str, names: Iterable[str]
@@ -413,6 +418,23 @@ def _partitions_where(
         for topic_id, outcome in outcomes.items()
         if any((error is None) is succeeded for error in outcome.values())
     }
+
+
+def _told(
+    found: _Found, starts: _Starts, outcomes: Mapping[UUID, Outcome]
+) -> Work[list[TopicOutcome]]:
+    unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+    told = []
+    for name, topic, offsets in found:
+        topic_id = None if topic is None else topic.topic_id
+        of_topic: dict[int, KafkaError | None] = {}
+        begun = {} if topic_id is None else starts[topic_id]
+        for each in offsets:
+            of_topic[each] = outcomes[topic_id][each] if topic_id and each in begun else unknown
+            yield
+        told.append(TopicOutcome(name, topic_id, of_topic))
+        yield
+    return told
 
 
 def _has(topic: Topic, partition: int) -> bool:
