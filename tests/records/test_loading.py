@@ -30,6 +30,9 @@ print("ready" if ready else "plain")
 """
 
 
+_PATIENT = "from drumlin.records.kernels import loading; loading._LOADED_WITHIN_S = 60\n"
+
+
 def start(code: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", code],
@@ -98,6 +101,27 @@ def test_several_threads_that_begin_to_load(
     for comer in comers:
         comer.join()
     assert (len(made), errors) == (1, [])
+
+
+def test_who_has_much_to_do_waits_for_kernels_that_are_loaded() -> None:
+    code = (
+        "from drumlin.records import kernels\n"
+        "kernels.require_for_compaction()\n"  # compiled, if need be, by another process
+    )
+    finish(start(code))
+    soon = "from drumlin.records import kernels\nprint(kernels.compaction_kernels_soon() is None)"
+    assert finish(start(soon.replace("\n", "\n" + _PATIENT, 1)))[0] == "False"
+
+
+def test_nobody_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(loading, "_compaction_background", None)
+    monkeypatch.setattr(loading, "_compaction_kernels", None)
+    monkeypatch.setattr(loading, "_LOADED_WITHIN_S", 0.01)
+    monkeypatch.setattr(loading, "require_for_compaction", is_over.wait)
+    for _ in range(2):
+        assert loading.compaction_kernels_soon() is None
+    is_over.set()
 
 
 def test_two_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:

@@ -18,10 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.unlocked_memory import Memory
 from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
-from drumlin.records.kernels import (
-    compaction_kernels_if_ready,
-    load_for_compaction_in_background,
-)
+from drumlin.records.kernels import compaction_kernels_soon
 from drumlin.records.kernels import latest_layout as at
 from drumlin.records.kernels.compaction_layout import (
     FAULT_MAGIC,
@@ -90,7 +87,7 @@ class LatestRecords:
         return self._count
 
     def read(self, buffer: Buffer, special: Special) -> None:
-        """Read the whole batches of a buffer.
+        """Read the whole batches of a buffer. In a thread: kernels may have to be waited for.
 
         Raises:
             CorruptRecord: a batch is not what its header promises.
@@ -98,8 +95,7 @@ class LatestRecords:
         """
         self._bytes += len(buffer)
         if self._kept is None and self._bytes > _WORTH_KERNELS_BYTES:
-            load_for_compaction_in_background()
-            kernels = compaction_kernels_if_ready()
+            kernels = compaction_kernels_soon()
             self._kept = None if kernels is None else _Kept(kernels)
         if self._kept is not None:
             self._read_fast(self._kept, buffer, special)

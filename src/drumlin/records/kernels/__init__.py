@@ -11,6 +11,7 @@ from __future__ import annotations
 from drumlin.records.kernels.loading import (
     bring,
     compaction_kernels_if_ready,
+    compaction_kernels_soon,
     kernels_for,
     kernels_if_ready,
     load_for_compaction_in_background,
@@ -23,6 +24,7 @@ from drumlin.records.kernels.loading import (
 __all__ = [
     "bring",
     "compaction_kernels_if_ready",
+    "compaction_kernels_soon",
     "kernels_for",
     "kernels_if_ready",
     "load_for_compaction_in_background",

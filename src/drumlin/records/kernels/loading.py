@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ _COMPILE_TIMEOUT_S = 300
 
 #: Having met that many records, a process may expect more of them.
 _RECORDS_WORTH_LOADING = 1000
+#: What is cached has been loaded by then, however busy the machine is; a compiler needs longer.
+_LOADED_WITHIN_S = 1.0
 
 _records_seen = 0
 _lock = threading.Lock()
@@ -39,6 +42,7 @@ _compaction_failed = False
 _background_lock = threading.Lock()  # not to wait for a load
 _background: threading.Thread | None = None
 _compaction_background: threading.Thread | None = None
+_compaction_begun_s = 0.0
 
 
 def kernels_if_ready() -> Kernels | None:
@@ -105,10 +109,23 @@ def require_for_compaction() -> CompactionKernels | None:
 
 def load_for_compaction_in_background() -> None:
     """Start what `require_for_compaction` does in a thread, unless that has been done."""
-    global _compaction_background
+    global _compaction_background, _compaction_begun_s
     with _background_lock:
         if _compaction_background is None:
+            _compaction_begun_s = time.monotonic()
             _compaction_background = _started(require_for_compaction, "load-compaction-kernels")
+
+
+def compaction_kernels_soon() -> CompactionKernels | None:
+    """As `compaction_kernels_if_ready`; waits while they are loaded, but not for a compiler.
+
+    For threads with so much to do that plain Python would hold others up for longer.
+    """
+    load_for_compaction_in_background()
+    loading = _compaction_background
+    if _compaction_kernels is None and loading is not None:
+        loading.join(max(0.0, _compaction_begun_s + _LOADED_WITHIN_S - time.monotonic()))
+    return _compaction_kernels
 
 
 def load_in_background() -> None:
