@@ -102,6 +102,9 @@ class KnownTopics:
     def was_deleted(self, topic_id: UUID) -> bool:
         return topic_id in self._deleted and self.by_id(topic_id) is None
 
+    def was_any_deleted(self) -> bool:
+        return bool(self._deleted)
+
     def by_name(self, name: str) -> Topic | None:
         return self._topics.get(name)
 

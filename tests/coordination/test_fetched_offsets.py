@@ -48,6 +48,9 @@ class _Topics:
     def was_deleted(self, topic_id: UUID) -> bool:
         raise NotImplementedError
 
+    def was_any_deleted(self) -> bool:
+        raise NotImplementedError
+
 
 def _rows(pieces: list[FetchedOffsets]) -> list[Any]:
     rows: list[Any] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordination.memory_log import MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.commit import Commit
@@ -42,7 +42,10 @@ def test_after_a_start_not_all_partitions_are_looked_at_in_one_turn(
             await commit_offsets(first, Commit(f"g-{number}", "", None, -1, None, [one]))
         await first.close()
         monkeypatch.setattr(GroupShard, "orphans", orphans)
-        again = new_coordinator(log, None, clock)
+        topics = KnownTopics()
+        topics.put("gone", 1)
+        topics.remove("gone")
+        again = new_coordinator(log, None, clock, topics)
         again.start()
         lead_all(again, log)
         most = before = 0
@@ -54,3 +57,26 @@ def test_after_a_start_not_all_partitions_are_looked_at_in_one_turn(
         assert most <= 4
 
     asyncio.run(main())
+
+
+def test_where_no_topic_was_deleted_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+
+    def orphans(_: GroupShard, group_id: str) -> Iterator[list[Any]]:
+        looked_at.append(group_id)
+        yield []
+
+    async def main() -> None:
+        log, clock = MemoryLog(_PARTITIONS), ManualClock()
+        monkeypatch.setattr(GroupShard, "orphans", orphans)
+        for _ in range(2):
+            coordinator = new_coordinator(log, None, clock)
+            coordinator.start()
+            lead_all(coordinator, log)
+            await loaded(coordinator)
+            one = position("t", None, 0, 1, -1, "")
+            await commit_offsets(coordinator, Commit("g", "", None, -1, None, [one]))
+            await coordinator.close()
+
+    asyncio.run(main())
+    assert looked_at == []

@@ -89,8 +89,10 @@ def test_a_deletion_is_known_to_one_more_process_than_has_folders_of_the_topic(
     async def delete(store: SqliteMetadata) -> None:
         topic_id = seen["id"] = (await store.create_topic("t", [ONE_REPLICA], {})).topic_id
         assert not store.was_deleted(topic_id)
+        assert not store.was_any_deleted()
         await store.delete_topic(topic_id)
         assert store.was_deleted(topic_id)
+        assert store.was_any_deleted()
 
     async def remove_folders(store: SqliteMetadata) -> None:
         assert store.deleted_topics == {seen["id"]: None}

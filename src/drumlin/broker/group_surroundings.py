@@ -23,6 +23,7 @@ class ImageTopics:
     def __init__(self, broker: Broker) -> None:
         self._image = broker.metadata.image
         self.was_deleted = broker.metadata.was_deleted
+        self.was_any_deleted = broker.metadata.was_any_deleted
 
     def by_name(self, name: str) -> Topic | None:
         return _seen(self._image.topics.get(name))

@@ -211,6 +211,9 @@ class SqliteMetadata:
     def was_deleted(self, topic_id: UUID) -> bool:
         return topic_id in self._deleted
 
+    def was_any_deleted(self) -> bool:
+        return bool(self._deleted)
+
     async def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> None:
         await self._commit([database.put_folders_left(*each) for each in left.items()])
         for topic_id, log_dirs in left.items():

@@ -81,6 +81,9 @@ class MetadataStore(Protocol):
         no folder left of the topic when it began.
         """
 
+    def was_any_deleted(self) -> bool:
+        """Whether there is an id for which `was_deleted` is true."""
+
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
         """Folders of deleted topics are left in these log dirs only, or in none.
 

@@ -185,9 +185,12 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
-        self._background.spawn(
-            self._remove(partition, GroupShard.orphans, "what is known of deleted topics", Pace())
-        )
+        if self._surroundings.topics.was_any_deleted():  # else nobody has to look at all there is
+            self._background.spawn(
+                self._remove(
+                    partition, GroupShard.orphans, "what is known of deleted topics", Pace()
+                )
+            )
 
     def _set_alarm(self) -> None:
         """See to it that `wake` is called when the next deadline comes."""

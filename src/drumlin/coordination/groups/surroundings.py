@@ -32,6 +32,9 @@ class Topics(Protocol):
     def was_deleted(self, topic_id: UUID) -> bool:
         """Whether it is known to be gone for good; a topic may be missing for other reasons."""
 
+    def was_any_deleted(self) -> bool:
+        """Whether there is one of which that is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
