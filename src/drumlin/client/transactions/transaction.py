@@ -16,7 +16,7 @@ import pyarrow as pa
 from drumlin.client import arguments
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.errors import ClientError, translated
+from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.errors import (
@@ -221,9 +221,13 @@ class Transaction:
 
     def _flush_writers(self) -> None:
         self._check_open("unknown")
-        with self._failing():
-            for writer in self._writers:
-                writer.close()
+        try:
+            with self._failing():
+                for writer in self._writers:
+                    writer.close()
+        except DeliveryFailed as error:
+            why = f"it can only be aborted: {error}"
+            raise TransactionFailed(why, self.transactional_id) from error
 
     def _end(self, *, commit: bool) -> None:
         try:
