@@ -13,6 +13,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
+from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.transactions.errors import (
     ProducerFenced,
     TransactionAborted,
@@ -271,3 +272,39 @@ def test_without_a_word_the_timeout_is_the_brokers_longest(client: Client, name:
 def test_a_timeout_that_the_broker_does_not_allow(client: Client, name: str) -> None:
     with pytest.raises(drumlin.client.errors.RequestRefused, match="invalid_transaction_timeout"):
         client.transaction(name, timeout_ms=900_001)
+
+
+# -- many ----------------------------------------------------------------------------------------
+
+
+def test_many_are_described_and_ended_at_once(client: Client, topic: str, name: str) -> None:
+    opened = []
+    for number in range(40):
+        transaction = client.transaction(f"{name}-{number}")
+        transaction.append(rows(str(number)), topic)
+        opened.append(transaction.detach())
+    ids = [each.transactional_id for each in opened]
+    found = client.describe_transactions([*ids, "nobody"])
+    assert [found[each].state for each in ids] == ["Ongoing"] * 40
+    assert len(found) == 40
+    client.abort_transaction(ids[3])
+    unknown = OpenTransaction(f"{name}-unknown", 5, 0)
+    fates = client.end_transactions([*opened, unknown], commit=True)
+    assert isinstance(fates[opened[3]], ProducerFenced)
+    assert isinstance(fates[unknown], UnknownTransaction)
+    assert [each for each in opened if fates[each] is not None] == [opened[3]]
+    await_committed(client, topic, {str(each) for each in range(40)} - {"3"})
+    aborted = client.abort_transactions([ids[0], unknown.transactional_id])
+    assert aborted[ids[0]] is None
+    assert isinstance(aborted[unknown.transactional_id], UnknownTransaction)
+
+
+def test_rows_that_arrive_in_pieces(client: Client, topic: str, name: str) -> None:
+    with client.transaction(name) as transaction:
+        appender = transaction.stream_appender(topic)
+        for value in "abcdef":
+            appender.add(pa.record_batch({"value": [value.encode()]}))
+        assert appender.finish().record_count == 6
+    await_committed(client, topic, "abcdef")
+    with pytest.raises(ValueError, match="acks"):
+        client.transaction(name).stream_appender(topic, delivery=DeliveryRules(acks="leader"))

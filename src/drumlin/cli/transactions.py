@@ -16,6 +16,7 @@ from drumlin.client.log_bounds import existing_partitions
 from drumlin.client.offsets import TopicPartition, list_offsets
 from drumlin.client.transactions import describing, open_producers, starting
 from drumlin.client.transactions.describing import TransactionDescription
+from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 app = typer.Typer(
@@ -154,7 +155,10 @@ def _abort_by_id(ids: list[str], yes: bool, *, connect_to: Any, as_json: bool) -
     with connect(*connect_to) as cluster:
 
         def abort_one(transactional_id: str) -> bool:
-            cluster.run(starting.abort_by_id(cluster.connections, transactional_id))
+            try:
+                cluster.run(starting.abort_by_id(cluster.connections, transactional_id))
+            except UnknownTransaction as error:
+                raise KafkaError(ErrorCode.transactional_id_not_found, str(error)) from error
             return True
 
         for_each("transactional_id", ids, abort_one, done="aborted", as_json=as_json)

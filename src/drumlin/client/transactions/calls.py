@@ -6,18 +6,16 @@ from collections.abc import Collection, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from drumlin.client import arguments
-from drumlin.client.errors import translated
+from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
-from drumlin.client.transactions import describing, ending, open_producers, session, starting
+from drumlin.client.transactions import describing, ending, many, open_producers, session, starting
 from drumlin.client.transactions.describing import TransactionDescription, TransactionListing
-from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
@@ -79,6 +77,12 @@ class TransactionCalls:
         who = OpenTransaction(*transaction)
         self._run(ending.end_transaction(self._connections, who, commit=commit))
 
+    def end_transactions(
+        self, transactions: Collection[OpenTransaction], commit: bool
+    ) -> dict[OpenTransaction, ClientError | None]:
+        """As `end_transaction` for many, side by side: what it would raise for each, or None."""
+        return self._run(many.end_all(self._connections, transactions, commit=commit))
+
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
@@ -101,7 +105,13 @@ class TransactionCalls:
             UnknownTransaction: no coordinator knows the id.
         """
         arguments.text("transactional_id", transactional_id)
-        self._run(_abort(self._connections, transactional_id))
+        self._run(starting.abort_by_id(self._connections, transactional_id))
+
+    def abort_transactions(
+        self, transactional_ids: Collection[str]
+    ) -> dict[str, ClientError | None]:
+        """As `abort_transaction` for many, side by side: what it would raise for each, or None."""
+        return self._run(many.abort_all(self._connections, transactional_ids))
 
     def open_producers(
         self, places: Collection[TopicPartition]
@@ -124,12 +134,3 @@ class TransactionCalls:
             NotAuthorized: this takes the right ClusterAction, as of a broker.
         """
         self._run(open_producers.abort_hanging(self._connections, topic, partition, producer_id))
-
-
-async def _abort(connections: BrokerConnections, transactional_id: str) -> None:
-    try:
-        await starting.abort_by_id(connections, transactional_id)
-    except KafkaError as error:
-        if error.code is not ErrorCode.transactional_id_not_found:
-            raise
-        raise UnknownTransaction("no coordinator knows this id", transactional_id) from error

@@ -26,10 +26,12 @@ _LAST_PAUSE_S: Final = 0.2
 class TransactionCoordinator:
     """The coordinator of one id. Lives in the loop."""
 
-    def __init__(self, connections: BrokerConnections, transactional_id: str) -> None:
+    def __init__(
+        self, connections: BrokerConnections, transactional_id: str, node_id: int | None = None
+    ) -> None:
         self._connections = connections
         self._transactional_id = transactional_id
-        self._node_id: int | None = None
+        self._node_id = node_id
 
     async def ask(
         self,

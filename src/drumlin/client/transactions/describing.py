@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from drumlin.client.coordinators import find_transaction_coordinators
 from drumlin.client.offsets import TopicPartition
-from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
-from drumlin.peer.errors import only
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -50,54 +50,61 @@ class TransactionListing(NamedTuple):
 async def describe(
     connections: BrokerConnections, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription]:
-    """Those that coordinators know."""
-    found = {}
-    for transactional_id in dict.fromkeys(transactional_ids):
-        description = await describe_one(connections, transactional_id)
-        if description is not None:
-            found[transactional_id] = description
+    """Those that coordinators know, with one request to each of them.
+
+    Raises:
+        KafkaError, PeerError: refused, not answered, or the broker is older than Kafka 3.0.
+    """
+    missing = dict.fromkeys(transactional_ids)
+    found: dict[str, TransactionDescription] = {}
+
+    async def attempt() -> None:
+        by_coordinator: dict[int, list[str]] = defaultdict(list)
+        coordinators = await find_transaction_coordinators(connections, missing)
+        for each, node_id in coordinators.items():
+            by_coordinator[node_id].append(each)
+        for node_id, asked in by_coordinator.items():
+            connection = await connections.broker(node_id)
+            response = await connection.request("describe_transactions", _describe(asked))
+            for state in response.transaction_states:
+                if state.error_code is not ErrorCode.transactional_id_not_found:
+                    check(state.error_code, f"transaction {state.transactional_id!r}")
+                    found[state.transactional_id] = _description(state, node_id)
+                missing.pop(state.transactional_id, None)
+        for each in missing:
+            what = f"coordinator of transactional id {each!r}"
+            raise KafkaError(ErrorCode.coordinator_not_available, what)
+
+    await connections.retrying(attempt)
     return found
 
 
 async def describe_one(
     connections: BrokerConnections, transactional_id: str
 ) -> TransactionDescription | None:
-    """None for an id that its coordinator does not know.
-
-    Raises:
-        KafkaError, PeerError: refused, not answered, or the broker is older than Kafka 3.0.
-    """
-    coordinator = TransactionCoordinator(connections, transactional_id)
-
-    def read(response: Any) -> Any:
-        what = f"transaction {transactional_id!r}"
-        found = only(response.transaction_states, what)
-        if found.error_code is ErrorCode.transactional_id_not_found:
-            return None
-        check(found.error_code, what)
-        return found
-
-    found = await coordinator.ask("describe_transactions", _describe(transactional_id), read)
-    if found is None:
-        return None
-    is_begun = found.transaction_start_time > _EPOCH
-    return TransactionDescription(
-        transactional_id,
-        found.transaction_state,
-        found.producer_id,
-        found.producer_epoch,
-        found.transaction_start_time if is_begun else None,
-        round(found.transaction_timeout / timedelta(milliseconds=1)),
-        tuple((topic.topic, each) for topic in found.topics for each in topic.partitions),
-        await coordinator.node_id(),
-    )
+    """None for an id that its coordinator does not know. Raises as `describe` does."""
+    return (await describe(connections, (transactional_id,))).get(transactional_id)
 
 
-def _describe(transactional_id: str) -> RequestBuilder:
+def _describe(transactional_ids: Collection[str]) -> RequestBuilder:
     def build(shape: Shape) -> object:
-        return shape("DescribeTransactionsRequest", transactional_ids=(transactional_id,))
+        return shape("DescribeTransactionsRequest", transactional_ids=tuple(transactional_ids))
 
     return build
+
+
+def _description(state: Any, node_id: int) -> TransactionDescription:
+    is_begun = state.transaction_start_time > _EPOCH
+    return TransactionDescription(
+        state.transactional_id,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_start_time if is_begun else None,
+        round(state.transaction_timeout / timedelta(milliseconds=1)),
+        tuple(sorted((topic.topic, each) for topic in state.topics for each in topic.partitions)),
+        node_id,
+    )
 
 
 async def list_transactions(

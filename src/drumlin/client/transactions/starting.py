@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.describing import describe_one
+from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.client.transactions.requests import (
     INIT_VERSION_MAX,
     OpenTransaction,
@@ -83,14 +84,13 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
     """Fence whoever has the id, and abort what is open under it.
 
     Raises:
-        KafkaError: TRANSACTIONAL_ID_NOT_FOUND: nobody has used it. Or refused.
-        PeerError: not answered.
+        UnknownTransaction: nobody has used it.
+        KafkaError, PeerError: refused, or not answered.
     """
     found = await describe_one(connections, transactional_id)
     if found is None:
-        why = f"transaction {transactional_id!r}"
-        raise KafkaError(ErrorCode.transactional_id_not_found, why)
-    coordinator = TransactionCoordinator(connections, transactional_id)
+        raise UnknownTransaction("no coordinator knows this id", transactional_id)
+    coordinator = TransactionCoordinator(connections, transactional_id, found.coordinator)
     await begin(coordinator, transactional_id, found.timeout_ms)
 
 

@@ -16,9 +16,11 @@ import pyarrow as pa
 from drumlin.client import arguments
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionFailed,
@@ -116,6 +118,27 @@ class Transaction:
             writer = Writer(self._thread, self._session.producer, topic, chosen)
         self._writers.append(writer)
         return writer
+
+    def stream_appender(
+        self,
+        topic: str | None = None,
+        *,
+        encoding: EncodingRules | None = None,
+        delivery: DeliveryRules | None = None,
+    ) -> StreamAppender:
+        """As `Client.stream_appender`. It is to be finished before the end of the transaction:
+        rows that it holds still are not part of it.
+
+        Raises:
+            TransactionOver: it has been ended.
+            ValueError: `acks` are not "all".
+        """
+        self._check_open()
+        _check_acks("all" if delivery is None else delivery.acks)
+        kernels.load_in_background()
+        return StreamAppender(
+            self._thread, self._session.producer, topic, encoding=encoding, delivery=delivery
+        )
 
     def send_offsets(
         self,

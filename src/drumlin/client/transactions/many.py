@@ -1,0 +1,66 @@
+"""Many transactions at once, as the tasks of a job leave them: side by side, each with its fate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeVar
+
+from drumlin.client.coordinators import find_transaction_coordinators
+from drumlin.client.errors import ClientError, as_client_error
+from drumlin.client.transactions.coordinator import TransactionCoordinator
+from drumlin.client.transactions.ending import end_transaction
+from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.client.transactions.starting import abort_by_id
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.errors import PeerError
+from drumlin.wire.errors import KafkaError
+
+T = TypeVar("T")
+
+_AT_A_TIME: Final = 64
+
+
+async def end_all(
+    connections: BrokerConnections, transactions: Collection[OpenTransaction], *, commit: bool
+) -> dict[OpenTransaction, ClientError | None]:
+    """What `end_transaction` raises for each; None: it has ended so."""
+    try:
+        ids = [each.transactional_id for each in transactions]
+        coordinators = await find_transaction_coordinators(connections, ids)
+    except (KafkaError, PeerError):
+        coordinators = {}  # each will find its own, and tell if it does not
+
+    async def end(who: OpenTransaction) -> None:
+        node_id = coordinators.get(who.transactional_id)
+        coordinator = TransactionCoordinator(connections, who.transactional_id, node_id)
+        await end_transaction(connections, who, commit=commit, coordinator=coordinator)
+
+    return await _each(transactions, end)
+
+
+async def abort_all(
+    connections: BrokerConnections, transactional_ids: Collection[str]
+) -> dict[str, ClientError | None]:
+    """What `abort_by_id` raises for each; None: nothing of it is open any more."""
+    return await _each(transactional_ids, lambda each: abort_by_id(connections, each))
+
+
+async def _each(
+    subjects: Collection[T], act: Callable[[T], Awaitable[None]]
+) -> dict[T, ClientError | None]:
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def fate_of(subject: T) -> ClientError | None:
+        async with turns:
+            try:
+                await act(subject)
+            except ClientError as error:
+                return error
+            except (KafkaError, PeerError) as error:
+                return as_client_error(error)
+        return None
+
+    distinct = list(dict.fromkeys(subjects))
+    fates = await asyncio.gather(*map(fate_of, distinct))
+    return dict(zip(distinct, fates, strict=True))
