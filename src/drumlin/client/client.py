@@ -28,6 +28,7 @@ from drumlin.client import (
 )
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.deliveries import DeliveryRules
@@ -282,6 +283,18 @@ class Client(TransactionCalls):
     def describe_group(self, group: str) -> GroupDescription:
         """State and members of a consumer group; one that does not exist is "Dead"."""
         return self._run(group_admin.describe_group(self._connections, group))
+
+    def committed_offsets(
+        self, group: str, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every offset that a group has committed, with its metadata.
+
+        `require_stable` waits while a transaction may be about to change one; without it they
+        are those before that transaction.
+        """
+        return self._run(
+            group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
+        )
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> Future[None]:
         """Commit offsets to a group from outside, as no member of it. Does not wait.

@@ -161,14 +161,14 @@ async def delete_group(connections: BrokerConnections, group: str) -> None:
 
 
 async def fetch_committed(
-    connections: BrokerConnections, group: str
+    connections: BrokerConnections, group: str, *, require_stable: bool = False
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Every offset that the group has committed."""
+    """Every offset that the group has committed; see `Client.committed_offsets`."""
 
     def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         return fetched_offsets(response, group, _check)
 
-    build = fetch_request(GroupMetadata(group))
+    build = fetch_request(GroupMetadata(group), require_stable=require_stable)
     return await ask_coordinator(
         connections, group, "offset_fetch", build, read, version_max=NAMES_UP_TO
     )
