@@ -78,6 +78,7 @@ class Cluster:
         self.batches: dict[int | None, set[Opened]] = {}  # who won, as first decided
         self.counts: Counter[str] = Counter()
         self._producer_ids = 0
+        self._not_loaded: list[tuple[tuple[str, str], Any]] = []
 
     # -- time ------------------------------------------------------------------------------
 
@@ -92,6 +93,7 @@ class Cluster:
                 self._abort(each, is_raised=True)
             elif each.is_at_rest and each.updated + EXPIRATION_S < self.now:
                 del self.ids[name]
+                self.counts["expired"] += 1
         for key, (committed, _) in list(self.groups.items()):
             if committed + EXPIRATION_S < self.now:
                 del self.groups[key]
@@ -104,8 +106,7 @@ class Cluster:
             for offset in each.records:
                 self.log[offset].state = "committed"
                 self._note_decision(self.log[offset])
-            for key, value in each.offsets.items():
-                self.groups[key] = self.now, value
+            self._not_loaded += each.offsets.items()
             each.state = "CompleteCommit"
         elif each.state == "PrepareAbort":
             for offset in each.records:
@@ -116,12 +117,19 @@ class Cluster:
         each.rows, each.records, each.offsets = [], [], {}
         each.updated = self.now
 
+    def load_offsets(self) -> None:
+        """A group's coordinator takes over what was committed some time after the marker."""
+        for key, value in self._not_loaded:
+            self.groups[key] = self.now, value
+        self._not_loaded = []
+
     def prepared(self) -> list[str]:
         return [name for name, each in self.ids.items() if each.is_prepared]
 
     def settle(self) -> None:
         for name in self.prepared():
             self.write_markers(name)
+        self.load_offsets()
 
     def compact(self) -> None:
         """What a later record of the same key replaces is gone, and so is what was aborted."""
@@ -154,6 +162,8 @@ class Cluster:
     def _FetchAnchor(self, it: ask.FetchAnchor) -> Any:  # noqa: N802
         key = (it.group, it.topic)
         if it.is_stable and any(key in each.offsets for each in self.ids.values()):
+            return LATER
+        if it.is_stable and any(key == each for each, _ in self._not_loaded):
             return LATER
         found = self.groups.get(key)
         return None if found is None else Anchor(*found[1])
@@ -226,8 +236,12 @@ class Cluster:
         return outcome if outcome is LATER else None
 
     def _CommitAll(self, it: ask.CommitAll) -> Any:  # noqa: N802
-        outcomes = {each: self._end(each, is_commit=True) for each in it.opened}
-        return LATER if LATER in outcomes.values() else outcomes
+        outcomes: dict[Opened, Any] = {}
+        for each in it.opened:  # one after another, so that one may be left out
+            outcomes[each] = self._end(each, is_commit=True)
+            if outcomes[each] is LATER:
+                return LATER
+        return outcomes
 
     def _Append(self, it: ask.Append) -> Any:  # noqa: N802
         each = self._begun(it.driver)

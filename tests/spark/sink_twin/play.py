@@ -64,7 +64,7 @@ def _check_stop(query: Query, missing: set[int]) -> None:
     error = query.stopped
     if not isinstance(error, NotRepairable):
         raise ProtocolBroken(f"stopped by {error!r}")
-    if not query.moves_rows:
+    if not query.moves_rows and not query.world.cluster.counts["expired"]:
         raise ProtocolBroken(f"stopped without need: {error}")
     lost_before = {row for row in missing if row // 100 < error.batch}
     if lost_before:

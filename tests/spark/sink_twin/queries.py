@@ -70,6 +70,9 @@ class Query:
         self.partitions = random.randint(1, 3)
         self.moves_rows = random.random() < 0.3  # the same rows are not in the same partitions
         self.speculates = random.random() < 0.3
+        self.has_holidays = random.random() < 0.2
+        self.patience_s = random.choice(((1.0, 5.0, 20.0), (600.0, 3000.0, 1e9), (5.0, 600.0)))
+        self.call_patience_s = random.choice(((1.0, 5.0, 20.0), (400.0, 1e9)))
 
     def rows(self, batch: int) -> list[int]:
         return [batch * 100 + each for each in range(6)]
@@ -103,11 +106,13 @@ class Query:
                 self.world.is_calm = True
             process = self.world.start(f"run{number}", self.run(number))
             self.runs.append(process)
-            patience = self.world.cluster.now + random.choice((600.0, 3000.0, 1e9))
-            yield Wait(lambda p=process, t=patience: p.is_over or self.world.cluster.now > t)
+            patience = self.world.cluster.now + random.choice(self.patience_s)
+            yield Wait(lambda p=process: p.is_over, patience)
             self._judge(process)
-            pause = self.world.cluster.now + random.choice((1.0, 30.0, 1000.0))
-            yield Wait(lambda t=pause: self.world.cluster.now >= t)
+            is_holiday = self.has_holidays and random.random() < 0.1
+            span = 8 * 86_400.0 if is_holiday else random.choice((0.0, 1.0, 30.0, 1000.0))
+            pause = self.world.cluster.now + span
+            yield Wait(lambda: False, pause)
 
     def _judge(self, process: Process) -> None:
         kind = "killed" if process.is_killed else type(process.error).__name__
@@ -159,8 +164,8 @@ class Query:
     def _call(self, name: str, program: Generator[Any, Any, Any]) -> Generator[Any, Any, Process]:
         """In a process of its own, for which the driver mostly waits."""
         process = self.world.start(name, program)
-        patience = self.world.cluster.now + self.world.random.choice((30.0, 400.0, 1e9))
-        yield Wait(lambda: process.is_over or self.world.cluster.now > patience)
+        patience = self.world.cluster.now + self.world.random.choice(self.call_patience_s)
+        yield Wait(lambda: process.is_over, patience)
         return process
 
     # -- tasks -----------------------------------------------------------------------------

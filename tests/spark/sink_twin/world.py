@@ -17,9 +17,10 @@ from spark.sink_twin.cluster import LATER, Cluster
 
 
 class Wait(NamedTuple):
-    """-> None, when the condition holds."""
+    """-> None, when the condition holds, or it is so late."""
 
     until: Callable[[], bool]
+    at: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Weather:
         def rough(most: float) -> float:
             return random_.choice((0.0, most / 8, most / 3, most))
 
-        return cls(rough(0.02), rough(0.08), rough(0.02), rough(0.03), rough(0.6))
+        return cls(rough(0.02), rough(0.1), rough(0.02), rough(0.03), rough(0.6))
 
 
 class Process:
@@ -114,6 +115,8 @@ class World:
                 return
         if chance < 0.32:
             cluster.compact()
+        elif chance < 0.45:
+            cluster.load_offsets()
         if self._ghosts and chance > 0.9:
             ghost = self._ghosts.pop(self.random.randrange(len(self._ghosts)))
             self._haunt(ghost)
@@ -128,19 +131,25 @@ class World:
         """Nobody can do anything now: markers are written, or somebody wakes."""
         self.cluster.settle()
         wakes = [p.asleep_until for p in self.processes if p.asleep_until > self.cluster.now]
-        self.cluster.pass_time(max(0.0, min(wakes) - self.cluster.now) if wakes else 5.0)
+        wakes += [p.request.at for p in self.processes if isinstance(p.request, Wait)]
+        span = min(wakes, default=float("inf")) - self.cluster.now
+        self.cluster.pass_time(span if 0.0 < span < 1e8 else 5.0)
 
     def _is_ready(self, process: Process) -> bool:
         if process.asleep_until > self.cluster.now:
             return False
-        return not isinstance(process.request, Wait) or process.request.until()
+        request = process.request
+        if not isinstance(request, Wait):
+            return True
+        return self.cluster.now >= request.at or request.until()
 
     def _move(self, process: Process) -> None:
         request, weather = process.request, self.weather
         if not self.is_calm and not process.is_safe:
             if self.random.random() < weather.sleep:
                 is_long = self.random.random() < weather.long_sleep
-                span = self.random.choice((60, 300, 1000)) if is_long else self.random.random() * 9
+                spans = (60.0, 300.0, 1000.0)
+                span = self.random.choice(spans) if is_long else self.random.random() * 20
                 process.asleep_until = self.cluster.now + span
                 self._tell(process, f"sleeps {span:.0f} s before", request)
                 return

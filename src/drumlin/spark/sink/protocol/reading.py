@@ -7,34 +7,28 @@ be read is an error, never "nothing was decided".
 
 from __future__ import annotations
 
-from typing import Final
-
 from drumlin.spark.sink.protocol import names
 from drumlin.spark.sink.protocol.errors import StateLost, Superseded
 from drumlin.spark.sink.protocol.messages import SinkSettings
 from drumlin.spark.sink.protocol.requests import FetchAnchor, FindRecord, ReadRecord, Steps
 from drumlin.spark.sink.protocol.state import Note, SinkState
 
-_LOOKS: Final = 5  # at a record that others replace meanwhile
-
 
 def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | None]:
     """What whoever holds no fence may know: it may be out of date, but was true.
 
-    Winners are there only if `batch` itself is decided and not done. None: the group knows
-    nothing, which does not say that nothing was decided.
+    Winners are there only if `batch` itself is decided and not done, and nobody replaces its
+    record just now. None: the group knows nothing, which does not say that nothing was decided.
     """
-    for _ in range(_LOOKS):
-        anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
-        if anchor is None:
-            return None
-        note = Note.decode(sink, anchor.metadata)
-        if note.is_done or note.batch != batch:
-            return SinkState.from_note(note)
+    anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
+    if anchor is None:
+        return None
+    note = Note.decode(sink, anchor.metadata)
+    if not note.is_done and note.batch == batch:
         value = yield ReadRecord(settings.decision_topic, anchor.offset, sink)
         if value is not None:
             return SinkState.decode(sink, value)
-    raise _lost(sink, settings, note)
+    return SinkState.from_note(note)
 
 
 def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
