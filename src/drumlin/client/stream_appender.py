@@ -106,10 +106,13 @@ class StreamAppender:
             DeliveryFailed: a broker refused a batch for good, or time ran out.
             UnknownTopic: a topic is not there, and the broker does not create it.
         """
-        for piece in _pieces(rows, self._encoding.window_bytes):
+        window_bytes = self._encoding.window_bytes
+        for piece in _pieces(rows, window_bytes):
+            if piece.nbytes >= window_bytes // 2:  # a window by itself, so that it is not copied
+                self._write_window()
             self._held.append(piece)
             self._held_bytes += piece.nbytes
-            if self._held_bytes >= self._encoding.window_bytes:
+            if self._held_bytes >= window_bytes // (2 if len(self._held) == 1 else 1):
                 self._write_window()
 
     def finish(self) -> StreamReport:

@@ -202,8 +202,10 @@ class RecordColumns:
             if count < 0:
                 raise ValueError(f"the timestamp of row {rows[first + ~count]} is out of range")
             if count:
-                size = HEADER_SIZE + result[ENCODED_BYTES]
-                return _Encoded(target.data[:size], count, result[ENCODED_MAX_TIMESTAMP])
+                batch = target[: HEADER_SIZE + result[ENCODED_BYTES]]
+                if len(batch) < len(target) // 2:
+                    batch = batch.copy()  # who waits with many small ones is not to hold the rest
+                return _Encoded(batch.data, count, result[ENCODED_MAX_TIMESTAMP])
             # A single record that is larger than a batch should be.
             end = first + 1
             room *= 2

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from drumlin.spark.crossing import Crossing
+from drumlin.spark.option_names import refuse_unknown
 from drumlin.spark.option_values import (
     OptionError,
     boolean,
     choice,
+    converted,
     parsed,
     positive,
     size_bytes,
@@ -51,7 +53,7 @@ _CLIENT_OPTIONS: Final = {
 _PATIENCE_MS: Final = 60_000
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
-_BUFFER_BYTES: Final = 32 << 20
+_BUFFER_BYTES: Final = 8 << 20
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -84,13 +86,15 @@ class SinkOptions(Crossing):
                 raise OptionError(f"option '{name}' is not supported: {reason}")
         if not options.get("kafka.bootstrap.servers", "").strip():
             raise OptionError("option 'kafka.bootstrap.servers' must be specified")
+        if boolean(options, "strictOptions", default=False):
+            refuse_unknown(options)
         choice(options, "delivery", ("at-least-once",))
+        if "kafka.linger.ms" in options:  # rows are collected to windows, however long it takes
+            converted(options, "kafka.linger.ms", whole_number, "0")
         boolean(options, "includeHeaders", default=True)  # the column is written if it is there
         acks, retries = _acks(options), _count(options, "kafka.retries")
         compression = choice(options, "kafka.compression.type", _CODECS)
         level_name = f"kafka.compression.{compression}.level"
-        largest = positive(options, "kafka.max.request.size")
-        batch_bytes = _count(options, "kafka.batch.size")
         return cls(
             bootstrap_servers=options["kafka.bootstrap.servers"],
             topic=text(options, "topic"),
@@ -101,10 +105,7 @@ class SinkOptions(Crossing):
             delivery_timeout_ms=positive(options, "kafka.delivery.timeout.ms")
             or _DELIVERY_TIMEOUT_MS,
             buffer_bytes=size_bytes(options, "kafka.buffer.memory", _BUFFER_BYTES),
-            batch_bytes=min(
-                _BATCH_BYTES if batch_bytes is None else max(1, batch_bytes),
-                largest or _BATCH_BYTES,
-            ),
+            batch_bytes=_batch_bytes(options),
             compression=compression,
             compression_level=_level(options, level_name),
             client_options=_client_options(options),
@@ -137,6 +138,13 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if not 0 <= value < 2**31:
         raise OptionError(f"option '{name}' must be from 0 to 2147483647, not {value}")
     return value
+
+
+def _batch_bytes(options: Mapping[str, str]) -> int:
+    size = _count(options, "kafka.batch.size")
+    largest = positive(options, "kafka.max.request.size")
+    wanted = _BATCH_BYTES if size is None else max(1, size)
+    return wanted if largest is None else min(wanted, largest)
 
 
 def _level(options: Mapping[str, str], name: str) -> int | None:

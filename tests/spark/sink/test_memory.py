@@ -1,0 +1,72 @@
+"""What a writing task holds in memory does not grow with what it writes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.topics import Topic
+
+pytestmark = pytest.mark.spark
+
+_LIMIT_MIB = 256
+
+
+def children() -> dict[int, list[int]]:
+    """The processes of this machine by their parents."""
+    found: dict[int, list[int]] = {}
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            found.setdefault(parent, []).append(int(each.name))
+    return found
+
+
+def largest_worker_mib() -> int:
+    """The most that any Python worker of this session has had in memory so far."""
+    tree, found, largest = children(), [os.getpid()], 0
+    while found:
+        process = found.pop()
+        found += tree.get(process, [])
+        try:
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+            status = Path(f"/proc/{process}/status").read_text()
+        except OSError:
+            continue
+        if b"pyspark" in command and b"java" not in command and "VmHWM" in status:
+            largest = max(largest, int(status.partition("VmHWM:")[2].split()[0]) // 1024)
+    return largest
+
+
+@pytest.mark.parametrize("size", [100, 1_000])
+def test_a_task_writes_more_than_it_may_hold(
+    spark: SparkSession, new_topic: Callable[[int], Topic], size: int
+) -> None:
+    topic = new_topic(32)
+    rows = (200 << 20) // size
+    frame = spark.range(0, rows, 1, 1).selectExpr(
+        "cast(id as string) AS key", f"cast(repeat('x', {size}) as binary) AS value"
+    )
+    seen, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            seen.append(largest_worker_mib())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        options = {"kafka.bootstrap.servers": topic.address, "topic": topic.name}
+        frame.write.format("drumlin").options(**options).mode("append").save()
+    finally:
+        ended.set()
+        watching.join()
+    assert 0 < max(seen) <= _LIMIT_MIB
