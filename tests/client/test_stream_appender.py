@@ -168,3 +168,22 @@ def test_nothing_to_append(client: Client, topic: str) -> None:
     appender.add(rows(value=pa.array([], pa.string())))
     report = appender.finish()
     assert (report.record_count, report.size_bytes, report.partitions) == (0, 0, {})
+
+
+def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
+    table = pa.table({"topic": [topic, other_topic] * 500, "value": map(str, range(1_000))})
+    for ends_by, expected in (("abort", 0), ("commit", 1_000)):
+        transaction = client.transaction(f"{topic}-transaction")
+        appender = transaction.stream_appender(encoding=EncodingRules(window_bytes=1_000))
+        for piece in pieces(table, 40):
+            appender.add(piece)
+        report = appender.finish()
+        assert report.record_count == 1_000
+        assert client.read(topic, isolation="read_committed").num_rows == 0
+        getattr(transaction, ends_by)()
+        found = [
+            client.read(each, isolation="read_committed").num_rows for each in (topic, other_topic)
+        ]
+        assert sum(found) == expected
+    with pytest.raises(ClientError, match="it is over"):
+        transaction.stream_appender(topic)

@@ -98,6 +98,27 @@ class Transaction:
         with self._failing(), self._whole(), translated():
             return append(self._thread, self._session.producer, data, topic, options)
 
+    def stream_appender(
+        self,
+        topic: str | None = None,
+        *,
+        encoding: EncodingRules | None = None,
+        delivery: DeliveryRules | None = None,
+    ) -> StreamAppender:
+        """As `Client.stream_appender`; what is left in it at the transaction's end is not written.
+
+        After an error of its own the transaction is to be aborted: a part may be written.
+
+        Raises:
+            TransactionOver: it has been ended.
+            ValueError: `acks` are not "all".
+        """
+        self._check_open()
+        _check_acks("all" if delivery is None else delivery.acks)
+        kernels.load_in_background()
+        producer = self._session.producer
+        return StreamAppender(self._thread, producer, topic, encoding=encoding, delivery=delivery)
+
     def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
         """As `Client.writer`. The end of the transaction closes it, and a commit flushes it.
 
