@@ -7,6 +7,7 @@ everything that needs pyarrow or a broker is imported where it is used.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Final
 
@@ -59,7 +60,8 @@ class DrumlinDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        warn_of_unknown(options)  # here, as Spark makes a source once for each load()
+        # Spark makes one for each load() or save(), but also for every batch of a stream.
+        _warn_once(frozenset(options))
 
     def schema(self) -> StructType:
         return spark_schema(SourceOptions.parse(self.options).columns)
@@ -129,6 +131,11 @@ class DrumlinDataSource(DataSource):
                 f"{', '.join(options.columns)}: leave out one of them"
             )
         return dataclasses.replace(options, columns=names)
+
+
+@functools.cache
+def _warn_once(names: frozenset[str]) -> None:
+    warn_of_unknown(names)
 
 
 def _check_field(field: StructField) -> None:
