@@ -1,0 +1,85 @@
+"""`drumlin.spark.sink` in `foreachBatch`: output mode update, and several topics at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+from drumlin.spark import sink
+from drumlin.spark.option_values import OptionError
+from spark.sink_proof.reading import read_committed
+from spark.topics import Topic
+
+pytestmark = pytest.mark.spark
+
+NewTopic = Callable[[int], Topic]
+Write = Callable[[DataFrame, int], None]
+
+
+def run(rows: DataFrame, write: Write, checkpoint: Path, mode: str = "append") -> None:
+    """All that is there now."""
+    writer = rows.writeStream.outputMode(mode).foreachBatch(write)
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writer.start().awaitTermination()
+
+
+def stream(spark: SparkSession, topic: Topic, **options: object) -> DataFrame:
+    given = topic.options(startingOffsets="earliest", **options)
+    return spark.readStream.format("drumlin").options(**given).load()
+
+
+def written(topic: Topic) -> Counter[tuple[bytes | None, bytes | None]]:
+    """Keys and values, and how often each is there."""
+    rows = read_committed(topic.address, topic.name, topic.partitions, 30)
+    return Counter((row.key, row.value) for row in rows)
+
+
+def test_counts_are_written_as_they_change(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, target = new_topic(1), new_topic(1)
+    write = sink(target.name, bootstrap_servers=target.address)
+    counts = stream(spark, source).groupBy("key").count()
+    counts = counts.select("key", col("count").cast("string").alias("value"))
+    source.write([(0, key, b"", 1, None) for key in (b"a", b"b", b"a")])
+    run(counts, write, tmp_path / "checkpoint", "update")
+    source.write([(0, b"b", b"", 1, None)])
+    run(counts, write, tmp_path / "checkpoint", "update")
+    rows = read_committed(target.address, target.name, 1, 30)
+    assert sorted((row.key, row.value) for row in rows[:2]) == [(b"a", b"2"), (b"b", b"1")]
+    assert [(row.key, row.value) for row in rows[2:]] == [(b"b", b"2")]
+
+
+def test_several_topics(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
+    source, copies, lengths = new_topic(2), new_topic(2), new_topic(1)
+    source.fill(20)
+    write = sink(
+        {
+            copies.name: lambda rows: rows.select("key", "value"),
+            lengths.name: lambda rows: rows.selectExpr("cast(length(value) AS string) AS value"),
+        },
+        bootstrap_servers=source.address,
+    )
+    run(stream(spark, source), write, tmp_path / "checkpoint")
+    assert written(copies) == Counter((key, value) for _, key, value, _, _ in source.produced)
+    assert written(lengths) == {(None, b"7"): 10, (None, b"8"): 10}
+
+
+def test_rows_may_name_their_topic(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, target = new_topic(1), new_topic(1)
+    source.fill(3)
+    rows = stream(spark, source).selectExpr(f"'{target.name}' AS topic", "value")
+    run(rows, sink(bootstrap_servers=source.address), tmp_path / "checkpoint")
+    assert written(target) == {(None, b"value-%d" % number): 1 for number in range(3)}
+
+
+def test_a_sink_has_a_topic() -> None:
+    with pytest.raises(OptionError, match="at least one"):
+        sink({}, bootstrap_servers="127.0.0.1:9092")

@@ -1,0 +1,50 @@
+"""The brokers under proof: Drumlin, and Apache Kafka of several versions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from guarantees.brokers import Broker
+from rig.apache_kafka import ApacheKafka
+from rig.drumlin_server import DrumlinServer
+from rig.older_kafka import OlderKafka
+from rig.raw import RawClient
+from spark.sink_proof.plan import Plan
+
+_SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "100",
+}
+
+
+def make_broker(plan: Plan, folder: Path) -> Broker:
+    """A broker that is not started yet."""
+    settings = _SETTINGS | {"transaction.max.timeout.ms": str(plan.transaction_timeout_ms)}
+    if plan.broker == "drumlin":
+        return DrumlinServer(folder, settings)
+    name, _, version = plan.broker.partition("-")
+    assert name == "kafka", plan.broker
+    return OlderKafka(version, folder, settings) if version else ApacheKafka(folder, settings)
+
+
+def open_transactions(broker: Broker) -> list[str]:
+    """Transactional ids."""
+    with RawClient(broker.port, timeout_s=10) as client:
+        states = {"state_filters": ["Ongoing"], "producer_id_filters": []}
+        answer = client.ask("list_transactions", 0, **states)
+        return sorted(str(each.transactional_id) for each in answer.transaction_states)
+
+
+def pause(broker: Broker, seconds: float) -> bool:
+    """Nobody is answered for a while."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    return True
