@@ -140,27 +140,6 @@ class Transaction:
         self._writers.append(writer)
         return writer
 
-    def stream_appender(
-        self,
-        topic: str | None = None,
-        *,
-        encoding: EncodingRules | None = None,
-        delivery: DeliveryRules | None = None,
-    ) -> StreamAppender:
-        """As `Client.stream_appender`. It is to be finished before the end of the transaction:
-        rows that it holds still are not part of it.
-
-        Raises:
-            TransactionOver: it has been ended.
-            ValueError: `acks` are not "all".
-        """
-        self._check_open()
-        _check_acks("all" if delivery is None else delivery.acks)
-        kernels.load_in_background()
-        return StreamAppender(
-            self._thread, self._session.producer, topic, encoding=encoding, delivery=delivery
-        )
-
     def send_offsets(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
