@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, one_turn
+from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, let_go, one_turn
 
 
 def take_a_turn() -> None:
@@ -149,3 +149,11 @@ def test_a_chore_gives_way_by_time() -> None:
         assert seen == before
 
     asyncio.run(scenario())
+
+
+def test_long_lists_are_emptied_in_turns() -> None:
+    first, second = list(range(1_000)), list(range(10))
+    steps = sum(1 for _ in let_go(first, second))
+    assert not first
+    assert not second
+    assert steps > 10

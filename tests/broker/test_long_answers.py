@@ -20,7 +20,7 @@ from drumlin.broker.router import Router
 from drumlin.broker.threads import Threads
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.offset_batches import OffsetPacker
-from drumlin.turns import Turns
+from drumlin.turns import Turns, to_end
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import (
     ZERO,
@@ -118,7 +118,7 @@ def test_a_batch_of_offsets_says_something_of_a_few_thousand_topics_only() -> No
     packer = OffsetPacker("group", 1, bytes_max=100_000_000)
     for each in range(10_000):
         packer.add(Positions(f"t{each}", None, [0], [1], [-1]))
-    batches = packer.batches()
+    batches = to_end(packer.batches())
     assert len(batches) == 3
     told = [topic.topic for batch in batches for topic in batch.topics]
     assert told == [f"t{each}" for each in range(10_000)]

@@ -12,7 +12,8 @@ from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.log import Producer, encode_batches
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
-from drumlin.records.batch import HEADER_SIZE
+from drumlin.records.batch import HEADER_SIZE, parse_header
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
@@ -43,7 +44,7 @@ def test_they_are_what_records_one_by_one_would_be(seed: int) -> None:
     packer = OffsetPacker("group", NOW_MS, expire_ms, codec, producer, 10_000_000)
     for each in asked:
         packer.add(each)
-    (packed,) = packer.batches()
+    (packed,) = to_end(packer.batches())
     records = [
         (
             OffsetKey("group", topic.topic, partition),
@@ -80,7 +81,7 @@ def test_no_batch_is_larger_than_allowed_and_none_is_cut_too_early(seed: int) ->
     packer = OffsetPacker("group", NOW_MS, bytes_max=5_000)
     for each in asked:
         packer.add(each)
-    batches = packer.batches()
+    batches = to_end(packer.batches())
     assert max(len(batch) for batch, _ in batches) <= 5_000
     assert all(
         len(one.batch) + len(other.batch) > 4_000  # each record may take less than is reckoned
@@ -107,7 +108,7 @@ def test_tombstones_are_what_records_one_by_one_would_be(count: int) -> None:
     packer = OffsetPacker("group", NOW_MS, bytes_max=10_000_000)
     packer.add_tombstones("höher", partitions[:10])
     packer.add_tombstones("höher", partitions[10:])
-    (packed,) = packer.batches()
+    (packed,) = to_end(packer.batches())
     records = [(OffsetKey("group", "höher", partition), None) for partition in partitions]
     ((batch, _),) = encode_batches(records, NOW_MS, bytes_max=10_000_000)
     assert packed.batch == batch
@@ -117,8 +118,24 @@ def test_tombstones_are_what_records_one_by_one_would_be(count: int) -> None:
 def test_tombstones_that_are_too_many_for_one_batch_make_several() -> None:
     packer = OffsetPacker("group", NOW_MS, bytes_max=1_000)
     packer.add_tombstones("t", range(100))
-    batches = packer.batches()
+    batches = to_end(packer.batches())
     assert len(batches) > 1
     assert max(len(each.batch) for each in batches) <= 1_000 + HEADER_SIZE
     told = [each for batch in batches for topic in batch.topics for each in topic.partitions]
     assert told == list(range(100))
+
+
+def test_a_large_batch_is_compressed_in_steps() -> None:
+    packer = OffsetPacker("group", NOW_MS, codec=1, bytes_max=10_000_000)
+    packer.add(Positions("t", None, range(9_000), range(9_000), [-1] * 9_000))
+    work = packer.batches()
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            (batch,) = done.value
+            break
+        steps += 1
+    assert steps > 20
+    assert parse_header(batch.batch).record_count == 9_000

@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.commit import Positions, joined
 from drumlin.metadata.image import TopicState
 from drumlin.tuples import from_tuple
-from drumlin.turns import Work, one_turn
+from drumlin.turns import Work, let_go, one_turn
 from drumlin.wire.commit_request import TopicPositions
 from drumlin.wire.commit_response import TopicResult
 from drumlin.wire.errors import ErrorCode
@@ -40,6 +40,13 @@ class SortedOut(NamedTuple):
 
     accepted: list[tuple[Any, Positions]]
     refused: dict[Any, tuple[list[int], list[ErrorCode]]]
+
+    def let_go(self) -> Work[None]:
+        """Forget all of it."""
+        yield from let_go(self.accepted)
+        while self.refused:
+            self.refused.popitem()
+            yield
 
     @property
     def positions(self) -> list[Positions]:

@@ -14,7 +14,7 @@ import mmap
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 import cramjam
@@ -54,6 +54,8 @@ _KEPT_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
+#: A millisecond's worth.
+_GZIP_STEP_BYTES: Final = 16 * 1024
 _GZIP_WINDOW: Final = 31  # of 32 KiB, with gzip's header
 _DEPENDENT_BLOCKS: Final = "lz4: blocks that depend on each other: Kafka's clients refuse them"
 _IMPOSSIBLE_SIZE: Final = "snappy: a block states a size that it cannot have"
@@ -77,6 +79,18 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         # Its default level stands for the fast compressor, any other for the "high" one.
         return compress_frame(data, None if level == _DEFAULT_LEVELS[LZ4] else level)
     return bytes(_FRAMED[codec].compress(data, level=level))
+
+
+def compress_in_steps(codec: int, data: Buffer) -> Generator[None, None, bytes]:
+    """As `compress`; yields now and then where it takes long, that is, with gzip."""
+    if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
+        return compress(codec, data)
+    stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])
+    view = memoryview(data)
+    for start in range(0, len(view), _GZIP_STEP_BYTES):
+        stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # it takes no slices
+        yield
+    return bytes(stream.finish())
 
 
 class Arena:

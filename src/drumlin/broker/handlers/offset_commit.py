@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
-from drumlin.coordination.groups.commit import Commit
+from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.written import Written
 from drumlin.metadata.image import TopicState
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.commit_request import CommitRequest, read_commit_request
 from drumlin.wire.commit_response import commit_response
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _TOPIC_IDS: Final = 10
 _GROUP_ID_NOT_FOUND: Final = 9
+_FORGOTTEN_AT_ONCE_MAX: Final = 1000
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
@@ -44,8 +45,9 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
     asked = yield from read_commit_request(version, *request)
     sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker, version))
     if not sorted_out.accepted:
-        return (yield from _told(version, sorted_out, []))
-    commit = _commit(asked, sorted_out, version)
+        return (yield from _last_told(version, asked, sorted_out, [], []))
+    positions = sorted_out.positions
+    commit = _commit(asked, positions, version)
     try:
         written = yield from context.broker.groups.commit(commit)
     except KafkaError as error:
@@ -54,7 +56,7 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
         if not written.done():
             return Waiting(_respond(context, commit, sorted_out, written))
         codes = written.result()
-    return (yield from _told(version, sorted_out, codes))
+    return (yield from _last_told(version, asked, sorted_out, codes, positions))
 
 
 async def _respond(
@@ -72,17 +74,34 @@ async def _respond(
 
 def _told(version: int, sorted_out: SortedOut, codes: list[ErrorCode]) -> Work[EncodedBody]:
     results = yield from sorted_out.results(codes)
-    return (yield from commit_response(version, results))
+    body = yield from commit_response(version, results)
+    yield from let_go(results)
+    return body
 
 
-def _commit(request: CommitRequest, sorted_out: SortedOut, version: int) -> Commit:
+def _last_told(
+    version: int,
+    asked: CommitRequest,
+    sorted_out: SortedOut,
+    codes: list[ErrorCode],
+    positions: list[Positions],
+) -> Work[EncodedBody]:
+    """As `_told`, and nothing is kept of very many topics, which are forgotten in turns."""
+    body = yield from _told(version, sorted_out, codes)
+    if len(asked.topics) > _FORGOTTEN_AT_ONCE_MAX:
+        yield from sorted_out.let_go()
+        yield from let_go(positions, asked.topics)
+    return body
+
+
+def _commit(request: CommitRequest, positions: list[Positions], version: int) -> Commit:
     return Commit(
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id,
         request.retention_ms,
-        sorted_out.positions,
+        positions,
         version,
     )
 

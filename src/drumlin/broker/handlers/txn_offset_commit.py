@@ -154,7 +154,7 @@ def _answer(
         for some in _some_at_a_time(positions.partitions):
             results[key].update(zip(some, taken, strict=False))
             yield
-    told = []
+    told: list[TopicResult] = []
     for name, each in results.items():
         told.append(TopicResult(name, list(each), list(each.values())))
         yield

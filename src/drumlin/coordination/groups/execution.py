@@ -328,11 +328,12 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         if not accepted:
             return Written(codes)
         limit, now_ms = self._batch_bytes_max(shard), self._clock.wall_ms()
+        codec = self._config.offsets_topic_compression_codec
         packer = OffsetPacker(
             commit.group_id,
             now_ms,
             None if commit.retention_ms is None else now_ms + commit.retention_ms,
-            self._config.offsets_topic_compression_codec,
+            codec,
             commit.producer,
             _room(limit),
         )
@@ -340,12 +341,12 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             if number:
                 yield
             packer.add(positions)
-        batches = packer.batches()
+        batches = yield from packer.batches()
         if len(batches) > 1:
             _check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
         for batch, topics in batches:
-            if len(batches) > 1 or not commit.is_one_piece:
+            if len(batches) > 1 or codec or not commit.is_one_piece:
                 yield
                 self._check_again(shard, commit, topics)
             confirmation = self._append(shard, batch, verification)
@@ -371,7 +372,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             for start in range(0, len(partitions), _REMOVED_AT_ONCE):
                 packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])
                 yield
-        batches = packer.batches()
+        batches = yield from packer.batches()
         _check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
         for batch, removed in batches:

@@ -30,9 +30,10 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import compress
+from drumlin.records.compression import compress_in_steps
 from drumlin.records.varint import varint
 from drumlin.tuples import from_tuple
+from drumlin.turns import Work
 
 _PARTITION: Final = struct.Struct(">i")
 _NO_LEADER_EPOCH: Final = -1
@@ -69,6 +70,8 @@ class OffsetBatch(NamedTuple):
     topics: list[TopicValues]
 
 
+#: Records as they stand in a batch, and what they say.
+_Ended = tuple[list[bytes], list[TopicValues]]
 _values_of: Final = from_tuple(TopicValues)
 _batch_of: Final = from_tuple(OffsetBatch)
 _facts_of: Final = from_tuple(OffsetFacts)
@@ -93,7 +96,7 @@ class OffsetPacker:
         self._codec = codec
         self._producer = producer
         self._bytes_max = bytes_max
-        self._batches: list[OffsetBatch] = []
+        self._ended: list[_Ended] = []
         self._begin()
 
     def add(self, positions: Positions) -> None:
@@ -140,11 +143,15 @@ class OffsetPacker:
             if partitions:
                 self._end()
 
-    def batches(self) -> list[OffsetBatch]:
-        """All of them; nothing is added afterwards."""
+    def batches(self) -> Work[list[OffsetBatch]]:
+        """All of them; nothing is added afterwards. Gives way while it compresses."""
         if self._records:
             self._end()
-        return self._batches
+        batches: list[OffsetBatch] = []
+        for each in self._ended:
+            batch = yield from self._packed(*each)
+            batches.append(batch)
+        return batches
 
     def _key_start(self, topic: str) -> bytes:
         group_id = self._group_id
@@ -181,10 +188,13 @@ class OffsetPacker:
         self._topics.append(_values_of((positions.topic, positions.topic_id, partitions, values)))
 
     def _end(self) -> None:
-        records = self._records
+        self._ended.append((self._records, self._topics))
+        self._begin()
+
+    def _packed(self, records: list[bytes], topics: list[TopicValues]) -> Work[OffsetBatch]:
         body = records[0] if len(records) == 1 else b"".join(records)
         if self._codec:
-            body = compress(self._codec, body)
+            body = yield from compress_in_steps(self._codec, body)
         producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         size = HEADER_SIZE + len(body)
         header = _header_of(
@@ -208,8 +218,7 @@ class OffsetPacker:
         batch += body
         write_header(batch, 0, header)
         seal(batch, 0, size)
-        self._batches.append(_batch_of((batch, self._topics)))
-        self._begin()
+        return _batch_of((batch, topics))
 
 
 def _records(
