@@ -42,6 +42,7 @@ class Transaction:
     epoch: int
     timeout_s: float
     state: str = "Empty"
+    begun: float = 0.0  # InitProducerId
     started: float = 0.0
     updated: float = 0.0
     rows: list[int] = field(default_factory=list)
@@ -78,6 +79,7 @@ class Cluster:
         self.batches: dict[int | None, set[Opened]] = {}  # who won, as first decided
         self.counts: Counter[str] = Counter()
         self._producer_ids = 0
+        self._aborted: dict[Opened, float] = {}
         self._not_loaded: list[tuple[tuple[str, str], Any]] = []
 
     # -- time ------------------------------------------------------------------------------
@@ -90,7 +92,7 @@ class Cluster:
                 who = Opened(name, each.producer_id, each.epoch)
                 self.counts["timed out"] += 1
                 self.counts["decided winner timed out"] += who in self.decided
-                self._abort(each, is_raised=True)
+                self._abort(who, each, is_raised=True)
             elif each.is_at_rest and each.updated + EXPIRATION_S < self.now:
                 del self.ids[name]
                 self.counts["expired"] += 1
@@ -105,7 +107,7 @@ class Cluster:
             self.visible.update(each.rows)
             for offset in each.records:
                 self.log[offset].state = "committed"
-                self._note_decision(self.log[offset])
+                self._note_decision(self.log[offset], each.begun)
             self._not_loaded += each.offsets.items()
             each.state = "CompleteCommit"
         elif each.state == "PrepareAbort":
@@ -138,9 +140,13 @@ class Cluster:
             if each.state == "aborted" or (each.state == "committed" and last[each.key] != offset):
                 del self.log[offset]
 
-    def _note_decision(self, record: Record) -> None:
+    def _note_decision(self, record: Record, since: float) -> None:
+        """Watch the rules: who decides has looked at the winners since it has fenced."""
         state = SinkState.decode(record.key, record.value)
         winners = {each.opened for each in state.winners}
+        new = winners - self.decided
+        if over := [each for each in new if self._aborted.get(each, since) < since]:
+            raise ProtocolBroken(f"{over} are decided and were over")
         is_first = bool(state.winners) and not state.repairs
         if is_first and self.batches.setdefault(state.batch, winners) != winners:
             raise ProtocolBroken(f"batch {state.batch} was decided twice")
@@ -210,10 +216,11 @@ class Cluster:
             who = Opened(name, each.producer_id, each.epoch)
             if who in self.decided:
                 raise ProtocolBroken(f"{who} was decided, and is aborted by InitProducerId")
-            self._abort(each, is_raised=True)
+            self._abort(who, each, is_raised=True)
             return LATER
         each.epoch += 1
-        each.state, each.timeout_s, each.updated = "Empty", timeout_s, self.now
+        each.state, each.timeout_s = "Empty", timeout_s
+        each.begun = each.updated = self.now
         return Opened(name, each.producer_id, each.epoch)
 
     def _FenceAll(self, it: ask.FenceAll) -> Any:  # noqa: N802
@@ -298,12 +305,13 @@ class Cluster:
         if not is_commit:
             if who in self.decided:
                 raise ProtocolBroken(f"{who} was decided, and its task aborts it")
-            self._abort(each, is_raised=False)
+            self._abort(who, each, is_raised=False)
             return "aborted"
         each.state = "PrepareCommit"
         return LATER  # until its markers are written, as EndTxn is asked for again
 
-    def _abort(self, each: Transaction, *, is_raised: bool) -> None:
+    def _abort(self, who: Opened, each: Transaction, *, is_raised: bool) -> None:
+        self._aborted[who] = self.now
         each.state = "PrepareAbort"
         each.epoch += is_raised
         each.updated = self.now

@@ -16,6 +16,10 @@ from drumlin.spark.sink.protocol.errors import RequestFailed
 from spark.sink_twin.cluster import LATER, Cluster
 
 
+#: Before these a sleep is most dangerous: they act on what was found out earlier.
+_DECISIVE = (ask.InitTask, ask.InitDriver, ask.CommitDriver, ask.CommitAll, ask.FenceAll)
+
+
 class Wait(NamedTuple):
     """-> None, when the condition holds, or it is so late."""
 
@@ -146,7 +150,8 @@ class World:
     def _move(self, process: Process) -> None:
         request, weather = process.request, self.weather
         if not self.is_calm and not process.is_safe:
-            if self.random.random() < weather.sleep:
+            weight = 4 if isinstance(request, _DECISIVE) else 1
+            if self.random.random() < weather.sleep * weight:
                 is_long = self.random.random() < weather.long_sleep
                 spans = (60.0, 300.0, 1000.0)
                 span = self.random.choice(spans) if is_long else self.random.random() * 20

@@ -38,16 +38,18 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
     yield PrepareTopic(settings.decision_topic)
     driver = yield InitDriver(names.driver_id(job.sink))
     state = yield from last_state(job.sink, settings)
-    if state is not None and state.batch is not None and state.batch >= batch:
-        kept = state.winners if state.batch == batch else ()
-        if state.batch == batch and not state.is_done:
-            fates = yield from finish(job.sink, batch, state.winners)
-            if not fates.lost:
-                yield from mark_done(driver, job.sink, settings, state)
-        elif state.batch == batch and state.run == job.run:
-            # Ours may have won, and who won is not written any more: nothing of it is open then.
-            return 0
-        return (yield from _fenced(job.besides(kept)))
+    if state is not None and state.is_settled(batch):
+        # Ours may have won, and who won is not written any more; nothing is open of it then.
+        is_ours = state.batch == batch and state.run == job.run
+        return 0 if is_ours else (yield from _fenced(job.besides(())))
+    if state is not None and state.batch == batch:
+        fates = yield from finish(job.sink, batch, state.winners)
+        if not fates.lost:
+            yield from mark_done(driver, job.sink, settings, state)
+            return (yield from _fenced(job.besides(state.winners)))
+    # Ours are no winners, but may become some: of a batch that is not decided, or not whole.
+    if state is not None and {each.opened for each in state.winners} & set(job.opened):
+        return 0
     refusing = (state or SinkState(job.query)).refusing(job.token)
     yield from write(driver, job.sink, settings, refusing)
     return (yield from _fenced(job.besides(())))

@@ -85,8 +85,12 @@ class Job:
         return cls(sink, query, batch, names.run_name(run), tuple(messages), found)
 
     @property
+    def opened(self) -> tuple[Opened, ...]:
+        return tuple(each.opened for each in self.winners)
+
+    @property
     def token(self) -> str:
-        return token_of(each.opened for each in self.winners)
+        return token_of(self.opened)
 
     @property
     def rows(self) -> int:
