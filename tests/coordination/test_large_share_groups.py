@@ -120,3 +120,24 @@ def test_a_member_that_leaves_while_its_assignment_is_computed_is_none(
         assert set(world.assigned()) == {"b"}
 
     run(scenario)
+
+
+def test_a_look_at_what_has_been_assigned_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic has changed and nothing comes of it: of each member it is looked at what it has."""
+
+    async def scenario(world: ShareWorld) -> None:
+        world.topics.put("t", 60)
+        epoch = 0
+        for number in range(14):
+            world.pass_time(3_000)
+            epoch = (await world.beat(f"m{number}", 0, "t")).member_epoch
+        world.share.group("g").topic_changed("t")
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        looking, count = asyncio.create_task(world.beat("m13", epoch)), 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            count += 1
+        assert count > 10
+        assert looking.result().member_epoch == epoch
+
+    run(scenario)

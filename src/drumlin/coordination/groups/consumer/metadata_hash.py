@@ -9,19 +9,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Final
 
 from drumlin.coordination.groups.surroundings import Topic
 
 _INT64: Final = struct.Struct(">q")
 _COUNT: Final = struct.Struct(">i")
+#: UUIDs themselves are slow to compare; the order is the same.
+_order_of: Final = attrgetter("topic_id.int")
 
 
 def hash_of(topics: Iterable[Topic]) -> int:
     """64 bits, signed; 0 if there are none. The order of the topics makes no difference."""
     digest = blake2b(digest_size=_INT64.size)
     is_empty = True
-    for topic in sorted(topics):
+    for topic in sorted(topics, key=_order_of):
         is_empty = False
         digest.update(topic.topic_id.bytes + _COUNT.pack(topic.partition_count))
     return 0 if is_empty else int(_INT64.unpack(digest.digest())[0])

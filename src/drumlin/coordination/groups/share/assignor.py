@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from drumlin.turns import Work
 
 #: Partitions that are handed out in one go.
 _PLACES_AT_ONCE: Final = 64
+
+#: UUIDs themselves are slow to compare; the order is the same.
+_order_of: Final = attrgetter("int")
 
 
 class _Sharing(NamedTuple):
@@ -60,12 +64,12 @@ def _circles(
     members = sorted(subscriptions)
     distinct = set(subscriptions.values())
     if len(distinct) <= 1:
-        return [(sorted(topic_ids), members) for topic_ids in distinct]
+        return [(sorted(topic_ids, key=_order_of), members) for topic_ids in distinct]
     subscribers: dict[UUID, list[str]] = {}
     for member in members:
         for topic_id in subscriptions[member]:
             subscribers.setdefault(topic_id, []).append(member)
-    return [((topic_id,), subscribers[topic_id]) for topic_id in sorted(subscribers)]
+    return [((topic_id,), subscribers[topic_id]) for topic_id in sorted(subscribers, key=_order_of)]
 
 
 def _begin(

@@ -178,7 +178,9 @@ class ShareGroup:
         epoch, to_initialize = self.epoch, dict[UUID, TopicPartitions]()
         if is_resubscribed or not self._has_looked:
             names = self._names(without=before.metadata.topics, plus=metadata.topics)
-            epoch = self._bump(records, names, is_resubscribed=is_resubscribed)
+            epoch = yield from self._bump(records, names, is_resubscribed=is_resubscribed)
+            if self._changes != changes or before.current is not had:
+                return None
             lacking = self._lacking(names)
             to_initialize = share_partitions.without(
                 lacking, self._just_begun(limits.initialize_retry_ms)
@@ -231,7 +233,7 @@ class ShareGroup:
             (ShareMemberKey(self.group_id, member_id), None),
         ]
         names = self._names(without=member.metadata.topics)
-        self._bump(records, names, is_resubscribed=True)
+        to_end(self._bump(records, names, is_resubscribed=True))
         return records
 
     def topic_changed(self, topic: str) -> None:
@@ -271,18 +273,17 @@ class ShareGroup:
         names: Collection[str],
         *,
         is_resubscribed: bool,
-    ) -> int:
+    ) -> Work[int]:
         """The group's epoch; a new one, with its record, if anything asks for it.
 
-        `names` is what is subscribed to.
+        `names` is what is subscribed to. With `is_resubscribed` it does not give way.
         """
         new_hash = hash_of(subscribed_topics(self._surroundings.topics, names))
         is_assigned = self.target.epoch >= self.epoch
-        if not (
-            is_resubscribed
-            or new_hash != self._metadata_hash
-            or (is_assigned and self._lacks_initialized(names))
-        ):
+        must_bump = is_resubscribed or new_hash != self._metadata_hash
+        if not must_bump and is_assigned:
+            must_bump = yield from self._lacks_initialized(names)
+        if not must_bump:
             return self.epoch
         epoch = self.epoch + 1
         records.append((ShareGroupKey(self.group_id), ShareGroupMetadata(epoch, new_hash)))
@@ -321,10 +322,11 @@ class ShareGroup:
                 result[topic.topic_id] = known.partitions & there
         return result
 
-    def _lacks_initialized(self, names: Iterable[str]) -> bool:
+    def _lacks_initialized(self, names: Iterable[str]) -> Work[bool]:
         """Whether partitions can be assigned by now that nobody has been assigned."""
         assigned: dict[UUID, set[int]] = {}
-        for assignment in self._targets.values():
+        for assignment in list(self._targets.values()):
+            yield
             for topic_id, these in assignment.items():
                 assigned.setdefault(topic_id, set()).update(these)
         assignable = self._assignable(names)
@@ -337,13 +339,16 @@ class ShareGroup:
     def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
         topics = self._surroundings.topics
         # Most members of a group subscribe to the same: that is looked up once.
-        ids_of = {
-            names: frozenset(each.topic_id for each in subscribed_topics(topics, names))
-            for names in dict.fromkeys(subscriptions.values())
-        }
-        wanted = {member_id: ids_of[names] for member_id, names in subscriptions.items()}
+        ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
+        wanted: dict[str, frozenset[UUID]] = {}
+        for member_id, names in subscriptions.items():
+            if (ids := ids_of.get(names)) is None:
+                ids = frozenset(each.topic_id for each in subscribed_topics(topics, names))
+            ids_of[names] = wanted[member_id] = ids
+            yield
         every_name = {name for names in ids_of for name in names}
-        return assign(wanted, self._assignable(every_name), dict(self._targets))
+        assignable = self._assignable(every_name)
+        return (yield from assign(wanted, assignable, dict(self._targets)))
 
     def _target_records(
         self, targets: Mapping[str, Assignment], target: TargetEpoch
@@ -379,7 +384,7 @@ class ShareGroup:
         return SharePartitionsKey(self.group_id), value
 
     def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
-        """What is to be written when a topic is gone."""
+        """What is to be written."""
         return self._without({topic_id})
 
     def orphans(self) -> list[GroupRecord]:
