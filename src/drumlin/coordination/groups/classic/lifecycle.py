@@ -347,13 +347,10 @@ class GroupLifecycle:
     def _read_subscriptions(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
+        # Most members of a group say the same: that is read once.
+        said = {member.metadata(self.protocol_name) for member in self.membership.members.values()}
         try:
-            return frozenset().union(
-                *(
-                    subscribed_topics(member.metadata(self.protocol_name))
-                    for member in self.membership.members.values()
-                )
-            )
+            return frozenset().union(*map(subscribed_topics, said))
         except ValueError as error:
             _log.warning("group %s, generation %d: no subscription: %s", *self._name, error)
             return None

@@ -48,8 +48,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAnswer:
+class JoinAnswer(NamedTuple):
     error: ErrorCode
     member_id: str
     generation_id: int = NO_GENERATION
@@ -72,8 +71,7 @@ class SyncRequest:
     assignments: dict[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAnswer:
+class SyncAnswer(NamedTuple):
     error: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -88,8 +86,7 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """To do: answer a request."""
 
     waiter: Any

@@ -8,7 +8,7 @@ Values are written as Kafka 4.3 writes them and read in every version there has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_type import RecordType, read_version
@@ -31,8 +31,7 @@ class GroupKey:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class MemberMetadata(NamedTuple):
     """A member as the last completed rebalance left it."""
 
     member_id: str
