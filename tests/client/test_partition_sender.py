@@ -61,6 +61,7 @@ def deliver(
     acks: int = -1,
     is_idempotent: bool = True,
     first_epoch: int = 0,
+    transactional_id: str | None = None,
 ) -> Outcome:
     """Put batches, and wait until something is told of each."""
 
@@ -69,7 +70,13 @@ def deliver(
         partition = SimulatedPartition(iter(fates), outages)
         partition.first_epoch = first_epoch
         sender = PartitionSender(
-            cast(Any, partition), "t", 0, acks, partition.identify, is_idempotent=is_idempotent
+            cast(Any, partition),
+            "t",
+            0,
+            acks,
+            partition.identify,
+            is_idempotent=is_idempotent,
+            transactional_id=transactional_id,
         )
         batches = []
         for number, put in enumerate(puts):
@@ -191,6 +198,7 @@ _AFTER_THE_APPEND = [
     ErrorCode.kafka_storage_error,
     ErrorCode.unknown_topic_or_partition,
 ]
+_FENCED = ErrorCode.invalid_producer_epoch
 _DELAYS = st.sampled_from([0.002, 0.01, 0.05, 0.3])
 # What speaks of sequences, and what has been written, are never said of the same batch.
 _FATES = st.one_of(
@@ -229,6 +237,23 @@ def test_what_is_reported_is_true(
     puts: list[Put], fates: list[Fate], outages: list[tuple[float, float]]
 ) -> None:
     check_exactly_once(deliver(puts, fates, outages))
+
+
+@_MANY
+@given(_PUTS, st.lists(st.one_of(_FATES, st.just(Fate(_FENCED, is_written=False)))), _OUTAGES)
+def test_a_transaction_has_one_epoch_and_ends_with_the_first_failure(
+    puts: list[Put], fates: list[Fate], outages: list[tuple[float, float]]
+) -> None:
+    much_later = Put(200_000, 5_000)
+    outcome = deliver([*puts, much_later], fates, outages, transactional_id="x")
+    check_exactly_once(outcome)
+    assert all(each.is_transactional for each in outcome.partition.headers)
+    assert {each.producer_epoch for each in outcome.partition.headers} <= {0}
+    if any(isinstance(report, DeliveryFailed) for report in outcome.reports()[:-1]):
+        assert isinstance(outcome.reports()[-1], DeliveryFailed)
+        assert b"%d" % len(puts) not in outcome.partition.seen
+    else:
+        assert outcome.partition.values[: len(puts)] == [b"%d" % each for each in range(len(puts))]
 
 
 _RARELY_FORGOTTEN = st.lists(

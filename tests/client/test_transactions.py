@@ -134,6 +134,18 @@ def test_many_batches_of_many_partitions(
     await_committed(client, topic, values)
 
 
+def test_retries_make_no_second_count_of_a_partition(client: Client, topic: str, name: str) -> None:
+    def first(data: pa.Table, count: int) -> pa.Array:
+        return pa.array([0])
+
+    with client.transaction(name) as transaction:
+        transaction.append(rows("a"), topic, partition=first)
+        transaction.append(rows("b"), topic, partition=first, retries=0)
+        transaction.append(rows("c"), topic, partition=first, retries=3)
+        transaction.append(rows("d"), topic, partition=first, retries=0)
+    await_committed(client, topic, "abcd")
+
+
 # -- its end is its end --------------------------------------------------------------------------
 
 

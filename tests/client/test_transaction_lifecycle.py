@@ -1,0 +1,265 @@
+"""A transaction leaves nothing behind, crosses no fork, and asks for no time-out in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from drumlin.client.client import Client
+from drumlin.client.errors import ClientError, DeliveryFailed, RequestRefused
+from drumlin.client.transactions.errors import TransactionError, TransactionFailed
+from drumlin.client.transactions.transaction import Transaction
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+from rig.scripted_broker import Answer, ScriptedBroker, Silence
+from rig.waiting import wait_until
+
+_ID = "an-id"
+
+
+def coordinator(shape: Shape, request: Any) -> Any:
+    found = shape(
+        "Coordinator", key=_ID, node_id=1, host="127.0.0.1", port=1, error_code=ErrorCode.none,
+        error_message=None,
+    )  # fmt: skip
+    return shape("FindCoordinatorResponse", throttle_time=ZERO, coordinators=(found,))
+
+
+def begun(limit_ms: int) -> Answer:
+    """A broker that allows no longer time-out."""
+
+    def answer(shape: Shape, request: Any) -> Any:
+        is_too_long = request.transaction_timeout.total_seconds() * 1000 > limit_ms
+        code = ErrorCode.invalid_transaction_timeout if is_too_long else ErrorCode.none
+        return shape(
+            "InitProducerIdResponse",
+            throttle_time=ZERO,
+            error_code=code,
+            producer_id=7,
+            producer_epoch=0,
+        )
+
+    return answer
+
+
+def config(value: str | None, code: ErrorCode = ErrorCode.none) -> Answer:
+    """What is said of the broker's settings."""
+
+    def answer(shape: Shape, request: Any) -> Any:
+        entry = shape(
+            "DescribeConfigsResourceResult",
+            name="transaction.max.timeout.ms",
+            value=value,
+            read_only=False,
+            is_sensitive=False,
+            synonyms=(),
+            documentation=None,
+        )
+        result = shape(
+            "DescribeConfigsResult",
+            error_code=code,
+            error_message=None,
+            resource_type=4,
+            resource_name="1",
+            configs=(entry,) if code is ErrorCode.none else (),
+        )
+        return shape("DescribeConfigsResponse", throttle_time=ZERO, results=(result,))
+
+    return answer
+
+
+def added(shape: Shape, request: Any) -> Any:
+    topics = tuple(
+        shape(
+            "AddPartitionsToTxnTopicResult",
+            name=topic.name,
+            results_by_partition=tuple(
+                shape(
+                    "AddPartitionsToTxnPartitionResult",
+                    partition_index=each,
+                    partition_error_code=ErrorCode.none,
+                )
+                for each in topic.partitions
+            ),
+        )
+        for topic in request.v3_and_below_topics
+    )
+    return shape(
+        "AddPartitionsToTxnResponse", throttle_time=ZERO, results_by_topic_v3_and_below=topics
+    )
+
+
+def ended(shape: Shape, request: Any) -> Any:
+    return shape("EndTxnResponse", throttle_time=ZERO, error_code=ErrorCode.none)
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker({"t": 4}) as broker:
+        broker.script("find_coordinator", coordinator)
+        broker.script("init_producer_id", begun(900_000))
+        broker.script("describe_configs", config("900000"))
+        broker.script("add_partitions_to_txn", added)
+        broker.script("end_txn", ended)
+        yield broker
+
+
+@pytest.fixture
+def client(broker: ScriptedBroker) -> Iterator[Client]:
+    options: dict[str, Any] = {"retry_backoff_ms": 2, "call_timeout_ms": 2_000}
+    with drumlin.connect(broker.address, request_timeout_ms=500, **options) as client:
+        yield client
+
+
+# -- time-outs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "limit_ms", "asked_ms"),
+    [
+        (config("7200000"), 7_200_000, [7_200_000]),
+        (config("30000"), 30_000, [30_000]),
+        (config(None, ErrorCode.cluster_authorization_failed), 900_000, [900_000]),
+        (
+            config(None, ErrorCode.cluster_authorization_failed),
+            120_000,
+            [900_000, 600_000, 300_000, 120_000],
+        ),
+        (config("7200000"), 700_000, [7_200_000, 900_000, 600_000]),
+    ],
+    ids=["told", "told little", "not told", "not told, little", "told too much"],
+)
+def test_the_longest_timeout_that_is_allowed(
+    broker: ScriptedBroker, client: Client, said: Answer, limit_ms: int, asked_ms: list[int]
+) -> None:
+    broker.script("describe_configs", said)
+    broker.script("init_producer_id", begun(limit_ms))
+    for _ in range(2):  # the second knows
+        assert client.transaction(_ID).timeout_ms == asked_ms[-1]
+    requests = broker.asked("init_producer_id")
+    asked = [each.transaction_timeout.total_seconds() * 1000 for each in requests]
+    assert asked == [*asked_ms, asked_ms[-1]]
+    assert len(broker.asked("describe_configs")) == 1
+
+
+def test_a_timeout_that_was_asked_for_is_not_walked_down(
+    broker: ScriptedBroker, client: Client
+) -> None:
+    broker.script("init_producer_id", begun(1_000))
+    with pytest.raises(RequestRefused, match="invalid_transaction_timeout"):
+        client.transaction(_ID, timeout_ms=2_000)
+    assert len(broker.asked("init_producer_id")) == 1
+
+
+# -- what is left behind -------------------------------------------------------------------------
+
+
+def tasks_of(client: Client) -> set[asyncio.Task[Any]]:
+    async def others() -> set[asyncio.Task[Any]]:
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    return client._thread.run(others())
+
+
+def refused(shape: Shape, request: Any) -> Any:
+    """Every partition of a produce request."""
+    responses = tuple(
+        shape(
+            "TopicProduceResponse",
+            name=topic.name,
+            partition_responses=tuple(
+                shape(
+                    "PartitionProduceResponse",
+                    index=each.index,
+                    error_code=ErrorCode.message_too_large,
+                    base_offset=-1,
+                    log_append_time=None,
+                    log_start_offset=-1,
+                )
+                for each in topic.partition_data
+            ),
+        )
+        for topic in request.topic_data
+    )
+    return shape("ProduceResponse", throttle_time=ZERO, responses=responses)
+
+
+def append(transaction: Transaction) -> None:
+    table = pa.table({"value": ["x"] * 8, "partition": [0, 1, 2, 3] * 2})
+    transaction.append(table, "t", partition="partition", batch_bytes=1, delivery_timeout_ms=1_500)
+
+
+@pytest.mark.parametrize("api", ["add_partitions_to_txn", "produce"])
+def test_a_failed_transaction_leaves_no_task_behind(
+    broker: ScriptedBroker, client: Client, api: str
+) -> None:
+    broker.script("produce", refused)
+    broker.script(api, lambda shape, request: Silence())
+    transaction = client.transaction(_ID)
+    with pytest.raises((DeliveryFailed, TransactionError)):
+        append(transaction)
+    with pytest.raises(TransactionFailed, match="can only be aborted"):
+        transaction.commit()
+    transaction.abort()
+    wait_until(lambda: not tasks_of(client), "the last task")
+    assert [each.committed for each in broker.asked("end_txn")] == [False]
+
+
+def test_an_interrupted_append_is_not_committed_in_part(
+    broker: ScriptedBroker, client: Client
+) -> None:
+    broker.script("produce", lambda shape, request: Silence())
+    transaction = client.transaction(_ID)
+
+    def interrupt() -> None:
+        wait_until(lambda: broker.asked("produce"), "the first batch")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    user = threading.Thread(target=interrupt)
+    user.start()
+    with pytest.raises(KeyboardInterrupt):
+        table = pa.table({"value": ["x"] * 8})
+        transaction.append(table, "t", batch_bytes=1, buffer_bytes=1, delivery_timeout_ms=60_000)
+    user.join()
+    with pytest.raises(TransactionFailed, match="appended in part"):
+        transaction.commit()
+
+
+def test_the_exception_of_the_block_is_what_is_seen(broker: ScriptedBroker, client: Client) -> None:
+    broker.script("produce", lambda shape, request: Silence())
+    broker.script("end_txn", lambda shape, request: Silence())
+    with pytest.raises(ZeroDivisionError) as error, client.transaction(_ID) as transaction:
+        transaction.writer("t").send("x")
+        wait_until(lambda: broker.asked("produce"), "the record to be sent")
+        1 / 0  # noqa: B018
+    assert any("was not aborted" in note for note in error.value.__notes__)
+    assert transaction.state == "unknown"
+
+
+# -- forks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("use", [append, Transaction.commit, Transaction.abort])
+def test_it_does_not_cross_a_fork(
+    broker: ScriptedBroker, client: Client, use: Callable[[Transaction], object]
+) -> None:
+    transaction = client.transaction(_ID)
+    child = os.fork()
+    if child == 0:
+        try:
+            use(transaction)
+        except ClientError as error:
+            os._exit(7 if "before a fork" in str(error) else 1)
+        os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    transaction.commit()
