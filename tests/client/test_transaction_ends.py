@@ -19,6 +19,7 @@ from drumlin.client.transactions.requests import OpenTransaction
 from rig.apache_kafka import ApacheKafka, Unavailable
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
+from rig.older_kafka import OlderKafka
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
@@ -93,19 +94,32 @@ def test_what_a_dead_process_has_written_can_be_committed(
 # -- transactions that no coordinator knows ------------------------------------------------------
 
 
-@pytest.fixture(params=["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=[
+        "drumlin",
+        pytest.param("kafka", marks=pytest.mark.kafka),
+        pytest.param("kafka 3.0", marks=pytest.mark.kafka),
+    ]
+)
 def lax_port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     """A broker that lets a batch begin a transaction in a partition, as all did before 3.6."""
     lax = {"transaction.partition.verification.enable": "false"}
-    kind = DrumlinServer if request.param == "drumlin" else ApacheKafka
-    server = kind(tmp_path, lax)
+    server: DrumlinServer | ApacheKafka | None = None
     try:
+        match request.param:
+            case "drumlin":
+                server = DrumlinServer(tmp_path, lax)
+            case "kafka":
+                server = ApacheKafka(tmp_path, lax)
+            case _:
+                server = OlderKafka("3.0", tmp_path, {})
         server.start()
         yield server.port
     except Unavailable as reason:
         pytest.skip(str(reason))
     finally:
-        server.close()
+        if server is not None:
+            server.close()
 
 
 def test_a_transaction_that_hangs_is_aborted_where_it_does(lax_port: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import confluent_kafka
 import pyarrow as pa
@@ -23,6 +23,8 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
+from rig.apache_kafka import Unavailable
+from rig.older_kafka import OlderKafka
 from rig.waiting import wait_until
 
 _PARTITIONS = 3
@@ -30,6 +32,32 @@ _IDS = 5
 _STEPS = 60
 
 Records = dict[int, list[str]]  # by partition
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "drumlin",
+        pytest.param("kafka", marks=pytest.mark.kafka),
+        pytest.param("kafka 3.0", marks=pytest.mark.kafka),
+    ],
+)
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Also the oldest Apache Kafka that the client promises to work with."""
+    if request.param != "kafka 3.0":
+        yield request.getfixturevalue(f"{request.param}_address")
+        return
+    try:
+        kafka = OlderKafka("3.0", tmp_path_factory.mktemp("kafka-3.0"), {})
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        kafka.start()
+        yield f"127.0.0.1:{kafka.port}"
+    finally:
+        kafka.close()
 
 
 class Model:
