@@ -15,7 +15,6 @@ from drumlin.spark.sink.protocol import requests as ask
 from drumlin.spark.sink.protocol.errors import RequestFailed
 from spark.sink_twin.cluster import LATER, Cluster
 
-
 #: Before these a sleep is most dangerous: they act on what was found out earlier.
 _DECISIVE = (ask.InitTask, ask.InitDriver, ask.CommitDriver, ask.CommitAll, ask.FenceAll)
 

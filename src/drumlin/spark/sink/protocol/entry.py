@@ -1,0 +1,139 @@
+"""The protocol as the writers call it: with a client, and waiting for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from drumlin.client.client import Client
+from drumlin.client.transactions.transaction import Transaction
+from drumlin.spark.sink.protocol import aborting, driver, own_ids, task
+from drumlin.spark.sink.protocol.messages import (
+    CommitReport,
+    Opened,
+    SinkSettings,
+    SourceOffsets,
+    TaskIdentity,
+    TaskMessage,
+)
+from drumlin.spark.sink.protocol.performing import Performer
+from drumlin.spark.sink.protocol.requests import AbortOwn
+from drumlin.spark.sink.protocol.state import SinkState
+
+
+class AlreadyDecided(NamedTuple):
+    """The batch is decided: write nothing, and give this message to the driver."""
+
+    message: TaskMessage
+
+
+class TaskWrite:
+    """What one task attempt writes. End it by `finish`, or by `abort` if anything fails."""
+
+    def __init__(
+        self,
+        performer: Performer,
+        identity: TaskIdentity,
+        settings: SinkSettings,
+        begun: SinkState | None,
+    ) -> None:
+        self._performer = performer
+        self._identity = identity
+        self._settings = settings
+        self._begun = begun
+        self._ids = own_ids.of_this_process()
+        self._opened: Opened | None = None
+
+    @property
+    def transaction(self) -> Transaction:
+        """Where the rows go. It is begun here: do not ask for it before there is a row.
+
+        Raises:
+            RequestFailed: it cannot be begun; the task may be run again.
+        """
+        if self._opened is None:
+            self._opened = self._performer.run(
+                task.open_transaction(self._identity, self._settings, self._ids, self._begun)
+            )
+        return self._performer.transaction(self._opened)
+
+    def finish(self, rows: int, checksum: str) -> TaskMessage:
+        """Everything is written: wait until it is acknowledged, and leave the rest to the driver.
+
+        Args:
+            rows: how many were written.
+            checksum: of them, whatever their order: the same rows always have the same.
+
+        Raises:
+            RequestFailed: not all of it could be written; `abort` it.
+        """
+        message = TaskMessage(self._identity, False, self._opened, rows, checksum)
+        return self._performer.run(
+            task.finish(self._identity, self._settings, self._ids, message, self._begun)
+        )
+
+    def abort(self) -> None:
+        """Take back what was written. Raises nothing: what cannot be aborted now times out."""
+        if self._opened is not None:
+            self._performer.perform(AbortOwn(self._opened))
+            self._opened = None
+
+
+def begin_task(
+    client: Client, identity: TaskIdentity, settings: SinkSettings
+) -> TaskWrite | AlreadyDecided:
+    """Before a task reads its first row: is there anything to write?
+
+    Raises:
+        Superseded: another run of the query has gone on, or another query has this sink.
+        StateLost: what the sink has decided cannot be read.
+        RequestFailed: the cluster does not answer, or refuses.
+    """
+    performer = Performer(client)
+    begun = performer.run(task.begin(identity, settings))
+    if isinstance(begun, TaskMessage):
+        return AlreadyDecided(begun)
+    return TaskWrite(performer, identity, settings, begun)
+
+
+def commit_batch(
+    client: Client,
+    settings: SinkSettings,
+    messages: Sequence[TaskMessage],
+    batch_id: int,
+    source: SourceOffsets | None = None,
+) -> CommitReport:
+    """Decide the batch, and commit what its tasks have written. All messages are needed.
+
+    If it raises, call `abort_batch` with the same messages, and run the batch again; unless it is
+    `NotRepairable` or `StateLost`, of which only a person knows the way out.
+
+    Raises:
+        SinkError: see `errors`.
+    """
+    performer = Performer(client)
+    try:
+        return performer.run(driver.commit(messages, batch_id, settings, source))
+    finally:
+        performer.close()
+
+
+def abort_batch(
+    client: Client,
+    settings: SinkSettings,
+    messages: Sequence[TaskMessage | None],
+    batch_id: int,
+) -> int:
+    """After a failed job or commit: abort what was written, unless the batch is decided.
+
+    None stands for a task that has not come to its end. Only with such a one it is certain that
+    no commit was asked for, so do not leave it out.
+
+    Raises:
+        SinkError: nothing was aborted; it times out, or the next run of the batch does it.
+    """
+    performer = Performer(client)
+    try:
+        return performer.run(aborting.abort(messages, batch_id, settings))
+    finally:
+        performer.close()

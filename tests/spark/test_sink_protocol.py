@@ -1,0 +1,250 @@
+"""The sink's protocol on a real broker, task by task, without Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from drumlin.client.client import Client
+from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol.entry import (
+    AlreadyDecided,
+    TaskWrite,
+    abort_batch,
+    begin_task,
+    commit_batch,
+)
+from drumlin.spark.sink.protocol.errors import NotDecided, NotRepairable, StateLost, Superseded
+from drumlin.spark.sink.protocol.messages import (
+    SinkSettings,
+    SourceOffsets,
+    TaskIdentity,
+    TaskMessage,
+)
+from rig.waiting import wait_until
+
+SETTINGS = SinkSettings()
+
+
+@pytest.fixture
+def client(drumlin_address: str) -> Iterator[Client]:
+    with drumlin.connect(drumlin_address) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(client: Client) -> Iterator[str]:
+    name = f"sink-{uuid.uuid4().hex[:12]}"
+    client.create_topic(name, 3)
+    yield name
+    client.delete_topic(name)
+
+
+@pytest.fixture
+def sink() -> str:
+    return f"query-{uuid.uuid4().hex[:12]}"
+
+
+def identity(sink: str, batch: int, partition: int, run: str = "run1", **more: int) -> TaskIdentity:
+    return TaskIdentity(sink, sink, batch, run, partition, **more)
+
+
+def write(
+    client: Client, topic: str, who: TaskIdentity, *values: str, checksum: str | None = None
+) -> TaskMessage:
+    """What a task does; `values` are its rows."""
+    begun = begin_task(client, who, SETTINGS)
+    if isinstance(begun, AlreadyDecided):
+        return begun.message
+    assert isinstance(begun, TaskWrite)
+    if values:
+        begun.transaction.append(pa.table({"value": list(values)}), topic)
+    return begun.finish(len(values), " ".join(sorted(values)) if checksum is None else checksum)
+
+
+def committed(client: Client, topic: str) -> list[str]:
+    table = client.read(topic, isolation="read_committed")
+    return sorted(each.as_py().decode() for each in table["value"])
+
+
+def await_rows(client: Client, topic: str, *values: str) -> None:
+    wait_until(lambda: committed(client, topic) == sorted(values), f"{values} to be read", 20)
+
+
+def is_held_up(client: Client, topic: str) -> bool:
+    """Whether a transaction is open in the topic."""
+    ends = client.offsets(topic, "latest")
+    return client.offsets(topic, "latest", isolation="read_committed") != ends
+
+
+def test_batches_follow_one_another(client: Client, topic: str, sink: str) -> None:
+    for batch in range(3):
+        messages = [write(client, topic, identity(sink, batch, p), f"{batch}-{p}") for p in (0, 1)]
+        messages.append(write(client, topic, identity(sink, batch, 2)))  # it has no rows
+        assert committed(client, topic) == [f"{b}-{p}" for b in range(batch) for p in (0, 1)]
+        report = commit_batch(client, SETTINGS, messages, batch)
+        assert (report.rows, report.transactions, report.is_marked_done) == (2, 2, True)
+        await_rows(client, topic, *(f"{b}-{p}" for b in range(batch + 1) for p in (0, 1)))
+    assert not is_held_up(client, topic)
+    used = [
+        each.transactional_id
+        for each in client.list_transactions()
+        if each.transactional_id.startswith(f"drumlin.{sink}.run1.")
+    ]
+    assert len(used) == 2, "ids are used again"
+
+
+def test_a_decided_batch_is_not_written_again(client: Client, topic: str, sink: str) -> None:
+    first = write(client, topic, identity(sink, 0, 0), "a")
+    commit_batch(client, SETTINGS, [first], 0)
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    assert again.found_decided
+    assert commit_batch(client, SETTINGS, [again], 0).was_decided
+    await_rows(client, topic, "a")
+
+
+def test_losers_and_zombies_are_aborted(client: Client, topic: str, sink: str) -> None:
+    write(client, topic, identity(sink, 0, 0, "killed"), "zombie")
+    loser = write(client, topic, identity(sink, 0, 0), "loser")
+    winner = write(client, topic, identity(sink, 0, 0, attempt=1), "winner")
+    assert loser.opened is not None
+    report = commit_batch(client, SETTINGS, [winner], 0)
+    assert report.aborted == 2
+    await_rows(client, topic, "winner")
+    wait_until(lambda: not is_held_up(client, topic), "aborts to be marked", 20)
+
+
+def test_a_failed_job_is_aborted(client: Client, topic: str, sink: str) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    assert abort_batch(client, SETTINGS, [message, None], 0) == 1
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    with pytest.raises(NotDecided):
+        commit_batch(client, SETTINGS, [message], 0)
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    commit_batch(client, SETTINGS, [again], 0)
+    await_rows(client, topic, "a")
+
+
+def test_what_was_aborted_after_its_commit_is_not_decided_later(
+    client: Client, topic: str, sink: str
+) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    assert abort_batch(client, SETTINGS, [message], 0) == 1
+    with pytest.raises(NotDecided, match="aborted meanwhile"):
+        commit_batch(client, SETTINGS, [message], 0)
+
+
+def test_abort_leaves_what_is_decided(client: Client, topic: str, sink: str) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    commit_batch(client, SETTINGS, [message], 0)
+    assert abort_batch(client, SETTINGS, [message], 0) == 0
+    await_rows(client, topic, "a")
+
+
+def test_who_is_behind_is_told(client: Client, topic: str, sink: str) -> None:
+    behind = write(client, topic, identity(sink, 0, 0, "zombie"), "a")
+    for batch in (0, 1):
+        message = write(client, topic, identity(sink, batch, 0), str(batch))
+        commit_batch(client, SETTINGS, [message], batch)
+    with pytest.raises(Superseded, match="another run"):
+        commit_batch(client, SETTINGS, [behind], 0)
+    with pytest.raises(Superseded, match="another run"):
+        begin_task(client, identity(sink, 0, 0, "zombie"), SETTINGS)
+    await_rows(client, topic, "0", "1")
+
+
+def test_a_sink_is_one_query_s(client: Client, topic: str, sink: str) -> None:
+    commit_batch(client, SETTINGS, [write(client, topic, identity(sink, 0, 0), "a")], 0)
+    other = TaskIdentity(sink, "other query", 0, "run", 0)
+    with pytest.raises(Superseded, match="belongs to query"):
+        begin_task(client, other, SETTINGS)
+
+
+def test_a_sink_that_begins_late_has_to_say_so(client: Client, topic: str, sink: str) -> None:
+    message = write(client, topic, identity(sink, 7, 0), "a")
+    with pytest.raises(StateLost, match="sinkIsNew"):
+        commit_batch(client, SETTINGS, [message], 7)
+    message = write(client, topic, identity(sink, 7, 0), "a")
+    commit_batch(client, SinkSettings(may_begin_late=True), [message], 7)
+    await_rows(client, topic, "a")
+
+
+def test_offsets_of_the_source_go_with_the_decision(client: Client, topic: str, sink: str) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    source = SourceOffsets(f"{sink}-readers", {(topic, 2): 42})
+    commit_batch(client, SETTINGS, [message], 0, source)
+    found = client.committed_offsets(f"{sink}-readers", require_stable=True)
+    assert found[topic, 2].offset == 42
+
+
+def test_ten_thousand_tasks_are_one_decision(client: Client, sink: str) -> None:
+    from drumlin.spark.sink.protocol.driver import write as write_state
+    from drumlin.spark.sink.protocol.messages import Winner
+    from drumlin.spark.sink.protocol.performing import Performer
+    from drumlin.spark.sink.protocol.reading import last_state
+    from drumlin.spark.sink.protocol.requests import InitDriver, PrepareTopic, Steps
+    from drumlin.spark.sink.protocol.state import SinkState
+
+    won = tuple(
+        Winner("", p, f"drumlin.{sink}.{uuid.uuid4()}.{p:012x}.0", p, 0, p, uuid.uuid4().hex)
+        for p in range(10_000)
+    )
+    state = SinkState(sink, 0, "run", is_done=False, winners=won)
+
+    def steps() -> Steps[SinkState | None]:
+        yield PrepareTopic(SETTINGS.decision_topic)
+        driver = yield InitDriver(names.driver_id(sink))
+        yield from write_state(driver, sink, SETTINGS, state)
+        yield InitDriver(names.driver_id(sink))
+        return (yield from last_state(sink, SETTINGS))
+
+    assert Performer(client).run(steps()) == state
+
+
+def lost_after_the_decision(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch 0 is decided with two tasks; one is committed, the other times out."""
+    from drumlin.spark.sink.protocol import driver
+    from drumlin.spark.sink.protocol.errors import RequestFailed
+
+    messages = [write(client, topic, identity(sink, 0, p), f"{p}") for p in (0, 1)]
+
+    def dies(*_: object) -> object:
+        raise RequestFailed("the driver is killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "_complete", dies)
+        with pytest.raises(RequestFailed):
+            commit_batch(client, SETTINGS, messages, 0)
+    first, second = (message.opened for message in messages)
+    assert first is not None
+    assert second is not None
+    client.end_transaction(first, commit=True)  # type: ignore[arg-type]
+    client.abort_transaction(second.transactional_id)  # as a time-out does
+    await_rows(client, topic, "0")
+
+
+def test_lost_rows_are_written_again(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost_after_the_decision(client, topic, sink, monkeypatch)
+    messages = [write(client, topic, identity(sink, 0, p, "run2"), f"{p}") for p in (0, 1)]
+    assert [message.found_decided for message in messages] == [True, False]
+    assert commit_batch(client, SETTINGS, messages, 0).repaired == 1
+    await_rows(client, topic, "0", "1")
+
+
+def test_other_rows_in_place_of_lost_ones_stop_the_query(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost_after_the_decision(client, topic, sink, monkeypatch)
+    messages = [write(client, topic, identity(sink, 0, p, "run2"), f"other {p}") for p in (0, 1)]
+    with pytest.raises(NotRepairable, match=r"batch 0 .* task 1 "):
+        commit_batch(client, SETTINGS, messages, 0)
+    await_rows(client, topic, "0")
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
