@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from drumlin.cli import compaction, configs, groups, output, topics, transactions
+from drumlin.cli import compaction, configs, groups, output, sinks, topics, transactions
 from drumlin.cli import consume as consuming
 from drumlin.cli import produce as producing
 from drumlin.cli.dump import command as dump
@@ -43,6 +43,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(sinks.app, name="sinks")
 app.add_typer(compaction.app, name="compaction")
 app.command("dump-log", epilog=dump.EXAMPLES)(dump.dump_log)
 

@@ -1,0 +1,228 @@
+"""`drumlin sinks`: what Spark's exactly-once sinks have decided and have open.
+
+What the protocol knows is asked through it: an operator is one driver more, and fences as they do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from drumlin.cli import output
+from drumlin.cli.command_config import CommandConfig, settings_of
+from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
+from drumlin.peer.options import PeerOptions
+
+if TYPE_CHECKING:  # brings Arrow along
+    from drumlin.client.client import Client
+    from drumlin.client.transactions.describing import TransactionDescription
+    from drumlin.spark.sink.protocol.state import SinkState
+
+app = typer.Typer(
+    no_args_is_help=True, help="Show what Spark's exactly-once sinks have decided and have open."
+)
+_OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
+_TOPIC: Final = "drumlin-sinks"
+
+Sink = Annotated[str, typer.Argument(metavar="SINK", help="The query's id, or the `sinkId`.")]
+DecisionTopic = Annotated[
+    str, typer.Option("--decision-topic", help="The sinks' option `decisionTopic`.")
+]
+
+
+@app.command("list", epilog=examples("drumlin sinks list", "drumlin sinks list --open"))
+def list_(
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Only those with open transactions.")
+    ] = False,
+    decision_topic: DecisionTopic = _TOPIC,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List sinks: the last batch that was decided, and what is open."""
+    with _connected(bootstrap, command_config) as client:
+        states, opened = _states(client, decision_topic), _open(client)
+    sinks = sorted(opened) if is_open else sorted(states.keys() | opened.keys())
+    rows = [_summary(each, states.get(each), opened.get(each, [])) for each in sinks]
+    columns = ("sink", "batch", "state", "open_count", "open_since", "run", "query")
+    output.show_rows(rows, columns, as_json=as_json, empty="no sinks")
+
+
+@app.command(epilog=examples("drumlin sinks describe 5b2c6f3e-...", "drumlin sinks list --json"))
+def describe(
+    sink: Sink,
+    decision_topic: DecisionTopic = _TOPIC,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a sink's open transactions, and in which partitions readers wait for them."""
+    with _connected(bootstrap, command_config) as client:
+        state = _states(client, decision_topic).get(sink)
+        opened = _open(client).get(sink, [])
+        rows = _partitions(client, state, opened)
+    summary = _summary(sink, state, opened)
+    if as_json:
+        output.show_json({**summary, "partitions": rows})
+        return
+    title = f"{sink}  (batch {summary['batch']} {summary['state']}, {len(opened)} open)"
+    columns = ("transactional_id", "since", "topic", "partition", "last_stable_offset", "is_winner")
+    output.show_rows(rows, columns, as_json=False, title=title, empty=title)
+
+
+@app.command(epilog=examples("drumlin sinks abort 5b2c6f3e-... --yes"))
+def abort(
+    sink: Sink,
+    yes: Yes = False,
+    decision_topic: DecisionTopic = _TOPIC,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Commit what is decided, abort all else that a sink has open. A query that runs fails."""
+    from drumlin.spark.sink.protocol.aborting import abort_sink
+    from drumlin.spark.sink.protocol.messages import SinkSettings
+
+    confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
+    with _connected(bootstrap, command_config) as client:
+        fates, losers = _run(client, abort_sink(sink, SinkSettings(decision_topic)))
+    rows = [{"transactional_id": each, "ended": "aborted"} for each in losers]
+    rows += [
+        {"transactional_id": each.transactional_id, "ended": "committed"}
+        for each in fates.committed
+    ]
+    told = [f"{row['transactional_id']}: {row['ended']}" for row in rows]
+    output.show_changes(rows, told or [f"{sink}: nothing is open"], as_json)
+
+
+@app.command(epilog=examples("drumlin sinks forget copy --yes"))
+def forget(
+    sink: Sink,
+    yes: Yes = False,
+    decision_topic: DecisionTopic = _TOPIC,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what a sink has decided: the next batch, of whatever query, is its first."""
+    from drumlin.spark.sink.protocol.aborting import forget as forgetting
+    from drumlin.spark.sink.protocol.messages import SinkSettings
+
+    confirm(f"Forget what sink {sink} has decided? A batch that runs again is written again.", yes)
+    with _connected(bootstrap, command_config) as client:
+        _run(client, forgetting(sink, SinkSettings(decision_topic)))
+    output.show_changes([{"sink": sink}], [f"{sink}: forgotten"], as_json)
+
+
+# -- asking ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _connected(bootstrap: str, command_config: Path | None) -> Iterator[Client]:
+    from drumlin.client.client import Client
+    from drumlin.client.errors import ClientError
+
+    options = dataclasses.replace(_OPTIONS, **settings_of(command_config))
+    with Client(bootstrap, options) as client:
+        try:
+            client.refresh()
+            yield client
+        except ClientError as error:
+            raise output.Failure(str(error)) from error
+
+
+def _run(client: Client, steps: Any) -> Any:
+    from drumlin.spark.sink.protocol.errors import SinkError
+    from drumlin.spark.sink.protocol.performing import Performer
+
+    performer = Performer(client)
+    try:
+        return performer.run(steps)
+    except (SinkError, ValueError) as error:
+        raise output.Failure(str(error)) from error
+    finally:
+        performer.close()
+
+
+def _states(client: Client, topic: str) -> dict[str, SinkState]:
+    """What each sink has decided last."""
+    from drumlin.client.errors import UnknownTopic
+    from drumlin.spark.sink.protocol.state import SinkState
+
+    last: dict[str, bytes] = {}
+    try:
+        for batch in client.read_batches(topic, [0], isolation="read_committed"):
+            for key, value in zip(
+                batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True
+            ):
+                last[key.decode(errors="replace")] = value
+    except UnknownTopic:
+        return {}
+    return {sink: SinkState.decode(sink, value) for sink, value in last.items()}
+
+
+def _open(client: Client) -> dict[str, list[TransactionDescription]]:
+    """Open transactions of tasks, by sink; the oldest first."""
+    from drumlin.spark.sink.protocol import names
+
+    listed = client.list_transactions(states=("Ongoing",))
+    parsed = {each.transactional_id: names.parse_task_id(each.transactional_id) for each in listed}
+    described = client.describe_transactions([each for each, told in parsed.items() if told])
+    found: dict[str, list[TransactionDescription]] = {}
+    for name, each in sorted(described.items(), key=lambda item: _since(item[1]) or 0):
+        told = parsed[name]
+        if told is not None and each.is_open:
+            found.setdefault(told.sink, []).append(each)
+    return found
+
+
+def _since(found: TransactionDescription) -> int | None:
+    time: datetime | None = found.start_time
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def _summary(
+    sink: str, state: SinkState | None, opened: list[TransactionDescription]
+) -> dict[str, Any]:
+    is_known = state is not None and state.batch is not None
+    return {
+        "sink": sink,
+        "batch": state.batch if state is not None else None,
+        "state": ("done" if state.is_done else "decided") if state and is_known else "undecided",
+        "open_count": len(opened),
+        "open_since": _since(opened[0]) if opened else None,
+        "run": state.run if state is not None else "",
+        "query": state.query if state is not None else "",
+    }
+
+
+def _partitions(
+    client: Client, state: SinkState | None, opened: list[TransactionDescription]
+) -> list[dict[str, Any]]:
+    """Where readers wait, or will as soon as they come to it."""
+    winning = {each.transactional_id for each in state.winners} if state is not None else set()
+    places = sorted({place for each in opened for place in each.partitions})
+    stable = (
+        client.list_offsets(dict.fromkeys(places, "latest"), isolation="read_committed")
+        if places
+        else {}
+    )
+    return [
+        {
+            "transactional_id": each.transactional_id,
+            "since": _since(each),
+            "topic": place[0],
+            "partition": place[1],
+            "last_stable_offset": stable[place].offset,
+            "is_winner": each.transactional_id in winning,
+        }
+        for each in opened
+        for place in each.partitions
+    ]
