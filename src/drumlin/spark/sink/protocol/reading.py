@@ -11,7 +11,7 @@ from drumlin.spark.sink.protocol import names
 from drumlin.spark.sink.protocol.errors import StateLost, Superseded
 from drumlin.spark.sink.protocol.messages import SinkSettings
 from drumlin.spark.sink.protocol.requests import FetchAnchor, FindRecord, ReadRecord, Steps
-from drumlin.spark.sink.protocol.state import Note, SinkState
+from drumlin.spark.sink.protocol.state import Anchor, Note, SinkState
 
 
 def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | None]:
@@ -34,20 +34,24 @@ def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | N
 def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
     """The truth, for whoever has just initialised the driver's id; None: nothing was decided."""
     topic = settings.decision_topic
-    anchor = yield FetchAnchor(names.group_of(sink), topic, True)
-    if anchor is None:
-        value = yield FindRecord(topic, sink)
-        return None if value is None else SinkState.decode(sink, value)
-    note = Note.decode(sink, anchor.metadata)
-    if not note.has_more:
-        return SinkState.from_note(note)
-    value = yield ReadRecord(topic, anchor.offset, sink)
-    if value is None:  # a topic that was copied has other offsets
-        value = yield FindRecord(topic, sink)
-    state = None if value is None else SinkState.decode(sink, value)
-    if state is None or state.note != note:
-        raise _lost(sink, settings, note)
-    return state
+    look = FetchAnchor(names.group_of(sink), topic, True)
+    anchor: Anchor | None = yield look
+    while anchor is not None:
+        note = Note.decode(sink, anchor.metadata)
+        if not note.has_more:
+            return SinkState.from_note(note)
+        value = yield ReadRecord(topic, anchor.offset, sink)
+        if value is None:  # a topic that was copied has other offsets
+            value = yield FindRecord(topic, sink)
+        state = None if value is None else SinkState.decode(sink, value)
+        if state is not None and state.note == note:
+            return state
+        before, anchor = anchor, (yield look)
+        if anchor == before:
+            raise _lost(sink, settings, note)
+        # Somebody has fenced us and goes on; what we decide would not go through.
+    value = yield FindRecord(topic, sink)
+    return None if value is None else SinkState.decode(sink, value)
 
 
 def check_query(sink: str, state: SinkState | None, query: str) -> None:
