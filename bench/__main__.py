@@ -23,6 +23,7 @@ BENCHES = {
     "groups": "1,000 members, and 1,000 groups: time until stable",
     "columns": "the columnar client beside confluent-kafka, on one core",
     "spark": "Spark read beside Spark's own Kafka connector",
+    "spark_write": "Spark write beside Spark's own Kafka sink",
     "compaction": "cleaning a topic of 6 million records and 1 million keys",
     "compaction_latency": "end to end latency while a cleaner runs",
     "compaction_growth": "cleaning time against log size and distinct keys",
@@ -87,12 +88,12 @@ def _arguments() -> argparse.Namespace:
         "--scale",
         type=float,
         default=1.0,
-        help="of the topics of `compaction*` and `spark`, and the sizes of `stalls` (default: 1)",
+        help="of the topics of `compaction*` and `spark*`, and the sizes of `stalls` (default: 1)",
     )
     parser.add_argument(
         "--rows",
         metavar="ROW,…",
-        help="of `spark`, `stalls` and `real_clients` (default: all of them)",
+        help="of `spark`, `spark_write`, `stalls` and `real_clients` (default: all of them)",
     )
     parser.add_argument(
         "--directory",

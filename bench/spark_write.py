@@ -1,0 +1,169 @@
+"""`format("drumlin")` as a sink, exactly once, beside Spark's own Kafka sink, at least once.
+
+Two warm sessions on `local[2]` write the same cached frame to new topics of the same broker, in
+turns: Spark's sink with its defaults, and with large batches that wait to be filled. Then what a
+micro-batch of 1,000 rows takes, by the number of tasks that write it; and the most memory that a
+writing task takes, whatever it writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from bench.brokers import Broker, drumlin, kafka
+from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
+from bench.reading import Program
+from bench.writers import Shape
+from rig.spark_connector import connector_jars
+
+_PARTITIONS = 8
+_DEFAULTS, _TUNED = "Spark's sink", "Spark's sink, tuned"
+_TUNING = {"kafka.batch.size": str(1 << 20), "kafka.linger.ms": "50"}
+_TASKS = (2, 8, 32, 128)
+_BATCHES = 40
+_MEMORY_LIMIT = 256 << 20
+
+
+class Scenario(NamedTuple):
+    """One frame and one way of ours to write it; `target` counts beside both of theirs."""
+
+    name: str
+    target: float | None
+    record_bytes: int = 100
+    codec: str = "none"
+    delivery: str = "exactly-once"
+    frame_bytes: int = 256 << 20
+
+    @property
+    def ours(self) -> dict[str, str]:
+        return {"delivery": self.delivery, "kafka.compression.type": self.codec}
+
+    @property
+    def theirs(self) -> dict[str, str]:
+        return {"kafka.compression.type": self.codec}
+
+
+SCENARIOS = {
+    "100b": Scenario("100 B", 1.5),
+    "1kb": Scenario("1 KB", 2.0, 1000, frame_bytes=512 << 20),
+    "100b_lz4": Scenario("100 B, lz4", 1.5, codec="lz4"),
+    "1kb_lz4": Scenario("1 KB, lz4", 2.0, 1000, "lz4", frame_bytes=512 << 20),
+    "100b_at_least_once": Scenario("100 B, at least once", None, delivery="at-least-once"),
+    "1kb_at_least_once": Scenario("1 KB, at least once", None, 1000, "none", "at-least-once"),
+}
+
+
+def run(options: Options) -> list[Comparison]:
+    """All rows, or those that are chosen: to Apache Kafka, and two to Drumlin."""
+    os.environ["SPARK_KAFKA_JARS"] = connector_jars()
+    results: list[Comparison] = []
+    with kafka(options) as broker:
+        for row, scenario in SCENARIOS.items():
+            if _is_chosen(row, options):
+                results += _frames(broker, scenario, options)
+        for tasks in _TASKS:
+            if _is_chosen(f"batches_{tasks}", options):
+                results += _micro_batches(broker, tasks, options)
+        if _is_chosen("memory", options):
+            results += _memory(broker, options)
+    if any(_is_chosen(f"drumlin_{row}", options) for row in ("100b", "1kb", "batches_8")):
+        with drumlin(options) as broker:
+            for row in ("100b", "1kb"):
+                if _is_chosen(f"drumlin_{row}", options):
+                    name = f"{SCENARIOS[row].name}, to Drumlin"
+                    results += _frames(broker, SCENARIOS[row]._replace(name=name), options)
+            if _is_chosen("drumlin_batches_8", options):
+                results += _micro_batches(broker, 8, options, ", to Drumlin")
+    return results
+
+
+def _is_chosen(row: str, options: Options) -> bool:
+    return not options.rows or row in options.rows
+
+
+def _metrics(target: float | None) -> list[Metric]:
+    """The rate, and what it costs: processor time of each part, for each record."""
+    parts = ("JVM", "Python", "broker")
+    costs = [Metric(each, f"ns of {each}", higher_is_better=False) for each in parts]
+    return [Metric("rate", "records/s", target=target), *costs]
+
+
+def _frames(broker: Broker, scenario: Scenario, options: Options) -> list[Comparison]:
+    rows = max(1000, round(scenario.frame_bytes * options.scale / scenario.record_bytes))
+    results = []
+    for rival, tuning in ((_DEFAULTS, {}), (_TUNED, _TUNING)):
+        with contextlib.ExitStack() as stack:
+            ours = Shape(rows, scenario.record_bytes, _PARTITIONS, scenario.ours)
+            theirs = ours._replace(options=scenario.theirs | tuning)
+            sides = {
+                "Drumlin's sink": _round(stack, "frame-drumlin", broker, ours),
+                rival: _round(stack, "frame-kafka", broker, theirs),
+            }
+            name = scenario.name if rival == _DEFAULTS else f"{scenario.name}; theirs is tuned"
+            metrics = _metrics(scenario.target)
+            results += compare("Spark write", name, metrics, sides, options)
+    return results
+
+
+def _micro_batches(
+    broker: Broker, tasks: int, options: Options, where: str = ""
+) -> list[Comparison]:
+    """Milliseconds of a micro-batch of 1,000 rows."""
+    metric = Metric("ms", "ms a batch", higher_is_better=False, target=2.0)
+    costs = [Metric("broker ms", "ms of the broker a batch", higher_is_better=False)]
+    batches = max(5, round(_BATCHES * options.scale))
+    with contextlib.ExitStack() as stack:
+        shape = Shape(0, 0, tasks, {}, batches)
+        sides = {
+            "Drumlin's sink": _round(stack, "batches-drumlin", broker, shape),
+            _DEFAULTS: _round(stack, "batches-kafka", broker, shape),
+        }
+        name = f"1,000 rows, {tasks} tasks{where}"
+        return compare("Spark micro-batches", name, [metric, *costs], sides, options)
+
+
+def _memory(broker: Broker, options: Options) -> list[Comparison]:
+    """The peak of a writing task's process, with a small partition and one of a gigabyte."""
+    metric = Metric("MiB", "MiB of a writing task", False, limit=_MEMORY_LIMIT >> 20)
+    results = []
+    for record_bytes in (100, 1000):
+        with contextlib.ExitStack() as stack:
+            rows = round((1 << 30) * options.scale / record_bytes)
+            large = Shape(rows, record_bytes, 1, SCENARIOS["100b"].ours)
+            small = large._replace(rows=max(1000, rows // 100))
+            sides = {
+                "a large partition": _round(stack, "frame-drumlin", broker, large),
+                "a small one": _round(stack, "frame-drumlin", broker, small),
+            }
+            name = f"{record_bytes} B, one task"
+            results += compare("Spark write, memory", name, [metric], sides, options)
+    return results
+
+
+def _round(
+    stack: contextlib.ExitStack, kind: str, broker: Broker, shape: Shape
+) -> Callable[[], Metrics]:
+    """Writes to a topic of its own, so that no log grows with the rounds."""
+    program = Program("bench.writers", kind, broker.address, shape.as_text())
+    stack.callback(program.close)
+    rows = shape.rows or 1
+
+    def measure() -> Mapping[str, float]:
+        with broker.topic(_PARTITIONS) as topic:
+            before = cpu_seconds(broker.pid)
+            seconds, java, python, memory = map(float, program.ask(topic).split())
+            spent = cpu_seconds(broker.pid) - before
+            return {
+                "rate": rows / seconds,
+                "JVM": java / rows * 1e9,
+                "Python": python / rows * 1e9,
+                "broker": spent / rows * 1e9,
+                "ms": seconds * 1e3,
+                "broker ms": spent / (shape.batches or 1) * 1e3,
+                "MiB": memory / (1 << 20),
+            }
+
+    return measure
