@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 
 import pytest
 
@@ -157,3 +159,27 @@ def test_long_lists_are_emptied_in_turns() -> None:
     assert not first
     assert not second
     assert steps > 10
+
+
+def test_work_that_fails_leaves_no_circle() -> None:
+    class Refused(Exception):
+        pass
+
+    def refused() -> Work[None]:
+        yield
+        raise Refused
+
+    async def scenario() -> None:
+        work_of_all = Turns()
+        try:
+            await work_of_all.run(refused())
+        except Refused as error:
+            known = weakref.ref(error)
+        await asyncio.sleep(0)
+        assert known() is None
+
+    gc.disable()
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()

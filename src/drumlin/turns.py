@@ -122,6 +122,7 @@ class Turns:
                 self._waiting.append((work, done))
             if self._waiting:
                 asyncio.get_running_loop().call_soon(self._take_turn)
+        del work, done  # as below
 
 
 def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
@@ -136,6 +137,7 @@ def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
         work.close()
     elif failure is not None:
         done.set_exception(failure)
+        del done, failure  # it knows this frame: all three would hold each other for ever
     elif finished is None:
         return False
     else:

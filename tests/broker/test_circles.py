@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -70,6 +71,21 @@ def _create_topic(client: RawClient) -> None:
     client.ask("delete_topics", 5, topic_names=["new"], timeout=10_000)
 
 
+def _refused(client: RawClient) -> None:
+    """Of all kinds, and each for a topic or group of its own."""
+    bad = {"name": "bad name", "num_partitions": 1, "replication_factor": 1}
+    client.ask("create_topics", 7, topics=[bad], timeout=10_000)
+    unknown = [{"name": None, "topic_id": UUID(int=9)}]
+    client.ask("delete_topics", 6, topics=unknown, timeout=10_000)
+    resources = [{"resource_type": 2, "resource_name": "nope", "configs": []}]
+    client.ask("alter_configs", 2, resources=resources)
+    client.ask("incremental_alter_configs", 1, resources=resources)
+    client.ask("delete_groups", 2, groups_names=["nope", "neither"])
+    partitions = [{"partition_index": each} for each in range(3)]
+    topics = [{"name": "t", "partitions": partitions}]
+    client.ask("offset_delete", 0, group_id="nope", topics=topics)
+
+
 def _break_off(client: RawClient) -> None:
     """In the middle of a request, and while an answer is awaited."""
     partition = {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1000}
@@ -85,8 +101,8 @@ def _break_off(client: RawClient) -> None:
 
 @pytest.mark.parametrize(
     "use",
-    [_fetch(-1), _fetch(0), _produce, _list_offsets, _create_topic, _break_off],
-    ids=["fetch", "session", "produce", "list_offsets", "create_topic", "break_off"],
+    [_fetch(-1), _fetch(0), _produce, _list_offsets, _create_topic, _refused, _break_off],
+    ids=["fetch", "session", "produce", "list_offsets", "create_topic", "refused", "break_off"],
 )
 def test_an_answer_that_comes_later_leaves_nothing_in_circles(
     tmp_path: Path, use: Callable[[RawClient], Any]

@@ -54,7 +54,7 @@ async def answer_each(
                 raise KafkaError(ErrorCode.policy_violation, message)
             await alter(wanted)
         except KafkaError as refusal:
-            error = refusal
+            error = refusal.with_traceback(None)  # it would refer to this very frame
         return shape(
             "AlterConfigsResourceResponse",
             error_code=error.code if error else ErrorCode.none,

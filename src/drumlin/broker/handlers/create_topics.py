@@ -118,7 +118,7 @@ def _plan(context: RequestContext, wish: TopicWish) -> TopicPlan | KafkaError:
             raise KafkaError(ErrorCode.policy_violation, message)
         return plan_topic(context.broker, wish)
     except KafkaError as error:
-        return error
+        return error.with_traceback(None)  # it would refer to the list that it is put into
 
 
 async def _create(

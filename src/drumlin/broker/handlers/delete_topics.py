@@ -129,7 +129,7 @@ async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Any
         try:
             await context.broker.metadata.delete_topic(target.topic_id)
         except KafkaError as failure:
-            error = failure
+            error = failure.with_traceback(None)  # it would refer to this very frame
     return shape(
         "DeletableTopicResult",
         name=target.name,
