@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.conftest import Ask
+from drumlin.broker.handlers import describe_topic_partitions
 
 Create = Callable[..., str]
 NOT_ASKED = -(2**31)
@@ -129,3 +130,17 @@ def test_the_fields_of_a_partition(ask: Ask, topics: tuple[str, str]) -> None:
             "offline_replicas": [],
         }
     ]
+
+
+def test_very_many_names_are_sorted_in_steps() -> None:
+    names = [f"t{each}" for each in range(10_000)]
+    work = describe_topic_partitions._sorted(list(reversed(names)))
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            assert list(done.value) == sorted(names)
+            break
+        steps += 1
+    assert steps == 10

@@ -7,8 +7,9 @@ begins. Topics that do not exist take no room on a page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
@@ -18,6 +19,9 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+#: Names that are looked at in a step.
+_AT_ONCE: Final = 1000
+
 
 class _Cursor(NamedTuple):
     topic_name: str
@@ -26,7 +30,10 @@ class _Cursor(NamedTuple):
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     image = context.broker.metadata.image
-    names = {topic.name for topic in request.topics}
+    names: set[str] = set()
+    for first in range(0, len(request.topics), _AT_ONCE):
+        names.update([topic.name for topic in request.topics[first : first + _AT_ONCE]])
+        yield
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
         return _refuse(shape, request.topics, ErrorCode.invalid_request)
@@ -39,7 +46,8 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    topics, cursor = yield from _page(context, shape, sorted(names), start, max(limit, 1))
+    in_order = yield from _sorted(list(names))
+    topics, cursor = yield from _page(context, shape, in_order, start, max(limit, 1))
     return shape(
         "DescribeTopicPartitionsResponse",
         throttle_time=ZERO,
@@ -48,12 +56,21 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     )
 
 
+def _sorted(names: list[str]) -> Work[Iterator[str]]:
+    """The names in order: sorted some at a time, and merged as they are asked for."""
+    runs = []
+    for first in range(0, len(names), _AT_ONCE):
+        runs.append(sorted(names[first : first + _AT_ONCE]))
+        yield
+    return heapq.merge(*runs)
+
+
 def _points_nowhere(start: Any, names: set[str]) -> bool:
     return start.partition_index < 0 or bool(names and start.topic_name not in names)
 
 
 def _page(
-    context: RequestContext, shape: Shape, names: list[str], start: Any, limit: int
+    context: RequestContext, shape: Shape, names: Iterable[str], start: Any, limit: int
 ) -> Work[tuple[list[Any], _Cursor | None]]:
     topics: list[Any] = []
     for name in names:

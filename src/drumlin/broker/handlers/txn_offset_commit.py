@@ -25,7 +25,7 @@ from drumlin.coordination.groups.log import Producer
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.commit_request import TxnCommitRequest, read_txn_commit_request
 from drumlin.wire.commit_response import TopicResult, txn_commit_response
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -38,6 +38,8 @@ _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
+#: Topics of a request; more are forgotten in turns.
+_FORGOTTEN_AT_ONCE_MAX: Final = 1000
 #: Partitions that are answered in one go.
 _AT_ONCE: Final = 1000
 
@@ -158,7 +160,11 @@ def _answer(
     for name, each in results.items():
         told.append(TopicResult(name, list(each), list(each.values())))
         yield
-    return (yield from txn_commit_response(version, told))
+    body = yield from txn_commit_response(version, told)
+    if len(asked.commit.topics) > _FORGOTTEN_AT_ONCE_MAX:
+        yield from sorted_out.let_go()
+        yield from let_go(told, asked.commit.topics)
+    return body
 
 
 def _some_at_a_time(partitions: Sequence[int]) -> Iterator[Sequence[int]]:
