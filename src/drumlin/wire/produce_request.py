@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from drumlin.tuples import from_tuple
 from drumlin.wire.decoder import read_tags, read_uvarint
 from drumlin.wire.errors import MalformedMessage
 
@@ -43,6 +44,9 @@ class ProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[TopicProduce]
+
+
+_request_of: Final = from_tuple(ProduceRequest)
 
 
 def read_produce_request(
@@ -87,7 +91,7 @@ def _read(version: int, frame: memoryview, position: int, partitions_max: int) -
             position = _tags_end(frame, position)
     if flexible:
         _tags_end(frame, position)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return _request_of((transactional_id, acks, timeout_ms, topics))
 
 
 def _partitions(frame: memoryview, position: int, count: int) -> tuple[list[PartitionProduce], int]:
@@ -174,6 +178,9 @@ def _size(
 ) -> tuple[int, int]:
     """What stands in front of a string or an array, below 0 for null, and where that ends."""
     if flexible:
+        size = frame[position]
+        if size < 0x80:  # as nearly all are
+            return size - 1, position + 1
         size, position = read_uvarint(frame, position)
         return size - 1, position
     return layout.unpack_from(frame, position)[0], position + layout.size
