@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,14 +26,17 @@ _SETTINGS: Final = {
 class KafkaCluster:
     """Use `close` whatever happened."""
 
-    def __init__(self, directory: Path, count: int = 3) -> None:
+    def __init__(
+        self, directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.brokers: dict[int, ApacheKafka] = {}
         chosen = places(count)
         for place in chosen:
             folder = directory / str(place.node_id)
             folder.mkdir()
             others = [each for each in chosen if each != place]
-            broker = ApacheKafka(folder, _SETTINGS, place=place, others=others)
+            told = {**_SETTINGS, **(settings or {})}
+            broker = ApacheKafka(folder, told, place=place, others=others)
             self.brokers[place.node_id] = broker
 
     @property

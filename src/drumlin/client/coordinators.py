@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.errors import only
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -31,6 +32,22 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
         PeerError: no answer.
     """
     return await _find(connections, group_id, _GROUP, f"coordinator of group {group_id!r}")
+
+
+async def coordinator_connection(connections: BrokerConnections, node_id: int) -> BrokerConnection:
+    """A connection to the broker that was said to coordinate.
+
+    Raises:
+        KafkaError: COORDINATOR_NOT_AVAILABLE, which passes, if it is no part of the cluster now:
+            it has died, and nobody has taken over yet.
+        PeerError: it cannot be reached.
+    """
+    try:
+        return await connections.broker(node_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.broker_not_available:
+            raise
+        raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
 
 
 async def find_transaction_coordinator(

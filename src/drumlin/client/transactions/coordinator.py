@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from drumlin.client.coordinators import find_transaction_coordinator
+from drumlin.client.coordinators import coordinator_connection, find_transaction_coordinator
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.retry import Deadline
@@ -51,7 +51,7 @@ class TransactionCoordinator:
         async def attempt() -> T:
             try:
                 node_id = await self.node_id()
-                connection = await self._connections.broker(node_id)
+                connection = await coordinator_connection(self._connections, node_id)
                 return read(await connection.request(api_name, build, version_max=version_max))
             except Exception as error:
                 if not _is_busy(error):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.coordinators import find_transaction_coordinators
+from drumlin.client.coordinators import coordinator_connection, find_transaction_coordinators
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
@@ -64,7 +64,7 @@ async def describe(
         for each, node_id in coordinators.items():
             by_coordinator[node_id].append(each)
         for node_id, asked in by_coordinator.items():
-            connection = await connections.broker(node_id)
+            connection = await coordinator_connection(connections, node_id)
             response = await connection.request("describe_transactions", _describe(asked))
             for state in response.transaction_states:
                 if state.error_code is not ErrorCode.transactional_id_not_found:
@@ -125,7 +125,7 @@ async def list_transactions(
         await connections.refresh(())
         found: list[TransactionListing] = []
         for node_id in sorted(connections.view.brokers):
-            connection = await connections.broker(node_id)
+            connection = await coordinator_connection(connections, node_id)
             response = await connection.request("list_transactions", build)
             check(response.error_code, f"transactions of broker {node_id}")
             found += [
