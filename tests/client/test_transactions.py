@@ -316,6 +316,8 @@ def test_rows_that_arrive_in_pieces(client: Client, topic: str, name: str) -> No
         appender = transaction.stream_appender(topic)
         for value in "abcdef":
             appender.add(pa.record_batch({"value": [value.encode()]}))
+        with pytest.raises(TransactionFailed, match="holds rows still"):
+            transaction.commit()
         assert appender.finish().record_count == 6
     await_committed(client, topic, "abcdef")
     with pytest.raises(ValueError, match="acks"):

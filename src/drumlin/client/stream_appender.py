@@ -127,6 +127,11 @@ class StreamAppender:
             self._deliveries.record_count, self._deliveries.size_bytes, self._checksum, partitions
         )
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether rows wait for more to come, or for `finish`."""
+        return bool(self._held)
+
     def settle(self) -> int:
         """Drop what is not sent, and wait for the rest; the records that were acknowledged."""
         self._held.clear()

@@ -47,6 +47,7 @@ class Transaction:
         self._thread = thread
         self._session = session
         self._writers: list[Writer] = []
+        self._appenders: list[StreamAppender] = []
         self._state = _OPEN
 
     # -- what it is ----------------------------------------------------------------------
@@ -105,7 +106,7 @@ class Transaction:
         encoding: EncodingRules | None = None,
         delivery: DeliveryRules | None = None,
     ) -> StreamAppender:
-        """As `Client.stream_appender`; what is left in it at the transaction's end is not written.
+        """As `Client.stream_appender`. Finish it before the transaction is committed or detached.
 
         After an error of its own the transaction is to be aborted: a part may be written.
 
@@ -117,7 +118,11 @@ class Transaction:
         _check_acks("all" if delivery is None else delivery.acks)
         kernels.load_in_background()
         producer = self._session.producer
-        return StreamAppender(self._thread, producer, topic, encoding=encoding, delivery=delivery)
+        appender = StreamAppender(
+            self._thread, producer, topic, encoding=encoding, delivery=delivery
+        )
+        self._appenders.append(appender)
+        return appender
 
     def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
         """As `Client.writer`. The end of the transaction closes it, and a commit flushes it.
@@ -244,6 +249,9 @@ class Transaction:
 
     def _flush_writers(self) -> None:
         self._check_open("unknown")
+        if any(each.holds_rows for each in self._appenders):
+            why = "a stream appender holds rows still: finish it, or abort"
+            raise TransactionFailed(why, self.transactional_id)
         try:
             with self._failing():
                 for writer in self._writers:
