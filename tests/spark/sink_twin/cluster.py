@@ -77,6 +77,7 @@ class Cluster:
         self.groups: dict[tuple[str, str], tuple[float, Any]] = {}
         self.decided: set[Opened] = set()
         self.batches: dict[int | None, set[Opened]] = {}  # who won, as first decided
+        self.undone: set[Opened] = set()
         self.counts: Counter[str] = Counter()
         self._producer_ids = 0
         self._aborted: dict[Opened, float] = {}
@@ -151,6 +152,7 @@ class Cluster:
         if is_first and self.batches.setdefault(state.batch, winners) != winners:
             raise ProtocolBroken(f"batch {state.batch} was decided twice")
         self.decided |= winners
+        self.undone = winners  # none, as soon as it is marked done
 
     # -- requests --------------------------------------------------------------------------
 
@@ -210,10 +212,12 @@ class Cluster:
         if each is None:
             self._producer_ids += 1
             each = self.ids[name] = Transaction(self._producer_ids, -1, timeout_s)
+        who = Opened(name, each.producer_id, each.epoch)
+        if who in self.undone:
+            raise ProtocolBroken(f"{who} has won and is not done, and its id is taken")
         if each.is_prepared:
             return LATER
         if each.state == "Ongoing":
-            who = Opened(name, each.producer_id, each.epoch)
             if who in self.decided:
                 raise ProtocolBroken(f"{who} was decided, and is aborted by InitProducerId")
             self._abort(who, each, is_raised=True)
