@@ -1,4 +1,4 @@
-"""The sink's protocol on a real broker, task by task, without Spark."""
+"""The sink's protocol on real brokers, task by task, without Spark."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from rig.waiting import wait_until
 SETTINGS = SinkSettings()
 
 
-@pytest.fixture
-def client(drumlin_address: str) -> Iterator[Client]:
-    with drumlin.connect(drumlin_address) as client:
+@pytest.fixture(scope="module", params=["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    with drumlin.connect(request.getfixturevalue(f"{request.param}_address")) as client:
         yield client
 
 
