@@ -29,7 +29,10 @@ _SOURCE: Final = (
 )
 
 #: What the sink understands, along with those of both.
-_SINK: Final = "topic delivery includeHeaders strictOptions"
+_SINK: Final = (
+    "topic delivery includeHeaders strictOptions "
+    "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation"
+)
 
 #: What Spark, or the other half of a program, gives to a source along with its options; the
 #: second line when a table is made of it, and then each option once more as `option.…`.

@@ -28,6 +28,19 @@ def test_defaults_are_those_of_kafkas_producer_or_better() -> None:
     assert pickle.loads(pickle.dumps(options)) == options
 
 
+def test_each_batch_is_written_once_unless_something_else_is_asked_for() -> None:
+    options = parse(
+        sinkId="mine", writeId="june", decisionTopic="d", transactionTimeoutMs=5000, sinkIsNew=True
+    )
+    assert (parse().delivery, options.delivery) == ("exactly-once", "exactly-once")
+    assert (options.sink_id, options.write_id) == ("mine", "june")
+    assert (options.settings.decision_topic, options.settings.transaction_timeout_ms) == ("d", 5000)
+    assert options.settings.may_begin_late
+    same = parse(transactionTimeoutMs=7, kafka__transaction__timeout__ms=7)
+    assert same.settings.transaction_timeout_ms == 7
+    assert parse(delivery="at-least-once").delivery == "at-least-once"
+
+
 def test_kafkas_options_have_their_effect() -> None:
     options = parse(
         delivery="at-least-once",
@@ -81,6 +94,14 @@ def test_a_batch_is_no_larger_than_a_request_may_be() -> None:
             {"delivery": "at-least-once", "kafka.enable.idempotence": "true", "kafka.retries": "0"},
             "'kafka.retries' is 0",
         ),
+        ({"kafka.acks": "1"}, "'kafka.acks' is '1', and each batch is to be written exactly once"),
+        ({"kafka.retries": "0"}, "'kafka.retries' is 0, and each batch"),
+        ({"kafka.enable.idempotence": "false"}, "'kafka.enable.idempotence' is false, and each"),
+        ({"delivery": "at-least-once", "sinkId": "x"}, "option 'sinkId' has no meaning"),
+        ({"delivery": "at-least-once", "transactionTimeoutMs": "5"}, "has no meaning"),
+        ({"transactionTimeoutMs": "5", "kafka.transaction.timeout.ms": "6"}, "one option"),
+        ({"sinkId": "not/this"}, "'sinkId' must be up to 100 letters"),
+        ({"writeId": " "}, "'writeId' is empty"),
         ({"strictOptions": "true", "kafka.ack": "all"}, "did you mean 'kafka.acks'"),
     ],
 )

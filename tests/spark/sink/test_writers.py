@@ -107,7 +107,7 @@ def test_a_stream(
         ("id AS value", {"topic": "t"}, "column 'value' is bigint, and must be a string"),
         ("'v' AS value", {}, "Set the option 'topic'"),
         ("'v' AS value, 1L AS partition", {"topic": "t"}, "column 'partition' is bigint"),
-        ("'v' AS value", {"topic": "t", "delivery": "at-most-once"}, "at-least-once"),
+        ("'v' AS value", {"topic": "t", "delivery": "at-most-once"}, "exactly-once"),
         ("'v' AS value, array('h') AS headers", {"topic": "t"}, "column 'headers' is array"),
         ("'v' AS value", {"topic": "t", "kafka__transactional__id": "x"}, "see 'sinkId'"),
     ],

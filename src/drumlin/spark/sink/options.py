@@ -6,6 +6,7 @@ contradicts something else is refused, and no option promises what the sink does
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -24,12 +25,14 @@ from drumlin.spark.option_values import (
     whole_number,
 )
 from drumlin.spark.security import security_of
+from drumlin.spark.sink.protocol.messages import SinkSettings
+from drumlin.spark.sink.protocol.names import DECISION_TOPIC
 
 if TYPE_CHECKING:  # pulls in pyarrow
     from drumlin.peer.security.settings import Security
 
 ClientOption: TypeAlias = "str | int | Security"
-Delivery: TypeAlias = Literal["at-least-once"]
+Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 
 #: Options of Kafka's producer that contradict how the sink works, and why.
 _REFUSED: Final = {
@@ -39,6 +42,17 @@ _REFUSED: Final = {
     "kafka.interceptor.classes": "no Java runs here; change the rows with DataFrame functions",
     "kafka.transactional.id": "the sink names its transactions itself; see 'sinkId'",
 }
+
+#: Options that only mean something where each batch is written once.
+_OF_EXACTLY_ONCE: Final = (
+    "sinkId",
+    "writeId",
+    "sinkIsNew",
+    "decisionTopic",
+    "speculation",
+    "transactionTimeoutMs",
+    "kafka.transaction.timeout.ms",
+)
 
 #: Options of the Kafka client that have an effect here, and what ours calls them.
 _CLIENT_OPTIONS: Final = {
@@ -54,6 +68,7 @@ _PATIENCE_MS: Final = 60_000
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _BUFFER_BYTES: Final = 8 << 20
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -64,6 +79,9 @@ class SinkOptions(Crossing):
     bootstrap_servers: str
     topic: str | None  # of all rows; None: each row names its own
     delivery: Delivery
+    sink_id: str | None
+    write_id: str | None
+    settings: SinkSettings
     acks: Literal["all", "1", "0"]
     retries: int | None
     is_idempotent: bool
@@ -88,20 +106,28 @@ class SinkOptions(Crossing):
             raise OptionError("option 'kafka.bootstrap.servers' must be specified")
         if boolean(options, "strictOptions", default=False):
             refuse_unknown(options)
-        choice(options, "delivery", ("at-least-once",))
+        is_exact = choice(options, "delivery", ("exactly-once", "at-least-once")) == "exactly-once"
         if "kafka.linger.ms" in options:  # rows are collected to windows, however long it takes
             converted(options, "kafka.linger.ms", whole_number, "0")
         boolean(options, "includeHeaders", default=True)  # the column is written if it is there
         acks, retries = _acks(options), _count(options, "kafka.retries")
+        is_idempotent = _is_idempotent(options, acks, retries)
+        if is_exact:
+            _check_exact(options, acks, is_idempotent=is_idempotent)
+        else:
+            _check_not_exact(options)
         compression = choice(options, "kafka.compression.type", _CODECS)
         level_name = f"kafka.compression.{compression}.level"
         return cls(
             bootstrap_servers=options["kafka.bootstrap.servers"],
             topic=text(options, "topic"),
-            delivery="at-least-once",
+            delivery="exactly-once" if is_exact else "at-least-once",
+            sink_id=_name(options, "sinkId"),
+            write_id=_name(options, "writeId"),
+            settings=_settings(options),
             acks=acks,
             retries=retries,
-            is_idempotent=_is_idempotent(options, acks, retries),
+            is_idempotent=is_idempotent,
             delivery_timeout_ms=positive(options, "kafka.delivery.timeout.ms")
             or _DELIVERY_TIMEOUT_MS,
             buffer_bytes=size_bytes(options, "kafka.buffer.memory", _BUFFER_BYTES),
@@ -127,6 +153,67 @@ def _is_idempotent(options: Mapping[str, str], acks: str, retries: int | None) -
             "what all replicas acknowledge, and what is sent again, can be told from a duplicate"
         )
     return wanted and is_possible
+
+
+def _check_exact(options: Mapping[str, str], acks: str, *, is_idempotent: bool) -> None:
+    """
+    Raises:
+        OptionError: what is asked for otherwise cannot be written exactly once.
+    """
+    if is_idempotent:
+        return
+    if acks != "all":
+        other = f"'kafka.acks' is {acks!r}"
+    elif options.get("kafka.retries") is not None:
+        other = "'kafka.retries' is 0"
+    else:
+        other = "'kafka.enable.idempotence' is false"
+    raise OptionError(
+        f"{other}, and each batch is to be written exactly once: leave that option out, or set "
+        "'delivery' to at-least-once"
+    )
+
+
+def _check_not_exact(options: Mapping[str, str]) -> None:
+    """
+    Raises:
+        OptionError: an option promises what the delivery does not do.
+    """
+    for name in _OF_EXACTLY_ONCE:
+        if name.lower() in options:
+            raise OptionError(
+                f"'delivery' is at-least-once, where option '{name}' has no meaning: leave out "
+                "one of the two"
+            )
+
+
+def _name(options: Mapping[str, str], option: str) -> str | None:
+    name = text(options, option)
+    if name is not None and not _NAME.fullmatch(name):
+        raise OptionError(
+            f"option '{option}' must be up to 100 letters, digits, dots, dashes and underscores, "
+            f"not {name!r}"
+        )
+    return name
+
+
+def _settings(options: Mapping[str, str]) -> SinkSettings:
+    named = [
+        (name, positive(options, name))
+        for name in ("transactionTimeoutMs", "kafka.transaction.timeout.ms")
+        if name.lower() in options
+    ]
+    if len({value for _, value in named}) > 1:
+        raise OptionError(
+            "'transactionTimeoutMs' and 'kafka.transaction.timeout.ms' are one option and differ: "
+            "leave out one of them"
+        )
+    return SinkSettings(
+        decision_topic=text(options, "decisionTopic") or DECISION_TOPIC,
+        transaction_timeout_ms=named[0][1] if named else None,
+        may_begin_late=boolean(options, "sinkIsNew", default=False),
+        speculation=boolean(options, "speculation", default=False),
+    )
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:

@@ -6,16 +6,19 @@ A failure says what could not be written and why; Spark runs the task again, or 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from drumlin.spark.sink.options import SinkOptions
+from drumlin.spark.sink.protocol import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
-    from drumlin.client.stream_appender import StreamAppender, StreamReport
+    from drumlin.client.deliveries import DeliveryRules
+    from drumlin.client.stream_appender import EncodingRules, StreamAppender, StreamReport
+    from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
 
 
 class WriteFailed(RuntimeError):
@@ -34,42 +37,131 @@ def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Cli
     return connect(bootstrap, check=False, **dict(client_options))
 
 
-def append_rows(
-    appender: StreamAppender, columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]
+def write_at_least_once(
+    options: SinkOptions, columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]
 ) -> StreamReport:
-    """Write all rows; returns when they are acknowledged.
+    """Write all rows in no transaction; a repeated task writes them again.
 
     Raises:
         WriteFailed: one cannot be written, be it for what it is or for what brokers say.
     """
-    from drumlin.client.errors import ClientError
-    from drumlin.client.stream_appender import RowsRefused
+    client = client_of(options)
+
+    def open_appender() -> StreamAppender:
+        return client.stream_appender(
+            options.topic, encoding=_encoding(options), delivery=_delivery(options)
+        )
+
+    return _append(open_appender, columns, batches)
+
+
+def write_once(
+    options: SinkOptions,
+    columns: tuple[str, ...],
+    batches: Iterable[pa.RecordBatch],
+    identity: TaskIdentity,
+    *,
+    is_in_foreach_batch: bool,
+) -> TaskMessage:
+    """Write all rows in a transaction that is left open, unless the batch is decided already.
+
+    Raises:
+        WriteFailed: one cannot be written, be it for what it is or for what brokers say; or this
+            is the second write of a batch under one name.
+        SinkError: the batch is not to be written by this run.
+    """
+    from drumlin.spark.sink.protocol.entry import AlreadyDecided, begin_task
+
+    task = begin_task(client_of(options), identity, options.settings)
+    if isinstance(task, AlreadyDecided):
+        if is_in_foreach_batch:
+            _check_not_by_this_run(options, identity)
+        return task.message
+
+    def open_appender() -> StreamAppender:
+        return task.transaction.stream_appender(
+            options.topic,
+            encoding=_encoding(options)._replace(with_checksum=True),
+            delivery=_delivery(options),
+        )
 
     try:
-        for batch in batches:
-            appender.add(batch.select(columns))
-        return appender.finish()
-    except (ClientError, RowsRefused) as error:
-        appender.settle()
-        raise WriteFailed(f"rows could not be written: {error}") from error
+        report = _append(open_appender, columns, batches)
     except BaseException:
-        appender.settle()
+        task.abort()
         raise
+    return task.finish(report.record_count, f"{report.checksum:032x}")
 
 
-def open_appender(client: Client, options: SinkOptions) -> StreamAppender:
-    """An appender that writes as the options say, in no transaction."""
-    from drumlin.client.deliveries import DeliveryRules
+def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:
+    """A batch is decided once in a run: more than that is another write, which would be lost."""
+    from drumlin.spark.sink.protocol.performing import Performer
+    from drumlin.spark.sink.protocol.reading import glance
+
+    performer = Performer(client_of(options))
+    state = performer.run(glance(identity.sink, options.settings, identity.batch))
+    if state is not None and (state.batch, state.run) == (
+        identity.batch,
+        names.run_name(identity.run),
+    ):
+        raise WriteFailed(
+            f"this run has written batch {identity.batch} to sink {identity.sink!r} already: "
+            "several writes of one batch to the same topic need an option 'sinkId' each"
+        )
+
+
+def abort_leftovers(client: Client, identity: TaskIdentity) -> None:
+    """Abort what tasks have left open that were killed, or else readers wait for its time-out.
+
+    Only for a job that has failed before its commit: none of its transactions can win.
+    """
+    from drumlin.spark.sink.protocol.performing import Performer
+    from drumlin.spark.sink.protocol.requests import FenceAll, ListOpen
+
+    performer = Performer(client)
+    try:
+        prefix = f"{names.PREFIX}{identity.sink}.{names.run_name(identity.run)}."
+        performer.perform(FenceAll(performer.perform(ListOpen(prefix))))
+    finally:
+        performer.close()
+
+
+def _append(
+    open_appender: Callable[[], StreamAppender],
+    columns: tuple[str, ...],
+    batches: Iterable[pa.RecordBatch],
+) -> StreamReport:
+    """Without a row nothing is opened."""
+    from drumlin.client.errors import ClientError
+    from drumlin.client.stream_appender import RowsRefused, StreamReport
+
+    appender = None
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                appender = appender or open_appender()
+                appender.add(batch.select(columns))
+        return StreamReport(0, 0, 0, {}) if appender is None else appender.finish()
+    except (ClientError, RowsRefused) as error:
+        raise WriteFailed(f"rows could not be written: {error}") from error
+    finally:
+        if appender is not None:
+            appender.settle()
+
+
+def _encoding(options: SinkOptions) -> EncodingRules:
     from drumlin.client.stream_appender import EncodingRules
 
-    return client.stream_appender(
-        options.topic,
-        encoding=EncodingRules(options.batch_bytes, options.compression, options.compression_level),
-        delivery=DeliveryRules(
-            options.acks,
-            options.retries,
-            options.delivery_timeout_ms,
-            options.buffer_bytes,
-            options.is_idempotent,
-        ),
+    return EncodingRules(options.batch_bytes, options.compression, options.compression_level)
+
+
+def _delivery(options: SinkOptions) -> DeliveryRules:
+    from drumlin.client.deliveries import DeliveryRules
+
+    return DeliveryRules(
+        options.acks,
+        options.retries,
+        options.delivery_timeout_ms,
+        options.buffer_bytes,
+        options.is_idempotent,
     )

@@ -6,10 +6,12 @@ once more for its commit: nothing is shared but options and messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -17,27 +19,37 @@ from pyspark.sql.datasource import (
 )
 
 from drumlin.records.kernels.travelling import NO_CODE, pack
+from drumlin.spark.sink.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.sink.options import SinkOptions
-from drumlin.spark.sink.tasks import append_rows, client_of, open_appender
+from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
+from drumlin.spark.sink.tasks import abort_leftovers, client_of, write_at_least_once, write_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+Messages = Sequence[WriterCommitMessage | None]
+
+
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has written, at least once."""
+    """What a task has written; `message` is what the protocol has to say, if it took part."""
 
     record_count: int
-    size_bytes: int
+    message: TaskMessage | None = None
 
 
 class _Writer:
     """What both have in common."""
 
+    _identify: Callable[[WriteNames, Property], BatchIdentity]
+
     def __init__(self, options: SinkOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
+        self._names = WriteNames(
+            options.topic, options.sink_id, options.write_id, str(uuid.uuid4())
+        )
         self._code = NO_CODE
 
     def __getstate__(self) -> dict[str, Any]:
@@ -49,26 +61,79 @@ class _Writer:
         from drumlin.records import kernels
 
         kernels.bring(self._code)
-        appender = open_appender(client_of(self._options), self._options)
-        report = append_rows(appender, self._columns, iterator)
-        return Written(report.record_count, report.size_bytes)
+        if self._options.delivery == "at-least-once":
+            report = write_at_least_once(self._options, self._columns, iterator)
+            return Written(report.record_count)
+        identity = self._task_identity()
+        message = write_once(
+            self._options,
+            self._columns,
+            iterator,
+            identity,
+            is_in_foreach_batch=isinstance(self, BatchWriter) and bool(identity.query),
+        )
+        return Written(message.rows, message)
+
+    def _task_identity(self) -> TaskIdentity:
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("rows are written by tasks of Spark, and this is none")
+        batch = type(self)._identify(self._names, context.getLocalProperty)
+        return TaskIdentity(*batch, context.partitionId(), context.attemptNumber())
+
+    def _commit(self, messages: Messages, batch: int | None) -> None:
+        from drumlin.spark.sink.protocol.entry import commit_batch
+
+        if self._options.delivery == "at-least-once":
+            return
+        told = [each.message for each in messages if isinstance(each, Written) and each.message]
+        if len(told) < len(messages) or not told:
+            raise RuntimeError("a task has not said what it has written: nothing is committed")
+        number = told[0].identity.batch if batch is None else batch
+        commit_batch(client_of(self._options), self._options.settings, told, number)
+
+    def _abort(self, messages: Messages, batch: int | None) -> None:
+        from drumlin.spark.sink.protocol.entry import abort_batch
+
+        if self._options.delivery == "at-least-once":
+            return
+        client = client_of(self._options)
+        told = [each.message if isinstance(each, Written) else None for each in messages]
+        known = [each for each in told if each is not None]
+        if known:
+            number = known[0].identity.batch if batch is None else batch
+            abort_batch(client, self._options.settings, told, number)
+        if len(known) < len(told):
+            abort_leftovers(client, known[0].identity if known else self._alone())
+
+    def _alone(self) -> TaskIdentity:
+        """Whose the tasks are if this is a batch write by itself: there, Spark tells no more."""
+        return TaskIdentity(*of_write(self._names, lambda _: None), partition=0)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
     """`df.write`."""
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Everything is written already."""
+    _identify = staticmethod(of_write)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What is written stays."""
+    def commit(self, messages: Messages) -> None:
+        """Make what the tasks have written visible; at least once, it is already."""
+        self._commit(messages, None)
+
+    def abort(self, messages: Messages) -> None:
+        """Have nothing of it seen; at least once, what is written stays."""
+        self._abort(messages, None)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream`."""
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Everything is written already."""
+    _identify = staticmethod(of_stream)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What is written stays, and is written again when the batch is."""
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Make what the tasks have written visible; at least once, it is already."""
+        self._commit(messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Have nothing of it seen; at least once, what is written stays."""
+        self._abort(messages, batchId)
