@@ -10,15 +10,22 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.spark.sink.protocol import names
+from drumlin.spark.sink.protocol import driver, names
 from drumlin.spark.sink.protocol.entry import (
     AlreadyDecided,
     TaskWrite,
     abort_batch,
+    abort_run,
     begin_task,
     commit_batch,
 )
-from drumlin.spark.sink.protocol.errors import NotDecided, NotRepairable, StateLost, Superseded
+from drumlin.spark.sink.protocol.errors import (
+    NotDecided,
+    NotRepairable,
+    RequestFailed,
+    StateLost,
+    Superseded,
+)
 from drumlin.spark.sink.protocol.messages import (
     SinkSettings,
     SourceOffsets,
@@ -205,15 +212,9 @@ def test_ten_thousand_tasks_are_one_decision(client: Client, sink: str) -> None:
     assert Performer(client).run(steps()) == state
 
 
-def lost_after_the_decision(
-    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+def dies_after_the_decision(
+    client: Client, messages: list[TaskMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batch 0 is decided with two tasks; one is committed, the other times out."""
-    from drumlin.spark.sink.protocol import driver
-    from drumlin.spark.sink.protocol.errors import RequestFailed
-
-    messages = [write(client, topic, identity(sink, 0, p), f"{p}") for p in (0, 1)]
-
     def dies(*_: object) -> object:
         raise RequestFailed("the driver is killed")
 
@@ -221,12 +222,38 @@ def lost_after_the_decision(
         patch.setattr(driver, "_complete", dies)
         with pytest.raises(RequestFailed):
             commit_batch(client, SETTINGS, messages, 0)
+
+
+def lost_after_the_decision(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch 0 is decided with two tasks; one is committed, the other times out."""
+    messages = [write(client, topic, identity(sink, 0, p), f"{p}") for p in (0, 1)]
+    dies_after_the_decision(client, messages, monkeypatch)
     first, second = (message.opened for message in messages)
     assert first is not None
     assert second is not None
     client.end_transaction(first, commit=True)  # type: ignore[arg-type]
     client.abort_transaction(second.transactional_id)  # as a time-out does
     await_rows(client, topic, "0")
+
+
+def test_what_killed_tasks_have_left_is_aborted(client: Client, topic: str, sink: str) -> None:
+    write(client, topic, identity(sink, 0, 0), "a")
+    write(client, topic, identity(sink, 0, 0, "another run"), "b")
+    assert abort_run(client, SETTINGS, identity(sink, 0, 1)) == 1
+
+
+def test_what_is_decided_is_no_leftover(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    dies_after_the_decision(client, [message], monkeypatch)
+    write(client, topic, identity(sink, 1, 0), "left")
+    assert abort_run(client, SETTINGS, identity(sink, 0, 0)) == 1
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    assert commit_batch(client, SETTINGS, [again], 0).was_decided
+    await_rows(client, topic, "a")
 
 
 def test_lost_rows_are_written_again(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from drumlin.spark.sink.protocol import names
 from drumlin.spark.sink.protocol.driver import Job, mark_done, refused_run, write
 from drumlin.spark.sink.protocol.errors import WinnersLost
-from drumlin.spark.sink.protocol.messages import SinkSettings, TaskMessage
+from drumlin.spark.sink.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.sink.protocol.reading import glance, last_state
 from drumlin.spark.sink.protocol.requests import FenceAll, InitDriver, ListOpen, PrepareTopic, Steps
 from drumlin.spark.sink.protocol.state import SinkState
@@ -53,6 +53,20 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
     refusing = (state or SinkState(job.query)).refusing(job.token)
     yield from write(driver, job.sink, settings, refusing)
     return (yield from _fenced(job.besides(())))
+
+
+def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
+    """After a job that failed before its commit: abort what any task of its run has left open.
+
+    An earlier job of the run may have decided, as where a function in `foreachBatch` tries again:
+    its winners are kept.
+    """
+    yield InitDriver(names.driver_id(identity.sink))
+    state = yield from last_state(identity.sink, settings)
+    kept = {each.transactional_id for each in state.winners} if state is not None else set()
+    prefix = f"{names.PREFIX}{identity.sink}.{names.run_name(identity.run)}."
+    found = yield ListOpen(prefix)
+    return (yield from _fenced(tuple(each for each in found if each not in kept)))
 
 
 def _fenced(transactional_ids: tuple[str, ...]) -> Steps[int]:

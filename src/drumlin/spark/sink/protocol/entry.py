@@ -137,3 +137,18 @@ def abort_batch(
         return performer.run(aborting.abort(messages, batch_id, settings))
     finally:
         performer.close()
+
+
+def abort_run(client: Client, settings: SinkSettings, identity: TaskIdentity) -> int:
+    """After a job that failed before its commit: abort what its killed tasks have left open.
+
+    `identity`: any of its tasks'. Transactions that are decided are kept.
+
+    Raises:
+        SinkError: nothing was aborted; it times out, or the next run of the batch does it.
+    """
+    performer = Performer(client)
+    try:
+        return performer.run(aborting.abort_run(identity, settings))
+    finally:
+        performer.close()
