@@ -132,9 +132,12 @@ def _append(
     batches: Iterable[pa.RecordBatch],
 ) -> StreamReport:
     """Without a row nothing is opened."""
+    import pyarrow as pa
+
     from drumlin.client.errors import ClientError
     from drumlin.client.stream_appender import RowsRefused, StreamReport
 
+    pa.default_memory_pool().release_unused()  # what earlier tasks of this process have left
     appender = None
     try:
         for batch in batches:
