@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.sink_proof.reading import read_committed
 from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
@@ -19,9 +20,13 @@ DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 def test_programs_run(spark: SparkSession, address: str, tmp_path: Path) -> None:
     Topic(address, 2, name="flights").create().fill(100)
+    for name in ("loud-flights", "copied-flights", "counts"):
+        Topic(address, 2, name=name).create()
     names = _run("spark.md", {"127.0.0.1:9092": address, "/data/": f"{tmp_path}/"})
     assert names["flights"].count() == 100
     assert spark.read.parquet(str(tmp_path / "flights")).count() == 100
+    for name, expected in (("loud-flights", 100), ("copied-flights", 100), ("counts", 11)):
+        assert len(read_committed(address, name, 2, 30)) == expected
     sizes = {row.partition: row["sum(records)"] for row in names["sizes_of_partitions"].collect()}
     assert sizes == {0: 50, 1: 50}
     assert names["histogram"].groupBy().sum("records").first()[0] == 100
