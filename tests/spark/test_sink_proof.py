@@ -26,3 +26,33 @@ def test_a_proof_finds_what_is_written_twice(tmp_path: Path) -> None:
     result = proven(plan, tmp_path / "proof")
     assert len(result.complaints) == 1
     assert "more often than they should be" in result.complaints[0]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(
+            "local",
+            batches=6,
+            tasks=3,
+            failing_tasks=0.2,
+            failing_commits=0.5,
+            faults=("driver", "broker"),
+        ),
+        Plan(
+            "cluster",
+            master="local-cluster[2,1,1024]",
+            batches=4,
+            tasks=3,
+            failing_tasks=0.1,
+            faults=("executor",),
+            speculation=True,
+        ),
+    ],
+    ids=["local", "cluster"],
+)
+def test_every_row_is_written_once(plan: Plan, tmp_path: Path) -> None:
+    result = proven(plan, tmp_path / "proof")
+    assert result.complaints == []
+    assert result.rows == plan.rows
+    assert sum(result.faults.values()) == len(plan.faults)
