@@ -110,22 +110,6 @@ def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None
         )
 
 
-def abort_leftovers(client: Client, identity: TaskIdentity) -> None:
-    """Abort what tasks have left open that were killed, or else readers wait for its time-out.
-
-    Only for a job that has failed before its commit: none of its transactions can win.
-    """
-    from drumlin.spark.sink.protocol.performing import Performer
-    from drumlin.spark.sink.protocol.requests import FenceAll, ListOpen
-
-    performer = Performer(client)
-    try:
-        prefix = f"{names.PREFIX}{identity.sink}.{names.run_name(identity.run)}."
-        performer.perform(FenceAll(performer.perform(ListOpen(prefix))))
-    finally:
-        performer.close()
-
-
 def _append(
     open_appender: Callable[[], StreamAppender],
     columns: tuple[str, ...],

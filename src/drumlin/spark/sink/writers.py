@@ -22,7 +22,7 @@ from drumlin.records.kernels.travelling import NO_CODE, pack
 from drumlin.spark.sink.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.sink.options import SinkOptions
 from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
-from drumlin.spark.sink.tasks import abort_leftovers, client_of, write_at_least_once, write_once
+from drumlin.spark.sink.tasks import client_of, write_at_least_once, write_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +93,7 @@ class _Writer:
         commit_batch(client_of(self._options), self._options.settings, told, number)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
-        from drumlin.spark.sink.protocol.entry import abort_batch
+        from drumlin.spark.sink.protocol.entry import abort_batch, abort_run
 
         if self._options.delivery == "at-least-once":
             return
@@ -104,7 +104,8 @@ class _Writer:
             number = known[0].identity.batch if batch is None else batch
             abort_batch(client, self._options.settings, told, number)
         if len(known) < len(told):
-            abort_leftovers(client, known[0].identity if known else self._alone())
+            identity = known[0].identity if known else self._alone()
+            abort_run(client, self._options.settings, identity)
 
     def _alone(self) -> TaskIdentity:
         """Whose the tasks are if this is a batch write by itself: there, Spark tells no more."""
