@@ -31,7 +31,8 @@ _SOURCE: Final = (
 #: What the sink understands, along with those of both.
 _SINK: Final = (
     "topic delivery includeHeaders strictOptions "
-    "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation"
+    "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation "
+    "transactionalGroup transactionalOffsets"
 )
 
 #: What Spark, or the other half of a program, gives to a source along with its options; the

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
+from drumlin.client.client import connect
 from drumlin.spark import sink
 from drumlin.spark.option_values import OptionError
 from spark.sink_proof.reading import read_committed
@@ -78,6 +79,22 @@ def test_rows_may_name_their_topic(
     rows = stream(spark, source).selectExpr(f"'{target.name}' AS topic", "value")
     run(rows, sink(bootstrap_servers=source.address), tmp_path / "checkpoint")
     assert written(target) == {(None, b"value-%d" % number): 1 for number in range(3)}
+
+
+def test_the_sources_offsets_go_with_the_decision(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, target = new_topic(2), new_topic(2)
+    source.fill(20)
+    options = {"transactionalGroup": f"group-of-{target.name}"}
+    write = sink(target.name, bootstrap_servers=source.address, **options)
+    run(stream(spark, source, maxOffsetsPerTrigger=8), write, tmp_path / "checkpoint")
+    with connect(source.address) as client:
+        found = client.committed_offsets(options["transactionalGroup"])
+    assert {place: each.offset for place, each in found.items()} == {
+        (source.name, 0): 10,
+        (source.name, 1): 10,
+    }
 
 
 def test_a_sink_has_a_topic() -> None:

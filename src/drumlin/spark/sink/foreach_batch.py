@@ -8,8 +8,9 @@ write; that makes sure itself that a batch is written once.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from drumlin.spark.option_values import OptionError
 
@@ -21,6 +22,7 @@ RowsOf: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
 #: Types differ between the rows of several topics, and a union has one of each.
 _AS_BINARY: Final[tuple[str, ...]] = ("key", "value")
+_QUERY_ID: Final = "sql.streaming.queryId"
 
 
 def sink(
@@ -36,9 +38,12 @@ def sink(
             micro-batch; or None if the rows have a column `topic`. However many topics there are,
             a batch becomes visible in all of them or in none.
         options: those of `format("drumlin")` as a sink; those with dots as `**{"kafka.acks": …}`.
+            `transactionalGroup` names a consumer group to which the batch's end in the topics that
+            the query reads is committed in the same decision.
 
     Raises:
-        OptionError: there is no topic at all.
+        OptionError: there is no topic at all; or, in a batch, `transactionalGroup` and a query
+            that reads something else than topics.
     """
     given = {name.lower(): _text(value) for name, value in options.items()}
     given["kafka.bootstrap.servers"] = bootstrap_servers
@@ -60,6 +65,8 @@ def _write(
     batch: DataFrame,
     batch_id: int,
 ) -> None:
+    if "transactionalgroup" in options:
+        options = {**options, "transactionalOffsets": json.dumps(_source_ends(batch))}
     if rows_of is None or len(rows_of) == 1:
         _save(_rows(batch, rows_of), options)
         return
@@ -87,3 +94,43 @@ def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
         columns["topic"] = lit(topic)
         parts.append(rows.withColumns(columns))
     return functools.reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+
+
+def _source_ends(batch: DataFrame) -> dict[str, dict[str, int]]:
+    """Where the micro-batch ends in the topics that the query reads: {topic: {partition: offset}}.
+
+    Spark shows it to the source alone; the batch's offsets in the running query have it as well.
+
+    Raises:
+        OptionError: it reads something else.
+    """
+    ends: dict[str, dict[str, int]] = {}
+    offsets = _query_of(batch).availableOffsets().values().toSeq()
+    for number in range(offsets.size()):
+        text = offsets.apply(number).json()
+        source = json.loads(text)
+        if not isinstance(source, dict) or not all(map(_is_partitions, source.values())):
+            raise OptionError(
+                f"transactionalGroup is for queries that read topics; this one is at {text}"
+            )
+        for topic, partitions in source.items():
+            known = ends.setdefault(topic, {})
+            for partition, offset in partitions.items():
+                # Read twice, as in a join with itself: what both have passed is through.
+                known[partition] = min(offset, known.get(partition, offset))
+    return ends
+
+
+def _is_partitions(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, int) for each in value.values())
+
+
+def _query_of(batch: DataFrame) -> Any:
+    """The running query, as Java has it: the session of a batch is a clone that knows of none."""
+    session = batch.sparkSession
+    query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
+    if query_id is None:
+        raise OptionError("transactionalGroup is for a function that foreachBatch calls")
+    assert session._jvm is not None
+    running = session._jsparkSession.sharedState().activeStreamingQueries()
+    return running.get(session._jvm.java.util.UUID.fromString(query_id))

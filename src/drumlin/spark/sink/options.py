@@ -6,6 +6,7 @@ contradicts something else is refused, and no option promises what the sink does
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from drumlin.spark.option_values import (
     whole_number,
 )
 from drumlin.spark.security import security_of
-from drumlin.spark.sink.protocol.messages import SinkSettings
+from drumlin.spark.sink.protocol.messages import SinkSettings, SourceOffsets
 from drumlin.spark.sink.protocol.names import DECISION_TOPIC
 
 if TYPE_CHECKING:  # pulls in pyarrow
@@ -52,6 +53,8 @@ _OF_EXACTLY_ONCE: Final = (
     "speculation",
     "transactionTimeoutMs",
     "kafka.transaction.timeout.ms",
+    "transactionalGroup",
+    "transactionalOffsets",
 )
 
 #: Options of the Kafka client that have an effect here, and what ours calls them.
@@ -82,6 +85,7 @@ class SinkOptions(Crossing):
     sink_id: str | None
     write_id: str | None
     settings: SinkSettings
+    source: SourceOffsets | None  # committed with the decision
     acks: Literal["all", "1", "0"]
     retries: int | None
     is_idempotent: bool
@@ -125,6 +129,7 @@ class SinkOptions(Crossing):
             sink_id=_name(options, "sinkId"),
             write_id=_name(options, "writeId"),
             settings=_settings(options),
+            source=_source(options),
             acks=acks,
             retries=retries,
             is_idempotent=is_idempotent,
@@ -214,6 +219,20 @@ def _settings(options: Mapping[str, str]) -> SinkSettings:
         may_begin_late=boolean(options, "sinkIsNew", default=False),
         speculation=boolean(options, "speculation", default=False),
     )
+
+
+def _source(options: Mapping[str, str]) -> SourceOffsets | None:
+    group, offsets = text(options, "transactionalGroup"), options.get("transactionaloffsets")
+    if group is None:
+        return None
+    if offsets is None:  # Spark tells a sink nothing of where its sources are
+        raise OptionError(
+            "the option 'transactionalGroup' is for `drumlin.spark.sink` in foreachBatch; any "
+            "stream that reads topics has 'commitOffsetsToGroup', which commits afterwards"
+        )
+    ends = json.loads(offsets)
+    places = {(topic, int(key)): end for topic in ends for key, end in ends[topic].items()}
+    return SourceOffsets(group, places)
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:

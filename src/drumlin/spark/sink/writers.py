@@ -90,7 +90,8 @@ class _Writer:
         if len(told) < len(messages) or not told:
             raise RuntimeError("a task has not said what it has written: nothing is committed")
         number = told[0].identity.batch if batch is None else batch
-        commit_batch(client_of(self._options), self._options.settings, told, number)
+        client, options = client_of(self._options), self._options
+        commit_batch(client, options.settings, told, number, options.source)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
         from drumlin.spark.sink.protocol.entry import abort_batch, abort_run
