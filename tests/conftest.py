@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +18,8 @@ from rig.drumlin_server import DrumlinServer
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
 
-# Programs that tests start are without hypothesis, as they are for users. See the module there.
-_FOR_PROGRAMS = str(Path(__file__).parent / "rig" / "for_programs")
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [_FOR_PROGRAMS, os.environ.get("PYTHONPATH")])
-)
-# Nor do they ignore the end of a terminal because whoever runs the tests does (`nohup`, CI).
+# Programs that tests start do not ignore the end of a terminal, though whoever runs the tests may
+# (`nohup`, CI).
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
