@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from coordination.memory_log import KnownTopics, MemoryLog, default_setting, lead_all
+from coordination.memory_log import KnownTopics, MemoryLog, default_setting, lead_all, wake
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
@@ -288,7 +288,7 @@ class ConsumerScenario:
         """In steps, so that each deadline finds about its own moment."""
         for _step in range(int(names[0]) // 100):
             self.clock.advance_ms(100)
-            self.coordinator.wake()
+            wake(self.coordinator)
 
     async def _fail(self, names: list[str], _: Options) -> None:
         self.log.error = ErrorCode[names[0]]

@@ -159,3 +159,9 @@ def new_coordinator(
 def lead_all(coordinator: GroupCoordinator, log: MemoryLog) -> None:
     for partition in range(log.partition_count or 0):
         coordinator.become_leader(partition, 0)
+
+
+def wake(coordinator: GroupCoordinator) -> None:
+    """All deadlines that have come are met, however many turns that takes."""
+    while coordinator.wake():
+        pass

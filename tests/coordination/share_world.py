@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator, wake
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
@@ -180,7 +180,7 @@ class ShareWorld:
     def pass_time(self, ms: int) -> None:
         """Deadlines that come by then are met."""
         self.clock.advance_ms(ms)
-        self.groups.wake()
+        wake(self.groups)
 
     def assigned(self, group: str = "g") -> dict[str, dict[UUID, tuple[int, ...]]]:
         return {

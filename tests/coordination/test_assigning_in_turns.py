@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator, wake
 from coordination.settings import Settings
 from drumlin import turns
 from drumlin.clock import ManualClock
@@ -267,7 +267,7 @@ def test_a_silent_member_is_out_although_its_group_is_being_assigned() -> None:
     async def scenario(world: World) -> None:
         task = await begin(world)
         world.clock.advance_ms(45_000)
-        world.coordinator.wake()
+        wake(world.coordinator)
         assert not world.group.members
         await task
         world.check_log()

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator, wake
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -294,7 +294,7 @@ class Simulation:
 
     async def let_time_pass(self, duration_ms: int | None = None) -> None:
         self.clock.advance_ms(duration_ms or self.chance.choice([100, 1_500, 12_000]))
-        self.coordinator.wake()
+        wake(self.coordinator)
 
     async def restart(self) -> None:
         for task in self.tasks:

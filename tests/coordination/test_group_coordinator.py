@@ -8,7 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from coordination.memory_log import TOPIC_ID, KnownTopics, MemoryLog, lead_all, new_coordinator
+from coordination.memory_log import (
+    TOPIC_ID,
+    KnownTopics,
+    MemoryLog,
+    lead_all,
+    new_coordinator,
+    wake,
+)
 from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock, SystemClock
@@ -101,7 +108,7 @@ async def join(
     )
     waiting = coordinator.join(group_id, request)
     clock.advance_ms(3_000)
-    coordinator.wake()
+    wake(coordinator)
     answer = await waiting
     sync = SyncRequest(answer.member_id, None, answer.generation_id, None, None, {})
     assert (await coordinator.sync(group_id, sync)).error is ErrorCode.none

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from coordination.memory_log import MemoryLog
+from coordination.memory_log import MemoryLog, wake
 from coordination.scenario import subscription
 from coordination.test_group_coordinator import with_coordinator
 from drumlin.clock import ManualClock
@@ -38,7 +38,7 @@ def test_a_rebalance_is_told_in_several_turns() -> None:
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         joining = _joining(coordinator)
         clock.advance_ms(3000)
-        coordinator.wake()
+        wake(coordinator)
         assert await _most_in_a_turn(joining) <= _PER_TURN
         joined = [each.result() for each in joining]
         leader = next(each for each in joined if each.members)
@@ -68,7 +68,7 @@ def test_nobody_is_left_waiting_when_the_coordinator_ends() -> None:
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         joining = _joining(coordinator)
         clock.advance_ms(3000)
-        coordinator.wake()
+        wake(coordinator)
         assert not all(each.done() for each in joining)
         await coordinator.close()
         assert all(each.done() for each in joining)

@@ -65,19 +65,29 @@ class DeadlineQueue(Generic[Key]):
 
         What is scheduled while iterating is due too if its deadline has come.
         """
+        return (key for key in self.look(now) if key is not None)
+
+    def look(self, now: float) -> Iterator[Key | None]:
+        """As `due`, for whoever gives way: None for each place whose key has moved or is gone.
+
+        There may be as many of these as there are keys. What is not taken is still there.
+        """
         while self._heap and self._heap[0][0] <= now:
-            queued_at, _, key = heapq.heappop(self._heap)
-            if self._queued_at.get(key) != queued_at:
-                continue  # it was queued again, earlier
-            del self._queued_at[key]
-            deadline = self._deadlines.get(key)
-            if deadline is None:
-                continue
-            if deadline > queued_at:
-                self._push(key, deadline)
-                continue
-            del self._deadlines[key]
-            yield key
+            yield self._take_first()
+
+    def _take_first(self) -> Key | None:
+        queued_at, _, key = heapq.heappop(self._heap)
+        if self._queued_at.get(key) != queued_at:
+            return None  # it was queued again, earlier
+        del self._queued_at[key]
+        deadline = self._deadlines.get(key)
+        if deadline is None:
+            return None
+        if deadline > queued_at:
+            self._push(key, deadline)
+            return None
+        del self._deadlines[key]
+        return key
 
     def _push(self, key: Key, deadline: float) -> None:
         self._sequence += 1

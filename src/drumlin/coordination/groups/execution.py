@@ -31,7 +31,7 @@ from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Pace, Turns, Work
+from drumlin.turns import Pace, Turns, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         super().__init__(
             topic,
             lambda: config.offsets_topic_num_partitions,
-            self._new_shard,
+            lambda partition: GroupShard(partition, self._surroundings),
             load,
             GroupShard.take_over,
         )
@@ -205,17 +205,29 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             self._alarm.cancel()
         self._alarm = loop.call_at(when, self.wake)
 
-    def wake(self) -> None:
-        """Tell the groups whose deadlines have come."""
+    def wake(self) -> bool:
+        """Tell groups whose deadlines have come; whether there are more, who hear of it next.
+
+        Whoever is heard of before its deadline is looked at was in time.
+        """
         self._alarm = None
         try:
-            for deadline in self._deadlines.due(self._clock.monotonic()):
-                shard = self._partitions.find(self._partition_for(deadline.group_id))
-                group = None if shard is None else shard.groups.get(deadline.group_id)
-                if shard is not None and group is not None:
-                    self._carry_out(shard, group, group.expire(deadline))
+            return one_turn(self._tell_the_due()) is None
         finally:  # whatever is wrong with one group, the others are woken
-            self._set_alarm()
+            self._set_alarm()  # for the next turn, if more of them are due
+
+    def _tell_the_due(self) -> Work[None]:
+        """May be dropped wherever it gives way: what is left is due as before."""
+        for deadline in self._deadlines.look(self._clock.monotonic()):
+            if deadline is not None:
+                self._tell(deadline)
+            yield
+
+    def _tell(self, deadline: Deadline) -> None:
+        shard = self._partitions.find(self._partition_for(deadline.group_id))
+        group = None if shard is None else shard.groups.get(deadline.group_id)
+        if shard is not None and group is not None:
+            self._carry_out(shard, group, group.expire(deadline))
 
     async def expire_offsets(self) -> None:
         """Delete offsets whose retention is over, and groups that hold nothing any more."""
@@ -464,11 +476,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
             if late:
                 raise KafkaError(ErrorCode.not_coordinator)
-
-    # -- small things --------------------------------------------------------------------------
-
-    def _new_shard(self, partition: int) -> GroupShard:
-        return GroupShard(partition, self._surroundings)
 
 
 def _room(limit_bytes: int) -> int:

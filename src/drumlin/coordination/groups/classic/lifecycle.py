@@ -7,6 +7,7 @@ awaits: answers and writes are collected as effects, deadlines go into the queue
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Any, Final
 
 from drumlin.clock import Clock
@@ -41,6 +42,9 @@ _log = logging.getLogger(__name__)
 
 #: Of a reason, parts of which clients give, this much is logged.
 REASON_LENGTH_MAX: Final = 300
+
+#: Members that are out because they have not joined: a millisecond's worth.
+_REMOVED_AT_ONCE: Final = 200
 
 
 class GroupLifecycle:
@@ -155,15 +159,26 @@ class GroupLifecycle:
             self._initial_delay_ms = min(self._rules.group_initial_rebalance_delay_ms, remaining_ms)
             self._initial_remaining_ms = max(remaining_ms - delay_ms, 0)
             self._schedule(DeadlineKind.JOIN, self._initial_delay_ms)
-        else:
+        elif self._remove_absent():
             self._complete_join()
+        else:
+            self._schedule(DeadlineKind.JOIN, 0)  # others have their turn; some may join in it
+
+    def _remove_absent(self) -> bool:
+        """Whoever has not joined is out, but for static members; False if only some of them are."""
+        absent = (
+            member
+            for member in self.membership.members.values()
+            if member.join_waiter is None and member.group_instance_id is None
+        )
+        removed = list(islice(absent, _REMOVED_AT_ONCE))
+        for member in removed:
+            self._remove_member(member)
+        return len(removed) < _REMOVED_AT_ONCE
 
     def _complete_join(self) -> None:
-        """Whoever has not joined is out, but for static members; the others begin anew."""
+        """Whoever is there begins anew, and static members with them."""
         self._cancel(DeadlineKind.JOIN)
-        for member in list(self.membership.members.values()):
-            if member.join_waiter is None and member.group_instance_id is None:
-                self._remove_member(member)
         if not self.membership.elect_joined_leader() and self.membership.members:
             # Only absent static members: their sessions decide.
             self._schedule(DeadlineKind.JOIN, self.membership.rebalance_timeout_ms)
