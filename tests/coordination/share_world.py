@@ -120,10 +120,11 @@ class ShareWorld:
             lambda: log.partition_count,
             nothing,
         )
+        turns, was_deleted = Turns(), self.topics.was_deleted
         self.states = ShareCoordinator(
-            self.settings, self.clock, topic, log, self._has_partition, self.topics.was_deleted
+            self.settings, self.clock, topic, log, self._has_partition, was_deleted, turns
         )
-        self.share = ShareGroups(self.settings, self.groups, self.states, self.topics, Turns())
+        self.share = ShareGroups(self.settings, self.groups, self.states, self.topics, turns)
         lead_all(self.groups, self.offsets_log)
         for partition in range(log.partition_count or 0):
             self.states.become_leader(partition, 0)

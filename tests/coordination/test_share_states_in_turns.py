@@ -10,11 +10,13 @@ import pytest
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
 from drumlin.coordination.shares.shard import ShareShard
-from drumlin.coordination.shares.state import ShareState
+from drumlin.coordination.shares.state import ShareState, StateBatch
 from drumlin.records.batch import parse_header
+from drumlin.wire.errors import KafkaError
 
 _COUNT = 1_000
 _CALM_MS = 300_000
+_BATCHES = 2_000
 
 
 async def _with_states(world: ShareWorld) -> ShareShard:
@@ -112,3 +114,58 @@ def test_who_leads_no_more_writes_no_more(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(shard.states) == left > 0
 
     _play(monkeypatch, scenario)
+
+
+def test_a_state_of_very_many_batches_is_written_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What others write meanwhile, even of the same state, is not lost; and the log says both."""
+
+    async def scenario(world: ShareWorld) -> None:
+        world.state_log.partition_count = 1
+        await world.restart()
+        topic_id = world.topics.put("t", 1).topic_id
+        await world.states.initialize("g", topic_id, 0, 1, 0)
+        many = tuple(StateBatch(2 * each, 2 * each, 2, 1) for each in range(_BATCHES))
+        between = StateBatch(7, 7, 0, 3)
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        writing = asyncio.create_task(
+            world.states.write("g", topic_id, 0, ShareState(1, 0, -1, 0, many))
+        )
+        count = 0
+        while not writing.done():
+            if count == _BATCHES:
+                await world.states.write("g", topic_id, 0, ShareState(1, 0, -1, 0, (between,)))
+            await asyncio.sleep(0)
+            count += 1
+        await writing
+        assert count > 2 * _BATCHES, "nobody else had a turn"
+        state = await world.states.read("g", topic_id, 0)
+        assert state.batches == tuple(sorted((*many, between)))
+        await world.restart()
+        assert await world.states.read("g", topic_id, 0) == state
+
+    run(scenario)
+
+
+def test_a_large_write_to_a_state_that_is_deleted_meanwhile_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: ShareWorld) -> None:
+        world.state_log.partition_count = 1
+        await world.restart()
+        topic_id = world.topics.put("t", 1).topic_id
+        await world.states.initialize("g", topic_id, 0, 1, 0)
+        many = tuple(StateBatch(2 * each, 2 * each, 2, 1) for each in range(_BATCHES))
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        writing = asyncio.create_task(
+            world.states.write("g", topic_id, 0, ShareState(1, 0, -1, 0, many))
+        )
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await world.states.delete("g", topic_id, 0)
+        with pytest.raises(KafkaError, match="never initialised"):
+            await writing
+        assert not world.states_now()
+
+    run(scenario)

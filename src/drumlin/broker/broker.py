@@ -101,6 +101,7 @@ class Broker:
             StateLogs(self, SHARE_GROUP_STATE),
             metadata.image.has_partition,
             metadata.was_deleted,
+            self.turns,
         )
         self.share_groups = ShareGroups(config, self.groups, self.share_state, topics, self.turns)
         self.transactions = TransactionCoordinator(

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
 
 _NAMES: Final = ("ReadShareGroupStateResponse", "ReadStateResult")
@@ -18,17 +19,20 @@ _BLANK: Final = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    share_state = context.broker.share_state
+    share_state, pace = context.broker.share_state, Pace()
 
     async def read(topic_id: UUID, wanted: Any) -> Mapping[str, Any]:
         state = await share_state.read(
             request.group_id, topic_id, wanted.partition, wanted.leader_epoch
         )
-        batches = tuple(shape("StateBatch", **batch._asdict()) for batch in state.batches)
+        batches = []
+        for batch in state.batches:  # there may be thousands
+            batches.append(shape("StateBatch", **batch._asdict()))
+            await pace.give_way()
         return {
             "state_epoch": state.state_epoch,
             "start_offset": state.start_offset,
-            "state_batches": batches,
+            "state_batches": tuple(batches),
         }
 
     return await answer_partitions(request, shape, _NAMES, _BLANK, read)

@@ -5,20 +5,23 @@ Version 1 adds how many records are done with (KIP-1226).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
 from drumlin.coordination.shares.state import UNKNOWN_COUNT, ShareState, StateBatch
+from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
 
 _NAMES: Final = ("WriteShareGroupStateResponse", "WriteStateResult")
+#: Batches that are looked at before others have their turn.
+_AT_ONCE: Final = 100
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    share_state = context.broker.share_state
+    share_state, pace = context.broker.share_state, Pace()
 
     async def write(topic_id: UUID, wanted: Any) -> Mapping[str, Any]:
         state = ShareState(
@@ -26,12 +29,21 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             wanted.leader_epoch,
             wanted.start_offset,
             getattr(wanted, "delivery_complete_count", UNKNOWN_COUNT),
-            tuple(_batch(each) for each in wanted.state_batches),
+            await _batches(wanted.state_batches, pace),
         )
         await share_state.write(request.group_id, topic_id, wanted.partition, state)
         return {}
 
     return await answer_partitions(request, shape, _NAMES, {}, write)
+
+
+async def _batches(given: Sequence[Any], pace: Pace) -> tuple[StateBatch, ...]:
+    """There may be tens of thousands."""
+    batches: list[StateBatch] = []
+    for first in range(0, len(given), _AT_ONCE):
+        batches += map(_batch, given[first : first + _AT_ONCE])
+        await pace.give_way()
+    return tuple(batches)
 
 
 def _batch(each: Any) -> StateBatch:

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Final
 
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, StateBatch
+from drumlin.turns import Work, to_end
 
 Batches = tuple[StateBatch, ...]
+
+#: Looked at in one go.
+_AT_ONCE: Final = 500
+_FIRST: Final = attrgetter("first_offset")
+_LAST: Final = attrgetter("last_offset")
 
 
 def combine(
@@ -22,42 +31,69 @@ def combine(
 
     `news` may overlap each other. Without a start offset nothing is cut off.
     """
+    return to_end(combining(current, news, start_offset))
+
+
+def combining(
+    current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
+) -> Work[Batches]:
+    """As `combine`, in turns: there may be very many."""
     kept = _from(current, start_offset)
-    wanted = [batch for batch in _clipped(news, start_offset) if _is_sound(batch)]
+    wanted: list[StateBatch] = []
+    for first in range(0, len(news), _AT_ONCE):
+        wanted += _clipped(news[first : first + _AT_ONCE], start_offset)
+        yield
     if not wanted:
         return tuple(kept)
     # Only the neighbourhood of what is new can change.
-    low = min(batch.first_offset for batch in wanted) - 1
-    high = max(batch.last_offset for batch in wanted) + 1
-    begin = bisect_left(kept, low, key=lambda batch: batch.last_offset)
-    end = bisect_right(kept, high, key=lambda batch: batch.first_offset)
-    return (*kept[:begin], *_flatten([*kept[begin:end], *wanted]), *kept[end:])
+    low = min(map(_FIRST, wanted)) - 1
+    high = max(map(_LAST, wanted)) + 1
+    begin = bisect_left(kept, low, key=_LAST)
+    end = bisect_right(kept, high, key=_FIRST)
+    coming = yield from _sorted([*kept[begin:end], *wanted])
+    changed = yield from _flatten(coming)
+    return (*kept[:begin], *changed, *kept[end:])
 
 
-def _from(batches: Sequence[StateBatch], start_offset: int) -> Sequence[StateBatch]:
-    first = bisect_left(batches, start_offset, key=lambda batch: batch.last_offset)
-    return list(_clipped(batches[first:], start_offset))
+def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    """As they are sorted, only the first of those that stay can begin before the start."""
+    first = bisect_left(batches, start_offset, key=_LAST)
+    kept = list(batches[first:])
+    kept[:1] = _clipped(kept[:1], start_offset)
+    return kept
 
 
-def _clipped(batches: Iterable[StateBatch], start_offset: int) -> Iterable[StateBatch]:
+def _clipped(batches: Iterable[StateBatch], start_offset: int) -> Iterator[StateBatch]:
+    """What there is of them from the start on; nothing of those that end before they begin."""
     for batch in batches:
-        if start_offset == UNINITIALIZED_OFFSET or batch.first_offset >= start_offset:
+        if start_offset != UNINITIALIZED_OFFSET and batch.first_offset < start_offset:
+            batch = batch._replace(first_offset=start_offset)
+        if batch.first_offset <= batch.last_offset:
             yield batch
-        elif batch.last_offset >= start_offset:
-            yield batch._replace(first_offset=start_offset)
 
 
-def _is_sound(batch: StateBatch) -> bool:
-    return batch.first_offset <= batch.last_offset
+def _sorted(batches: list[StateBatch]) -> Work[list[StateBatch]]:
+    pieces = []
+    for first in range(0, len(batches), _AT_ONCE):
+        pieces.append(sorted(batches[first : first + _AT_ONCE]))
+        yield
+    if len(pieces) == 1:
+        return pieces[0]
+    result: list[StateBatch] = []
+    merging = heapq.merge(*pieces)
+    while some := list(islice(merging, _AT_ONCE)):
+        result += some
+        yield
+    return result
 
 
-def _flatten(batches: Sequence[StateBatch]) -> list[StateBatch]:
+def _flatten(coming: Sequence[StateBatch]) -> Work[list[StateBatch]]:
     """Walk along the offsets; the strongest batch of those that cover an offset has it."""
-    coming = sorted(batches)
     covering: list[tuple[int, int, int]] = []  # strongest first: -count, -state, last offset
     result: list[StateBatch] = []
     position, index = coming[0].first_offset, 0
     while index < len(coming) or covering:
+        yield
         if not covering:
             position = max(position, coming[index].first_offset)
         while index < len(coming) and coming[index].first_offset <= position:

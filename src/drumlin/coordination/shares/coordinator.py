@@ -17,16 +17,18 @@ from drumlin.clock import Clock
 from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shares.log import encode_batches, load
-from drumlin.coordination.shares.records import ShareRecord
+from drumlin.coordination.shares.records import Merged, ShareRecord
 from drumlin.coordination.shares.shard import LoadedStates, ShareShard
 from drumlin.coordination.shares.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.turns import Pace
+from drumlin.turns import Pace, Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
 _NO_PARTITION: Final = -1
+#: Batches; it takes more than a turn to put together very many.
+_MERGED_AT_ONCE_MAX: Final = 500
 #: What the summary of a state that was never initialised says.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
 
@@ -75,6 +77,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         ends: of that topic's logs.
         has_partition(topic_id, partition): whether there is such a partition now.
         was_deleted(topic_id): whether the topic is known to be gone for good.
+        turns: of the loop.
 
     Whoever keeps states in memory says with `when_renewed` what is to be called when one has
     been made anew, or deleted, under its hands.
@@ -90,6 +93,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         ends: StateLogEnds,
         has_partition: Callable[[UUID, int], bool],
         was_deleted: Callable[[UUID], bool],
+        turns: Turns,
     ) -> None:
         super().__init__(
             topic,
@@ -103,6 +107,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._ends = ends
         self._has_partition = has_partition
         self._was_deleted = was_deleted
+        self._turns = turns
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
         self._tidying, self._pace = asyncio.Lock(), Pace()
 
@@ -230,11 +235,25 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
                 FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
-        shard = await self._shard_if_any(key)
+        shard, merged = await self._merged(key, state)
         limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
-        record = shard.write(key, state, limit, self._clock.wall_ms())
+        record = shard.write(key, state, limit, self._clock.wall_ms(), merged)
         self._check_there(key)
         await self._confirmed(self._write(shard, [record]))
+
+    async def _merged(
+        self, key: SharePartitionKey, change: ShareState
+    ) -> tuple[ShareShard, Merged | None]:
+        """Where the state is now; and, of very many batches, what the change makes of it."""
+        while True:
+            shard = await self._shard_if_any(key)
+            state = shard.check_write(key, change)
+            if len(state.batches) + len(change.batches) <= _MERGED_AT_ONCE_MAX:
+                return shard, None
+            merged = await self._turns.run(shard.merging(key, change))
+            shard = await self._shard_if_any(key)
+            if shard.check_write(key, change) is merged.before:
+                return shard, merged  # nobody has changed it meanwhile
 
     async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
         """DeleteShareGroupState, one partition; one without a state is deleted already.

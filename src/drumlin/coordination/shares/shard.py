@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from drumlin.coordination.shares.batches import combine
-from drumlin.coordination.shares.records import ShareRecord, Snapshot, Update
+from drumlin.coordination.shares.batches import combining
+from drumlin.coordination.shares.records import Merged, ShareRecord, Snapshot, Update
 from drumlin.coordination.shares.state import (
     NO_EPOCH,
     UNINITIALIZED_OFFSET,
@@ -20,6 +20,7 @@ from drumlin.coordination.shares.state import (
     SharePartitionKey,
     ShareState,
 )
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
@@ -90,16 +91,13 @@ class ShareShard:
         if leader_epoch in (NO_EPOCH, stored.greatest_leader_epoch):
             return []
         change = stored.state._replace(leader_epoch=leader_epoch, batches=())
-        return [self._next_record(key, change, limit, now_ms)]
+        return [self._next_record(key, to_end(merging(stored.state, change)), limit, now_ms)]
 
-    def write(
-        self, key: SharePartitionKey, change: ShareState, limit: int, now_ms: int
-    ) -> ShareRecord:
-        """The record that changes the state; a snapshot after `limit` updates.
+    def check_write(self, key: SharePartitionKey, change: ShareState) -> ShareState:
+        """The state that is to be changed.
 
         Raises:
-            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
-                UNKNOWN_SERVER_ERROR as it would not fit into a record any more.
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
         """
         stored = self.states.get(key)
         if stored is None:
@@ -109,25 +107,49 @@ class ShareShard:
             raise KafkaError(ErrorCode.fenced_leader_epoch)
         if NO_EPOCH != change.state_epoch < stored.greatest_state_epoch:
             raise KafkaError(ErrorCode.fenced_state_epoch)
+        return stored.state
+
+    def merging(self, key: SharePartitionKey, change: ShareState) -> Work[Merged]:
+        """What a write makes of the state.
+
+        Raises:
+            KafkaError: as `check_write`.
+        """
+        state = self.check_write(key, change)
         # Only reading tells of a new leader, which it does before it can write.
-        change = change._replace(leader_epoch=stored.state.leader_epoch)
-        if (
-            len(stored.state.batches) + len(change.batches) > _BATCHES_MAX
-            and len(merged(stored.state, change).batches) > _BATCHES_MAX
-        ):
+        return merging(state, change._replace(leader_epoch=state.leader_epoch))
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        change: ShareState,
+        limit: int,
+        now_ms: int,
+        merged: Merged | None = None,
+    ) -> ShareRecord:
+        """The record that changes the state; a snapshot after `limit` updates.
+
+        merged: by `merging`; it spares the work if the state is still the one before it.
+
+        Raises:
+            KafkaError: as `check_write`; UNKNOWN_SERVER_ERROR as it would not fit into a record
+                any more.
+        """
+        state = self.check_write(key, change)
+        if merged is None or merged.before is not state:
+            merged = to_end(self.merging(key, change))
+        if len(merged.after.batches) > _BATCHES_MAX:
             message = f"a state has no more than {_BATCHES_MAX} batches"
             raise KafkaError(ErrorCode.unknown_server_error, message)
-        return self._next_record(key, change, limit, now_ms)
+        return self._next_record(key, merged, limit, now_ms)
 
     def _next_record(
-        self, key: SharePartitionKey, change: ShareState, limit: int, now_ms: int
+        self, key: SharePartitionKey, merged: Merged, limit: int, now_ms: int
     ) -> ShareRecord:
         stored = self.states[key]
         if stored.updates < limit:
-            batches = combine((), change.batches, change.start_offset)
-            return key, Update(stored.snapshot_epoch, change._replace(batches=batches))
-        state = merged(stored.state, change)
-        return key, Snapshot(stored.snapshot_epoch + 1, state, now_ms, now_ms)
+            return key, Update(stored.snapshot_epoch, merged.change, merged)
+        return key, Snapshot(stored.snapshot_epoch + 1, merged.after, now_ms, now_ms)
 
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
@@ -199,18 +221,21 @@ def _is_cold(stored: StoredState) -> bool:
     return stored.created_ms != stored.written_ms
 
 
-def merged(state: ShareState, change: ShareState) -> ShareState:
-    """A state with a change to it; the state epoch stays, as updates do not tell it."""
+def merging(state: ShareState, change: ShareState) -> Work[Merged]:
+    """What a change makes of a state; the state epoch stays, as updates do not tell it."""
+    batches = yield from combining((), change.batches, change.start_offset)
+    change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET
     start_offset = change.start_offset if is_moved else state.start_offset
     leads = change.leader_epoch != NO_EPOCH
-    return ShareState(
+    after = ShareState(
         state.state_epoch,
         change.leader_epoch if leads else state.leader_epoch,
         start_offset,
         change.delivery_complete_count,
-        combine(state.batches, change.batches, start_offset),
+        (yield from combining(state.batches, batches, start_offset)),
     )
+    return Merged(state, change, after)
 
 
 def replay(
@@ -235,6 +260,9 @@ def replay(
             greatest_state_epoch=state_epoch,
         )
     elif before is not None:
-        before.state = merged(before.state, value.state)
+        merged = value.merged
+        if merged is None or merged.before is not before.state:
+            merged = to_end(merging(before.state, value.state))
+        before.state = merged.after
         before.updates += 1
         before.greatest_leader_epoch = max(before.greatest_leader_epoch, value.state.leader_epoch)
