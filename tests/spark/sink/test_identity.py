@@ -41,7 +41,8 @@ def test_writes_of_one_batch_to_several_topics_are_several_sinks() -> None:
 
 @pytest.mark.parametrize("group", ["nightly", "0b8a1c1e-0000-4c39-9b64-5a4e3c0d1f00", None])
 def test_a_job_group_of_the_users_own_is_no_run(group: str | None) -> None:
-    hidden = STREAMING | {"spark.jobGroup.id": group, "spark.job.description": "mine"}
+    hidden: dict[str, str | None]
+    hidden = {**STREAMING, "spark.jobGroup.id": group, "spark.job.description": "mine"}
     first, second = (of_write(PLAIN._replace(write=each), hidden.get) for each in ("one", "two"))
     assert first == second  # or the second would pass for a repetition of the first
     assert first.run not in (RUN, group)
