@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed, RequestRefused
+from drumlin.client.stream_appender import EncodingRules
 from drumlin.client.transactions.errors import TransactionError, TransactionFailed
+from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
@@ -170,6 +173,14 @@ def tasks_of(client: Client) -> set[asyncio.Task[Any]]:
 
 
 def refused(shape: Shape, request: Any) -> Any:
+    return produced(shape, request, ErrorCode.message_too_large)
+
+
+def taken(shape: Shape, request: Any) -> Any:
+    return produced(shape, request, ErrorCode.none)
+
+
+def produced(shape: Shape, request: Any, code: ErrorCode) -> Any:
     """Every partition of a produce request."""
     responses = tuple(
         shape(
@@ -179,10 +190,12 @@ def refused(shape: Shape, request: Any) -> Any:
                 shape(
                     "PartitionProduceResponse",
                     index=each.index,
-                    error_code=ErrorCode.message_too_large,
+                    error_code=code,
                     base_offset=-1,
                     log_append_time=None,
                     log_start_offset=-1,
+                    record_errors=(),
+                    error_message=None,
                 )
                 for each in topic.partition_data
             ),
@@ -263,3 +276,89 @@ def test_it_does_not_cross_a_fork(
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
     transaction.commit()
+
+
+# -- what is never committed in part -------------------------------------------------------------
+
+
+def test_rows_that_were_lost_while_the_commit_waited_are_not_committed_without(
+    broker: ScriptedBroker, client: Client
+) -> None:
+    """The stream appender was not finished: nobody but the commit hears of its last batch."""
+    gate = threading.Event()
+
+    def refused_late(shape: Shape, request: Any) -> Any:
+        gate.wait(5)
+        return refused(shape, request)
+
+    broker.script("produce", refused_late)
+    transaction = client.transaction(_ID)
+    appender = transaction.stream_appender("t", encoding=EncodingRules(window_bytes=2))
+    appender.add(pa.RecordBatch.from_pydict({"value": ["x" * 100]}))
+    threading.Timer(0.2, gate.set).start()
+    with pytest.raises(TransactionFailed):
+        transaction.commit()
+    transaction.abort()
+    assert [each.committed for each in broker.asked("end_txn")] == [False]
+
+
+def ended_with(code: ErrorCode) -> Answer:
+    """A commit is refused, an abort is not."""
+
+    def answer(shape: Shape, request: Any) -> Any:
+        found = code if request.committed else ErrorCode.none
+        return shape("EndTxnResponse", throttle_time=ZERO, error_code=found)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.transactional_id_authorization_failed,
+        ErrorCode.transaction_abortable,
+        ErrorCode.invalid_request,
+    ],
+    ids=lambda code: code.name,
+)
+def test_a_commit_that_changed_nothing_leaves_it_to_be_aborted(
+    broker: ScriptedBroker, client: Client, code: ErrorCode
+) -> None:
+    broker.script("end_txn", ended_with(code))
+    broker.script("produce", taken)
+    with pytest.raises(RequestRefused), client.transaction(_ID) as transaction:
+        append(transaction)
+    assert transaction.state == "aborted"
+    assert [each.committed for each in broker.asked("end_txn")] == [True, False]
+
+
+def described(state: str) -> Answer:
+    def answer(shape: Shape, request: Any) -> Any:
+        found = shape(
+            "TransactionState",
+            error_code=ErrorCode.none,
+            transactional_id=_ID,
+            transaction_state=state,
+            transaction_timeout=timedelta(seconds=60),
+            transaction_start_time=datetime.fromtimestamp(0, UTC),
+            producer_id=7,
+            producer_epoch=0,
+            topics=(),
+        )
+        return shape(
+            "DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=(found,)
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "Dead"])
+def test_what_was_refused_is_not_taken_for_ended(
+    broker: ScriptedBroker, client: Client, state: str
+) -> None:
+    broker.script("end_txn", ended_with(ErrorCode.invalid_txn_state))
+    broker.script("describe_transactions", described(state))
+    with pytest.raises(TransactionError, match=f"refused in the state {state}"):
+        client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
+    broker.script("describe_transactions", described("Empty"))
+    client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)

@@ -32,6 +32,7 @@ from drumlin.peer.retry import is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
+_EMPTY: Final = "Empty"
 _COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 #: The epoch is not the producer's (any more).
 EPOCH_GONE: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
@@ -119,7 +120,9 @@ def _ended(who: OpenTransaction, state: str) -> TransactionError:
         return TransactionCommitted("it is committed already", who.transactional_id)
     if state in _ABORTED:
         return TransactionAborted("it is aborted already", who.transactional_id)
-    return NothingToEnd(f"nothing was written in it (state {state})", who.transactional_id)
+    if state == _EMPTY:
+        return NothingToEnd(f"nothing was written in it (state {state})", who.transactional_id)
+    return TransactionError(f"its end was refused in the state {state}", who.transactional_id)
 
 
 def _fate_by_code(who: OpenTransaction, code: ErrorCode) -> TransactionError:

@@ -87,9 +87,13 @@ class TransactionalProducer(Producer):
 
     def _settle(self, done: Future[Any]) -> None:
         self._unsettled.discard(done)
-        if not self._unsettled:
-            self._is_settled.set()
+        loop = asyncio.get_running_loop()
         error = done.exception()
         if isinstance(error, Exception):
             # Not at once: a sender is in the middle of its turn. It sends nothing more by itself.
-            asyncio.get_running_loop().call_soon(self.fail, error)
+            loop.call_soon(self.fail, error)
+        loop.call_soon(self._tell_settled)  # behind the failure, so that no commit misses it
+
+    def _tell_settled(self) -> None:
+        if not self._unsettled:
+            self._is_settled.set()

@@ -23,6 +23,7 @@ from drumlin.client.offsets import TopicPartition
 from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
+    TransactionError,
     TransactionFailed,
     TransactionOver,
 )
@@ -181,6 +182,7 @@ class Transaction:
 
         Raises:
             TransactionFailed: something could not be written; it is still open, to be aborted.
+            RequestRefused: the coordinator does not commit it; it is still open, to be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
             OutcomeUnknown: nobody answered in time. Call `commit` again, or `detach` it and
                 have somebody else do so: it does no harm.
@@ -267,9 +269,9 @@ class Transaction:
         except Exception as error:
             if isinstance(error, OutcomeUnknown):
                 self._state = "unknown"
-            elif not isinstance(error, TransactionFailed):
+            elif isinstance(error, TransactionError) and not isinstance(error, TransactionFailed):
                 self._over("lost")
-            raise
+            raise  # anything else has changed nothing: it is open still
         except BaseException:  # interrupted
             self._state = "unknown"
             raise
