@@ -12,6 +12,7 @@ from drumlin.records.kernels.code.dialect import (
     int64s_at,
 )
 from drumlin.records.kernels.code.varints import add_delta, varint_size, write_varint
+from drumlin.records.kernels.code.words import prefetch
 from drumlin.records.kernels.layout import (
     BYTES,
     ENCODED_BYTES,
@@ -24,6 +25,10 @@ from drumlin.records.kernels.layout import (
     TIMESTAMPS,
     VALUES,
 )
+
+# Rows of a partition lie apart: by the time that one is written, it is in the cache.
+_AHEAD = 8
+_CACHE_LINE = 64
 
 
 def encode(
@@ -46,6 +51,8 @@ def encode(
     count = 0
     for index in range(first, end):
         row = rows[index]
+        if index + _AHEAD < end:
+            _fetch(columns, VALUES, rows[index + _AHEAD])
         timestamp = timestamps[row]
         # timestamp - base, without signed overflow: -base is ~base + 1
         delta, _ = add_delta(timestamp, ~base_timestamp)
@@ -70,6 +77,16 @@ def encode(
     result[ENCODED_BYTES] = position
     result[ENCODED_MAX_TIMESTAMP] = max_timestamp
     return count
+
+
+@helper
+def _fetch(columns: Pointer, column: int, row: int) -> None:
+    """The first lines of a value; what follows, the processor expects by itself."""
+    if columns[column + ENDS] != 0:
+        source = bytes_at(columns[column + BYTES])
+        start = int32s_at(columns[column + ENDS])[row]
+        prefetch(source, start)
+        prefetch(source, start + _CACHE_LINE)
 
 
 @helper
