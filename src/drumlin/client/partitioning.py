@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,24 @@ from numpy.typing import NDArray
 
 from drumlin.records.columns import partition_for_keys
 
+_UINT16_COUNT: Final = 1 << 16
+
 Rows = NDArray[np.int64]
 #: Given the data and the number of partitions, a partition for each row.
 TablePartitioner = Callable[[pa.Table, int], Any]
 
 
 def rows_by_partition(assigned: NDArray[np.integer[Any]]) -> dict[int, Rows]:
-    """The rows of each partition, in their old order."""
-    order = np.argsort(assigned, kind="stable")
-    partitions, starts = np.unique(assigned[order], return_index=True)
-    pieces = np.split(order.astype(np.int64), starts[1:])
-    return dict(zip(partitions.tolist(), pieces, strict=True))
+    """The rows of each partition, in their old order. Partitions are numbers from 0 on."""
+    counts = np.bincount(assigned)
+    # numpy sorts numbers of 16 bits without comparing them, ten times as fast.
+    narrow = assigned.astype(np.uint16) if len(counts) <= _UINT16_COUNT else assigned
+    order = np.argsort(narrow, kind="stable").astype(np.int64, copy=False)
+    ends = np.cumsum(counts)
+    return {
+        partition: order[ends[partition] - counts[partition] : ends[partition]]
+        for partition in np.flatnonzero(counts).tolist()
+    }
 
 
 def by_key(
