@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -141,3 +147,153 @@ def test_a_look_at_what_has_been_assigned_gives_way(monkeypatch: pytest.MonkeyPa
         assert looking.result().member_epoch == epoch
 
     run(scenario)
+
+
+class Growing:
+    """Sixty members and one that comes: whose assignment is new for all is written in turns.
+
+    Each step is a turn of its own.
+    """
+
+    MEMBERS = 60
+
+    def __init__(self, world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world, self._monkeypatch = world, monkeypatch
+
+    @property
+    def group(self) -> ShareGroup:
+        return self.world.share.group("g")
+
+    async def begin(self) -> asyncio.Task[Any]:
+        """Until the target is made; it is yet to be written."""
+        world = self.world
+        world.topics.put("t", 50)
+        world.topics.put("u", 50)
+        for number in range(self.MEMBERS):
+            await world.beat(f"m{number}", 0, "t", "u")
+        self.target = self.group.target.epoch
+        world.pass_time(3_000)
+        follow = GroupCoordinator.write_in_turns
+        begun = asyncio.Event()
+
+        def write_in_turns(*arguments: Any) -> Any:
+            begun.set()
+            return follow(*arguments)
+
+        self._monkeypatch.setattr(GroupCoordinator, "write_in_turns", write_in_turns)
+        self._monkeypatch.setattr(turns, "TURN_S", 0)
+        self.written = len(world.offsets_log.records())
+        task = asyncio.create_task(world.beat("new", 0, "t", "u"))
+        await begun.wait()
+        assert len(world.offsets_log.records()) == self.written
+        return task
+
+    def check_log(self) -> None:
+        """What the log alone says is what the memory does."""
+        groups = self.world.groups
+        apart = replace(groups.surroundings, deadlines=DeadlineQueue())
+        twin = ShareGroup("g", apart)
+        shard = groups.shard_of("g")
+        loaded = load(self.world.offsets_log.batches[shard.partition], lambda: False)
+        twin.restore(loaded.groups["g"].records)
+        assert (twin.epoch, twin.target) == (self.group.epoch, self.group.target)
+        by_id = sorted(twin.describe(), key=lambda each: each.member_id)
+        assert by_id == sorted(self.group.describe(), key=lambda each: each.member_id)
+        assert twin._targets == self.group._targets
+
+
+Then = Callable[[Growing, "asyncio.Task[Any]"], Awaitable[None]]
+
+
+def run_growing(monkeypatch: pytest.MonkeyPatch, then: Then) -> None:
+    async def scenario(world: ShareWorld) -> None:
+        growing = Growing(world, monkeypatch)
+        await then(growing, await growing.begin())
+
+    run(scenario)
+
+
+def test_a_target_of_very_many_members_is_written_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def then(growing: Growing, task: asyncio.Task[Any]) -> None:
+        count = 0
+        while len(growing.world.offsets_log.records()) == growing.written:
+            assert growing.group.target.epoch == growing.target
+            assert growing.group.member_epoch("new") is None
+            await asyncio.sleep(0)
+            count += 1
+        assert count > growing.MEMBERS // 2
+        assert growing.group.target.epoch == growing.group.epoch > growing.target
+        answer = await task
+        assert answer.member_epoch == growing.group.epoch
+        assert answer.assignment
+        growing.check_log()
+
+    run_growing(monkeypatch, then)
+
+
+@pytest.mark.parametrize("change", ["leaves", "joins", "topic", "time"])
+def test_a_group_that_changes_while_its_target_is_written(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was decided for the group as it was is not written."""
+
+    async def then(growing: Growing, task: asyncio.Task[Any]) -> None:
+        world = growing.world
+        if change == "leaves":
+            await world.beat("m5", -1)
+        elif change == "joins":
+            await world.beat("late", 0, "t")
+        elif change == "topic":
+            world.topics.put("t", 55)
+        else:
+            world.pass_time(46_000)
+            assert not growing.group.describe()
+        await task
+        growing.check_log()
+        assert ("m5" in growing.group._targets) == (change in ("joins", "topic"))
+        assert growing.group._targets.keys() >= {"new"}
+        assert growing.group._targets.keys() <= {x.member_id for x in growing.group.describe()}
+        world.pass_time(46_000)
+        assert not growing.group.describe()  # whoever came has a session that ends
+
+    run_growing(monkeypatch, then)
+
+
+def test_the_target_of_very_many_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def then(growing: Growing, task: asyncio.Task[Any]) -> None:
+        growing.world.offsets_log.error = ErrorCode.kafka_storage_error
+        with pytest.raises(KafkaError):
+            await task
+        growing.world.offsets_log.error = None
+        assert growing.group.target.epoch == growing.target
+        assert growing.group.member_epoch("new") is None
+        growing.check_log()
+        await growing.world.beat("new", 0, "t", "u")
+        growing.check_log()
+        assert growing.group.target.epoch > growing.target
+
+    run_growing(monkeypatch, then)
+
+
+@pytest.mark.parametrize("end", ["resigned", "led again", "closed", "given up"])
+def test_whose_target_is_written_may_end(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def then(growing: Growing, task: asyncio.Task[Any]) -> None:
+        world = growing.world
+        partition = world.groups.shard_of("g").partition
+        if end == "closed":
+            await world.groups.close()
+        elif end == "given up":
+            task.cancel()
+        else:
+            world.groups.resign(partition)
+            if end == "led again":
+                world.groups.become_leader(partition, 1)
+        with pytest.raises(asyncio.CancelledError if end == "given up" else KafkaError):
+            await task
+        for _ in range(3 * growing.MEMBERS):
+            await asyncio.sleep(0)
+        assert len(world.offsets_log.records()) == growing.written
+
+    run_growing(monkeypatch, then)

@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
+from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Store
 from drumlin.coordination.groups.classic.records import GroupKey
@@ -37,8 +38,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Of a batch: for its header, and for what compression adds where it does not help.
-_SPARE_PART: Final = 64
 _LARGE_AT_A_TIME: Final = 2
 #: Tombstones that are packed in one go.
 _REMOVED_AT_ONCE: Final = 1000
@@ -281,8 +280,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         confirmation = None
         limit = self._batch_bytes_max(shard)
         codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.wall_ms()
-        batches = encode_batches(records, now_ms, codec, bytes_max=_room(limit))
-        _check_sizes([batch for batch, _ in batches], limit)
+        batches = encode_batches(records, now_ms, codec, bytes_max=room(limit))
+        check_sizes([batch for batch, _ in batches], limit)
         for batch, contained in batches:
             confirmation = self._append(shard, batch)
             self._answering.give(shard.apply(contained))
@@ -304,7 +303,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             KafkaError: as `_write`, and as `last`.
         """
         limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
-        packer = RecordPacker(self._clock.wall_ms(), codec, bytes_max=_room(limit))
+        packer = RecordPacker(self._clock.wall_ms(), codec, bytes_max=room(limit))
         for record in records:
             packer.add(record)
             yield
@@ -313,7 +312,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         for record in ends:
             packer.add(record)
         batches = packer.batches()
-        _check_sizes([batch for batch, _ in batches], limit)
+        check_sizes([batch for batch, _ in batches], limit)
         confirmation, written = None, list[GroupRecord]()
         for batch, contained in batches:
             try:
@@ -324,6 +323,17 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             written += contained
         take_over(result)
         return confirmation
+
+    def write_in_turns(
+        self,
+        shard: GroupShard,
+        records: Iterable[GroupRecord],
+        last: Callable[[], tuple[Sequence[GroupRecord], T]],
+        take_over: Callable[[T], None],
+    ) -> Work[Written[None]]:
+        """As `_write_in_turns`, for groups that have a coordinator of their own."""
+        confirmation = yield from self._write_in_turns(shard, records, last, take_over)
+        return self._written(None, confirmation)
 
     def _commit(
         self, shard: GroupShard, commit: Commit, verification: Verification | None
@@ -347,7 +357,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             None if commit.retention_ms is None else now_ms + commit.retention_ms,
             codec,
             commit.producer,
-            _room(limit),
+            room(limit),
         )
         for number, positions in enumerate(accepted):
             if number:
@@ -355,7 +365,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             packer.add(positions)
         batches = yield from packer.batches()
         if len(batches) > 1:
-            _check_sizes([batch for batch, _ in batches], limit)
+            check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
         for batch, topics in batches:
             if len(batches) > 1 or codec or not commit.is_one_piece:
@@ -379,13 +389,13 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         """
         limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
         now_ms = self._clock.wall_ms()
-        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=_room(limit))
+        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=room(limit))
         for topic, partitions in topics.items():
             for start in range(0, len(partitions), _REMOVED_AT_ONCE):
                 packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])
                 yield
         batches = yield from packer.batches()
-        _check_sizes([batch for batch, _ in batches], limit)
+        check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
         for batch, removed in batches:
             yield
@@ -476,20 +486,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
             if late:
                 raise KafkaError(ErrorCode.not_coordinator)
-
-
-def _room(limit_bytes: int) -> int:
-    """How much is put into a batch that may have so many bytes."""
-    return limit_bytes - limit_bytes // _SPARE_PART
-
-
-def _check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
-    """
-    Raises:
-        KafkaError: one of several is larger than the topic allows; a single one it will refuse.
-    """
-    if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
-        raise as_told(KafkaError(ErrorCode.message_too_large))
 
 
 def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:

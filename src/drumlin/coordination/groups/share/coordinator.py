@@ -8,12 +8,13 @@ the share coordinator. Requests raise `KafkaError` with what the client is to be
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.kinds import new_group
+from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share import partitions as share_partitions
 from drumlin.coordination.groups.share.group import ShareGroup
@@ -25,12 +26,13 @@ from drumlin.coordination.groups.share.messages import (
     ShareLimits,
     Topics,
 )
-from drumlin.coordination.groups.share.records import SharePartitions, TopicPartitions
+from drumlin.coordination.groups.share.records import Assignment, SharePartitions, TopicPartitions
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
-from drumlin.turns import Turns, Work, one_turn, side_by_side
+from drumlin.coordination.written import Written
+from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partition -> what happened to it; `None` is success.
@@ -38,6 +40,15 @@ Outcome = Mapping[int, KafkaError | None]
 #: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
 _Found = list[tuple[str, Topic | None, Mapping[int, int]]]
 _Starts = dict[UUID, dict[int, int]]
+
+#: Of a heartbeat that is considered and written, others having their turn meanwhile.
+_TRIES: Final = 3
+#: Targets of members: half a millisecond's worth.
+_WRITTEN_AT_ONCE: Final = 50
+
+
+class _HasChanged(Exception):
+    """A group is not what it was when something was decided for it."""
 
 
 class ShareGroupConfig(Protocol):
@@ -143,24 +154,68 @@ class ShareGroups:
             config.group_share_max_size, config.group_share_initialize_retry_interval_ms
         )
         joins = request.member_epoch == 0
-        while True:
+        for tries_left in range(_TRIES, -1, -1):
             shard = self._groups.shard_of(group_id)
             group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
             known = shard.groups.get(group_id)
             work = group.consider(request, limits, at_once=at_once)
-            finished = one_turn(work)
-            if finished is not None:
-                considered: Considered = finished.result
+            considered = await self._in_turns(work) if tries_left else to_end(work)
+            is_same = shard is self._groups.shard_of(group_id)
+            is_same = is_same and shard.groups.get(group_id) is known
+            if not (is_same and considered.is_current()):
+                continue  # others had their turn before this went on
+            is_large = len(considered.next_target.records) > _WRITTEN_AT_ONCE
+            if not (is_large and tries_left):
+                confirmed = self._write_at_once(shard, group_id, request.member_id, considered)
                 break
-            considered = await self._turns.run(work)
-            shard_now = self._groups.shard_of(group_id)
-            if shard_now is shard and shard.groups.get(group_id) is known:
-                break  # else it is another group by now
-        confirmed = self._groups.write(shard, considered.records)
-        self._found(shard, group_id).keep_alive(request.member_id)
+            writing = self._write_in_turns(shard, group, request.member_id, considered)
+            try:
+                confirmed = await self._turns.run(writing)
+                break
+            except _HasChanged:
+                continue
         self._groups.look_at_deadlines()
         await confirmed
         return considered
+
+    async def _in_turns(self, work: Work[Considered]) -> Considered:
+        """Mostly it is done at once, and nobody has a turn before whoever awaits this goes on."""
+        finished = one_turn(work)
+        return await self._turns.run(work) if finished is None else finished.result
+
+    def _write_at_once(
+        self, shard: GroupShard, group_id: str, member_id: str, considered: Considered
+    ) -> Written[None]:
+        records = [*considered.next_target.records, *considered.records]
+        confirmed = self._groups.write(shard, records)
+        self._found(shard, group_id).keep_alive(member_id)
+        return confirmed
+
+    def _write_in_turns(
+        self, shard: GroupShard, group: ShareGroup, member_id: str, considered: Considered
+    ) -> Work[Written[None]]:
+        """A target assignment of very many members. In the end, all of it counts at once.
+
+        Raises:
+            _HasChanged: what was considered is not written: the group is not the same any more.
+            KafkaError: it cannot be written.
+        """
+        target = considered.next_target
+        former: list[Assignment] = []
+
+        def last() -> tuple[Sequence[GroupRecord], None]:
+            if shard.groups.get(group.group_id) is not group or not considered.is_current():
+                raise _HasChanged
+            return considered.records, None
+
+        def take_over(_: None) -> None:
+            former.extend(group.follow(target).values())
+            shard.apply(considered.records)
+            group.keep_alive(member_id)
+
+        written = yield from self._groups.write_in_turns(shard, target.records, last, take_over)
+        yield from let_go(former, target.records)
+        return written
 
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)

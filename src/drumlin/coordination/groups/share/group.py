@@ -16,8 +16,8 @@ changed since the group was looked at as a whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,11 +30,13 @@ from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.share import partitions as share_partitions
 from drumlin.coordination.groups.share.assignor import assign
+from drumlin.coordination.groups.share.member import NEW_METADATA, Member, updated
 from drumlin.coordination.groups.share.messages import (
     FIRST_EPOCH,
     JOIN_EPOCH,
     Considered,
     DescribedMember,
+    NextTarget,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
     ShareLimits,
@@ -60,17 +62,8 @@ from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-
-@dataclass(slots=True)
-class _Member:
-    metadata: ShareMemberMetadata
-    current: ShareCurrent = field(default_factory=lambda: ShareCurrent(JOIN_EPOCH, -1))
-
-
 #: Of a heartbeat to be considered, others having their turn meanwhile.
 _TRIES: Final = 3
-
-_NEW_METADATA = ShareMemberMetadata(None, "", "", ())
 
 
 class ShareGroup:
@@ -87,7 +80,7 @@ class ShareGroup:
         self.partitions = SharePartitions()
         self._surroundings = surroundings
         self._metadata_hash = 0
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
         self._subscribers: Counter[str] = Counter()
@@ -169,8 +162,8 @@ class ShareGroup:
     ) -> Work[Considered | None]:
         """None if the group has changed meanwhile."""
         before = self._check_heartbeat(request, limits.max_size)
-        had, changes = before.current, self._changes
-        metadata = _updated(before.metadata, request)
+        is_current = self._watch(before)
+        metadata = updated(before.metadata, request)
         is_resubscribed = metadata.topics != before.metadata.topics
         records: list[GroupRecord] = []
         if metadata != before.metadata:
@@ -179,7 +172,7 @@ class ShareGroup:
         if is_resubscribed or not self._has_looked:
             names = self._names(without=before.metadata.topics, plus=metadata.topics)
             epoch = yield from self._bump(records, names, is_resubscribed=is_resubscribed)
-            if self._changes != changes or before.current is not had:
+            if not is_current():
                 return None
             lacking = self._lacking(names)
             to_initialize = share_partitions.without(
@@ -187,14 +180,18 @@ class ShareGroup:
             )
             self._has_looked = epoch == self.epoch and not lacking
         target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
+        next_target = NextTarget({}, [])
         if epoch > target.epoch and (at_once or self._may_assign_again()):
             subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
             subscriptions[request.member_id] = metadata.topics
             targets = yield from self._assign(subscriptions)
-            if self._changes != changes or before.current is not had:
+            if not is_current():
                 return None
             target = TargetEpoch(epoch, self._surroundings.clock.wall_ms())
-            records += self._target_records(targets, target)
+            records.append((ShareTargetKey(self.group_id), target))
+            next_target = yield from self._next_target(targets)
+            if not is_current():
+                return None
             assignment = targets[request.member_id]
         current = self._reconciled(before, metadata, target.epoch, assignment, is_resubscribed)
         if current != before.current:
@@ -210,7 +207,12 @@ class ShareGroup:
             self._setting("share.heartbeat.interval.ms"),
             current.assignment if is_told else None,
         )
-        return Considered(records, answer, to_initialize, epoch)
+        return Considered(records, answer, to_initialize, epoch, next_target, is_current)
+
+    def _watch(self, member: Member) -> Callable[[], bool]:
+        """What tells whether the group, and what the member has, are still as they are now."""
+        had, changes = member.current, self._changes
+        return lambda: self._changes == changes and member.current is had
 
     def keep_alive(self, member_id: str) -> None:
         """The member was heard of: its session begins anew."""
@@ -248,7 +250,7 @@ class ShareGroup:
         names.difference_update(each for each in without if self._subscribers[each] == 1)
         return names.union(plus)
 
-    def _check_heartbeat(self, request: ShareHeartbeat, max_size: int) -> _Member:
+    def _check_heartbeat(self, request: ShareHeartbeat, max_size: int) -> Member:
         member = self._members.get(request.member_id)
         if member is None:
             if len(self._members) >= max_size:
@@ -257,7 +259,7 @@ class ShareGroup:
             if request.member_epoch != JOIN_EPOCH:
                 message = f"{request.member_id} is no member of {self.group_id}"
                 raise KafkaError(ErrorCode.unknown_member_id, message)
-            return _Member(_NEW_METADATA)
+            return Member(NEW_METADATA)
         known = (JOIN_EPOCH, member.current.epoch, member.current.previous_epoch)
         if request.member_epoch not in known:
             message = (
@@ -291,7 +293,7 @@ class ShareGroup:
 
     def _reconciled(
         self,
-        before: _Member,
+        before: Member,
         metadata: ShareMemberMetadata,
         epoch: int,
         assignment: Assignment,
@@ -350,16 +352,20 @@ class ShareGroup:
         assignable = self._assignable(every_name)
         return (yield from assign(wanted, assignable, dict(self._targets)))
 
-    def _target_records(
-        self, targets: Mapping[str, Assignment], target: TargetEpoch
-    ) -> list[GroupRecord]:
-        records: list[GroupRecord] = [
-            (ShareTargetMemberKey(self.group_id, member_id), assignment)
-            for member_id, assignment in targets.items()
-            if assignment != self._targets.get(member_id)
-        ]
-        records.append((ShareTargetKey(self.group_id), target))
-        return records
+    def _next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
+        records: list[GroupRecord] = []
+        for member_id, assignment in targets.items():
+            if assignment != self._targets.get(member_id):
+                records.append((ShareTargetMemberKey(self.group_id, member_id), assignment))
+            yield
+        return NextTarget(targets, records)
+
+    def follow(self, target: NextTarget) -> Mapping[str, Assignment]:
+        """Take over what `target` says, all of which is in the log; what was there before."""
+        former, self._targets = self._targets, {**self._targets, **target.assignments}
+        self._has_looked = False
+        self._changes += 1
+        return former
 
     # -- share state -----------------------------------------------------------------------
 
@@ -471,8 +477,8 @@ class ShareGroup:
         for topic in topics:
             add(self._subscribers, topic, difference)
 
-    def _member(self, member_id: str) -> _Member:
-        return self._members.setdefault(member_id, _Member(_NEW_METADATA))
+    def _member(self, member_id: str) -> Member:
+        return self._members.setdefault(member_id, Member(NEW_METADATA))
 
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
         """A member has not been heard of."""
@@ -492,9 +498,3 @@ class ShareGroup:
 
     def _setting(self, key: str) -> int:
         return int(self._surroundings.group_setting(self.group_id, key))
-
-
-def _updated(before: ShareMemberMetadata, request: ShareHeartbeat) -> ShareMemberMetadata:
-    topics = before.topics if request.topics is None else tuple(sorted(set(request.topics)))
-    rack_id = before.rack_id if request.rack_id is None else request.rack_id
-    return ShareMemberMetadata(rack_id, request.client_id, request.client_host, topics)

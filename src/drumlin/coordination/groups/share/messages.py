@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -44,16 +44,28 @@ class ShareHeartbeatAnswer(NamedTuple):
     """None: as the member knows it."""
 
 
+class NextTarget(NamedTuple):
+    """What is new of a target assignment. Its epoch is among what is written afterwards."""
+
+    assignments: Mapping[str, Assignment]
+    """By member id, of all members; empty: there is no new one."""
+    records: list[GroupRecord]
+
+
 class Considered(NamedTuple):
     """What a heartbeat comes to: records to write, and the answer if they are written.
 
+    next_target: of a new target assignment, what is written before `records`.
     to_initialize: partitions that the records say are being initialised, which is then to be done.
+    is_current: whether the group is still as it was when this was considered.
     """
 
     records: list[GroupRecord]
     answer: ShareHeartbeatAnswer
     to_initialize: Topics
     state_epoch: int
+    next_target: NextTarget
+    is_current: Callable[[], bool]
 
 
 class DescribedMember(NamedTuple):
