@@ -77,9 +77,10 @@ class SortedOut(NamedTuple):
             known[1].extend(some or [ErrorCode.none] * len(partitions))
             yield
         every = []
-        for key, columns in told.items():
-            every.append(TopicResult(key, *columns))
+        for key in list(told):
+            every.append(TopicResult(key, *told.pop(key)))
             yield
+        yield from let_go(results)
         return every
 
 

@@ -22,6 +22,8 @@ _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_TAGS: Final = b"\0"
 #: Rows that are packed together. Of each length there is a format, which `struct` may keep.
 _AT_ONCE: Final = 256
+#: Many small ones take long to put together, and to forget.
+_PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
 _SMALL: Final = tuple(bytes((count,)) for count in range(0x80))
 
@@ -64,6 +66,8 @@ def _encoded(
             some = slice(start, start + _AT_ONCE)
             parts.append(_rows(partitions[some], codes and codes[some], is_flexible))
         parts.append(end)
+        if len(parts) > _PARTS_MAX:
+            parts = [b"".join(parts)]
     parts.append(end)
     return EncodedBody(b"".join(parts))
 

@@ -130,7 +130,10 @@ def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
             )
         )
         yield
-    return tuple(
-        shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
-        for name, results in by_topic.items()
-    )
+    topics = []
+    for name, results in by_topic.items():
+        topics.append(
+            shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
+        )
+        yield
+    return tuple(topics)

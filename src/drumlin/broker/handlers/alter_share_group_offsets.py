@@ -10,7 +10,7 @@ from typing import Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.coordinator import TopicOutcome
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -20,10 +20,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     responses: tuple[Any, ...] = ()
     try:
         wanted = await turns.run(_wanted(request))
-        outcomes = await context.broker.share_groups.alter_offsets(
-            request.group_id, list(wanted.items())
-        )
+        outcomes = await context.broker.share_groups.alter_offsets(request.group_id, wanted)
         responses = await turns.run(_topics(shape, outcomes))
+        await turns.run(let_go(outcomes, wanted))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -35,7 +34,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     )
 
 
-def _wanted(request: Any) -> Work[dict[str, dict[int, int]]]:
+def _wanted(request: Any) -> Work[list[tuple[str, dict[int, int]]]]:
     """Start offsets by topic and partition; a topic may be named twice."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -44,7 +43,7 @@ def _wanted(request: Any) -> Work[dict[str, dict[int, int]]]:
         for each in topic.partitions:
             of_topic[each.partition_index] = each.start_offset
             yield
-    return wanted
+    return list(wanted.items())
 
 
 def _topics(shape: Shape, outcomes: Iterable[TopicOutcome]) -> Work[tuple[Any, ...]]:

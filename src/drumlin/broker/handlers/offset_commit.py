@@ -54,22 +54,25 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
         codes = _failed(commit, error)
     else:
         if not written.done():
-            return Waiting(_respond(context, commit, sorted_out, written))
+            return Waiting(_respond(context, asked, sorted_out, commit, positions, written))
         codes = written.result()
     return (yield from _last_told(version, asked, sorted_out, codes, positions))
 
 
 async def _respond(
     context: RequestContext,
-    commit: Commit,
+    asked: CommitRequest,
     sorted_out: SortedOut,
+    commit: Commit,
+    positions: list[Positions],
     written: Written[list[ErrorCode]],
 ) -> EncodedBody:
     try:
         codes = await written
     except KafkaError as error:
         codes = _failed(commit, error)
-    return await context.broker.turns.run(_told(commit.version, sorted_out, codes))
+    told = _last_told(commit.version, asked, sorted_out, codes, positions)
+    return await context.broker.turns.run(told)
 
 
 def _told(version: int, sorted_out: SortedOut, codes: list[ErrorCode]) -> Work[EncodedBody]:

@@ -157,7 +157,8 @@ def _answer(
             results[key].update(zip(some, taken, strict=False))
             yield
     told: list[TopicResult] = []
-    for name, each in results.items():
+    for name in list(results):
+        each = results.pop(name)
         told.append(TopicResult(name, list(each), list(each.values())))
         yield
     body = yield from txn_commit_response(version, told)

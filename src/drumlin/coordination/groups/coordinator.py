@@ -406,12 +406,12 @@ class GroupCoordinator(ConsumerGroupExecution):
         shard = self._shard_with_members(group_id)
         partitions: dict[str, list[int]] = {}
         for topic, partition in asked:
+            held = partitions.setdefault(topic, [])
             if shard.holds(group_id, topic, partition):
-                partitions.setdefault(topic, []).append(partition)
+                held.append(partition)
             yield
-        names = dict.fromkeys(topic for topic, _ in asked)
-        kept = shard.check_delete_offsets(group_id, names)
-        chosen = {topic: these for topic, these in partitions.items() if topic not in kept}
+        kept = shard.check_delete_offsets(group_id, partitions)
+        chosen = {each: some for each, some in partitions.items() if some and each not in kept}
 
         def check() -> None:
             if shard.check_delete_offsets(group_id, chosen):

@@ -193,6 +193,8 @@ class OffsetPacker:
 
     def _packed(self, records: list[bytes], topics: list[TopicValues]) -> Work[OffsetBatch]:
         body = records[0] if len(records) == 1 else b"".join(records)
+        if len(records) > 1:
+            yield
         if self._codec:
             body = yield from compress_in_steps(self._codec, body)
         producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
