@@ -80,3 +80,16 @@ for _ in range(5):
     del request
     collection.look()
 """)
+
+
+def test_to_look_does_not_walk_along_all_objects() -> None:
+    """It would take tens of milliseconds where there are many."""
+    _run("""
+def walks(*arguments):
+    raise AssertionError("walks")
+
+gc.get_freeze_count = gc.get_objects = walks
+looked_at = None
+gc.callbacks.remove(starting)
+collection.look()
+""")

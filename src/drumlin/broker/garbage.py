@@ -4,9 +4,10 @@ Whatever thread begins a full collection, everybody waits for it, a quarter of a
 each thousand objects: with 5,000 partitions that is a hundred milliseconds. But what has survived
 one mostly lives on. So it is frozen, that is, left out of those that follow, and each looks only
 at what has come since the last one. Frozen objects go as all others do when nothing refers to
-them; only circles among them would stay. They are looked for, too, once there are several times
-as many frozen objects as there were when all of them were known to be in use, and have been for
-minutes: what one large request takes for a moment is no reason to stop everybody.
+them; only circles among them would stay. They are looked for, too, once much more memory is in use
+than when all of it was known to be needed, and has been for minutes: what one large request takes
+for a moment is no reason to stop everybody. Memory is counted in the allocator's blocks, as to
+count the objects, Python walks along all of them: 40 ms for each million.
 
 All of this is the process's; whoever runs a broker in a process of his own making need not have it.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 from typing import Any, Final
 
 _log = logging.getLogger(__name__)
@@ -24,8 +26,9 @@ _log = logging.getLogger(__name__)
 #: looked at once in a generation, more collections cost no more.
 _THRESHOLDS: Final = (700, 3, 2)
 _LOOK_INTERVAL_S: Final = 60.0
-_FROZEN_TIMES: Final = 4
-_FROZEN_MORE: Final = 200_000
+#: Blocks; an object that may be part of a circle has two or more.
+_BLOCKS_TIMES: Final = 2
+_BLOCKS_MORE: Final = 400_000
 #: Looks in a row that have to find so many.
 _PATIENCE: Final = 3
 
@@ -42,7 +45,7 @@ class GarbageCollection:
         gc.set_threshold(*_THRESHOLDS)
         gc.callbacks.append(self._collected)
         gc.collect()
-        self._in_use = gc.get_freeze_count()
+        self._in_use = sys.getallocatedblocks()
 
     async def keep_looking(self) -> None:
         """Until it is cancelled."""
@@ -52,8 +55,8 @@ class GarbageCollection:
 
     def look(self) -> None:
         """Collect among all objects if there may be much to find, and was the last times."""
-        frozen = gc.get_freeze_count()
-        if frozen <= _FROZEN_TIMES * self._in_use + _FROZEN_MORE:
+        blocks = sys.getallocatedblocks()
+        if blocks <= _BLOCKS_TIMES * self._in_use + _BLOCKS_MORE:
             self._found_many = 0
             return
         self._found_many += 1
@@ -62,8 +65,8 @@ class GarbageCollection:
         self._found_many = 0
         gc.unfreeze()
         found = gc.collect()
-        self._in_use = gc.get_freeze_count()
-        _log.info("of %d objects, %d were in circles that nobody uses", frozen, found)
+        self._in_use = sys.getallocatedblocks()
+        _log.info("of %d blocks %d stay; %d objects were in circles", blocks, self._in_use, found)
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "stop" and info["generation"] == len(_THRESHOLDS) - 1:
