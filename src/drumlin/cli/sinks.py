@@ -30,7 +30,9 @@ app = typer.Typer(
 _OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
 _TOPIC: Final = "drumlin-sinks"
 
-Sink = Annotated[str, typer.Argument(metavar="SINK", help="The query's id, or the `sinkId`.")]
+Sink = Annotated[
+    str, typer.Argument(metavar="SINK", help="The `sinkId`, or query id, dot, and topic.")
+]
 DecisionTopic = Annotated[
     str, typer.Option("--decision-topic", help="The sinks' option `decisionTopic`.")
 ]

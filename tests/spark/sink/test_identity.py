@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from drumlin.spark.option_values import OptionError
-from drumlin.spark.sink.identity import BatchIdentity, WriteNames, of_stream, of_write
+from drumlin.spark.sink.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 
 QUERY = "0b8a1c1e-6b4c-4c39-9b64-5a4e3c0d1f00"
 RUN = "7d5a4b14-5f0e-4b7a-8a53-2f3e2a1b0c99"
@@ -21,17 +23,20 @@ STREAMING = {
 }
 
 
-def test_a_stream_is_known_by_its_query() -> None:
-    assert of_stream(PLAIN, STREAMING.get) == BatchIdentity(QUERY, QUERY, 7, RUN)
+def test_a_stream_is_known_by_its_query_and_topic() -> None:
+    assert of_stream(PLAIN, STREAMING.get) == BatchIdentity(f"{QUERY}.t", QUERY, 7, RUN)
     named = PLAIN._replace(sink_id="mine")
     assert of_stream(named, STREAMING.get) == BatchIdentity("mine", QUERY, 7, RUN)
     with pytest.raises(OptionError, match="at-least-once"):
         of_stream(PLAIN, {}.get)
 
 
-def test_writes_of_one_batch_to_several_topics_are_several_sinks() -> None:
+@pytest.mark.parametrize("identify", [of_stream, of_write])
+def test_what_a_query_writes_to_several_topics_are_several_sinks(
+    identify: Callable[[WriteNames, Property], BatchIdentity],
+) -> None:
     sinks = {
-        of_write(PLAIN._replace(topic=topic), STREAMING.get).sink for topic in ("a", "b", None)
+        identify(PLAIN._replace(topic=topic), STREAMING.get).sink for topic in ("a", "b", None)
     }
     assert len(sinks) == 3
     long = of_write(PLAIN._replace(topic="x" * 249), STREAMING.get)

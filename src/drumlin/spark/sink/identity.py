@@ -1,8 +1,9 @@
 """Which sink and which batch a task writes for: what Spark says about it only there.
 
-A stream's sink is named after the query, and so is a batch write in `foreachBatch`, together with
-its topic: a query that starts again from its checkpoint finds what it had decided. Any other
-batch write has a name that is new, unless the option `writeId` gives it one for its topic.
+A stream's sink is named after the query and the topic, and so is a batch write in `foreachBatch`:
+a query that starts again from its checkpoint finds what it had decided, and one that has a copy
+of the checkpoint and another topic does not take that for its own. Any other batch write has a
+name that is new, unless the option `writeId` gives it one for its topic.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def of_stream(names: WriteNames, local_property: Property) -> BatchIdentity:
             "Spark does not tell which batch this is, so that it cannot be written exactly once: "
             "set the option 'delivery' to at-least-once"
         )
-    return BatchIdentity(names.sink_id or query, query, int(batch), _run(names, local_property))
+    return _of_query(names, query, batch, local_property)
 
 
 def of_write(names: WriteNames, local_property: Property) -> BatchIdentity:
@@ -73,6 +74,10 @@ def of_write(names: WriteNames, local_property: Property) -> BatchIdentity:
             f"the option 'writeId' is {names.write_id!r}, the name of one write, and this one is "
             "made with every batch of a stream: leave it out, or use 'sinkId'"
         )
+    return _of_query(names, query, batch, local_property)
+
+
+def _of_query(names: WriteNames, query: str, batch: str, local_property: Property) -> BatchIdentity:
     sink = names.sink_id or f"{query}.{names.topic or 'topics'}"
     return BatchIdentity(_fitting(sink, query), query, int(batch), _run(names, local_property))
 

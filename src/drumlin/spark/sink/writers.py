@@ -22,6 +22,7 @@ from drumlin.records.kernels.travelling import NO_CODE, pack
 from drumlin.spark.sink.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.sink.options import SinkOptions
 from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
+from drumlin.spark.sink.rivals import check_alone
 from drumlin.spark.sink.tasks import client_of, write_at_least_once, write_once
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class _Writer:
             raise RuntimeError("a task has not said what it has written: nothing is committed")
         number = told[0].identity.batch if batch is None else batch
         client, options = client_of(self._options), self._options
-        commit_batch(client, options.settings, told, number, options.source)
+        report = commit_batch(client, options.settings, told, number, options.source)
+        check_alone(told[0].identity, was_decided=report.was_decided)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
         from drumlin.spark.sink.protocol.entry import abort_batch, abort_run

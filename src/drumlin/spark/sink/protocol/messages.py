@@ -69,7 +69,7 @@ class TaskIdentity(Crossing):
     """Which task of what this is.
 
     Attributes:
-        sink: the sink's name: the query's id, unless an option gives another.
+        sink: the sink's name: the query's id and the topic, unless an option gives another.
         query: whose batches are counted: the query's id; "" where batches are not counted.
         batch: Spark's number of the micro-batch; 0 for what is one batch alone.
         run: new at every start of the query (`spark.jobGroup.id`), or of the write.
