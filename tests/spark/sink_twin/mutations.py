@@ -143,7 +143,7 @@ FOUND_BY = {
     "a lost winner counts as committed": 20,
     "done is marked before all is committed": 6,
     "done is marked without looking again": 28,
-    "lost rows are written again unproven": 246,
+    "lost rows are written again unproven": 985,
     "a batch that is lost in part is written anew": 21,
     "an id is used again while its batch is not done": 22,
     "a process takes ids that are another's": 3,

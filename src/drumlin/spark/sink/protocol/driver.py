@@ -127,7 +127,12 @@ def commit(
     if seen is not None and seen.batch is not None and seen.batch > batch:
         yield FenceAll(job.besides(()))
         raise superseded(job.sink, seen, batch)
-    yield PrepareTopic(settings.decision_topic)
+    try:
+        yield PrepareTopic(settings.decision_topic)
+    except RequestFailed:
+        # No decision can be, so none names ours: readers are not to wait for their time-out.
+        yield FenceAll(job.besides(()))
+        raise
     driver = yield InitDriver(names.driver_id(job.sink))
     state = yield from last_state(job.sink, settings)
     try:

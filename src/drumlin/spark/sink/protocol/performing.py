@@ -21,6 +21,7 @@ from drumlin.client.errors import (
     LogEndsEarly,
     NotAuthorized,
     OffsetOutOfRange,
+    RequestRefused,
     UnknownTopic,
 )
 from drumlin.client.transactions.errors import (
@@ -34,6 +35,7 @@ from drumlin.spark.sink.protocol import requests as ask
 from drumlin.spark.sink.protocol.errors import Fenced, RequestFailed
 from drumlin.spark.sink.protocol.messages import Opened
 from drumlin.spark.sink.protocol.state import Anchor
+from drumlin.wire.errors import ErrorCode
 
 R = TypeVar("R")
 
@@ -148,8 +150,9 @@ class Performer:
             self._client.create_topic(it.topic, 1, configs=_TOPIC_CONFIGS, if_not_exists=True)
         except NotAuthorized as error:
             raise RequestFailed(
-                f"the sink keeps its decisions in topic {it.topic!r}, which is not there and may "
-                "not be made by this user. Make it, with 1 partition and cleanup.policy=compact"
+                f"the sink keeps its decisions in topic {it.topic!r}, and this user may neither "
+                "see nor make it. If it is not there, make it, with 1 partition and "
+                "cleanup.policy=compact; the user needs Read and Write on it"
             ) from error
 
     # -- transactions ----------------------------------------------------------------------
@@ -167,10 +170,24 @@ class Performer:
         return tuple(name for name in names if name.startswith(it.prefix))
 
     def _init_task(self, it: ask.InitTask) -> Opened:
-        return self._begin(it.transactional_id, it.timeout_ms)
+        try:
+            return self._begin(it.transactional_id, it.timeout_ms)
+        except RequestRefused as error:
+            if error.code is not ErrorCode.invalid_transaction_timeout:
+                raise
+            raise RequestFailed(
+                f"the brokers allow no transaction of {it.timeout_ms} ms, see their "
+                "transaction.max.timeout.ms: set the option 'kafka.transaction.timeout.ms' to "
+                "less, or leave it out"
+            ) from error
 
     def _init_driver(self, it: ask.InitDriver) -> Opened:
-        return self._begin(it.transactional_id, _DRIVER_TIMEOUT_MS)
+        try:
+            return self._begin(it.transactional_id, _DRIVER_TIMEOUT_MS)
+        except RequestRefused as error:
+            if error.code is not ErrorCode.invalid_transaction_timeout:
+                raise
+            return self._begin(it.transactional_id, None)  # the brokers allow less still
 
     def _begin(self, transactional_id: str, timeout_ms: int | None) -> Opened:
         begun = self._client.transaction(transactional_id, timeout_ms=timeout_ms)
