@@ -266,6 +266,20 @@ def test_lost_rows_are_written_again(
     await_rows(client, topic, "0", "1")
 
 
+def test_a_committed_winner_whose_id_was_taken_is_not_taken_for_lost(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    dies_after_the_decision(client, [message], monkeypatch)
+    assert message.opened is not None
+    client.end_transaction(message.opened, commit=True)  # type: ignore[arg-type]
+    client.abort_transaction(message.opened.transactional_id)  # by an operator who comes too late
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    with pytest.raises(NotRepairable, match="nothing tells whether"):
+        commit_batch(client, SETTINGS, [again], 0)
+    await_rows(client, topic, "a")
+
+
 def test_other_rows_in_place_of_lost_ones_stop_the_query(
     client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,11 @@ class Cluster:
             self.write_markers(name)
         self.load_offsets()
 
+    def delete_group(self) -> None:
+        """Somebody deletes the sinks' groups: what was decided last is only in the topic then."""
+        for key in [each for each in self.groups if each[0].startswith("drumlin.")]:
+            del self.groups[key]
+
     def compact(self) -> None:
         """What a later record of the same key replaces is gone, and so is what was aborted."""
         last = {e.key: offset for offset, e in sorted(self.log.items()) if e.state == "committed"}
@@ -300,7 +305,10 @@ class Cluster:
         if each is None or each.producer_id != who.producer_id:
             return "unknown"
         if each.epoch != who.epoch:
-            return "aborted"  # as far as anybody knows
+            is_next = each.epoch == who.epoch + 1
+            if is_next and each.state == "Ongoing":
+                return "unanswered"
+            return "unknown" if is_next and each.state[-5:] != "Abort" else "aborted"
         if each.is_prepared:
             is_same = (each.state == "PrepareCommit") == is_commit
             return LATER if is_same else ("committed" if each.state[7:] == "Commit" else "aborted")

@@ -112,7 +112,10 @@ def _fate(who: OpenTransaction, found: TransactionDescription) -> TransactionErr
     if is_raised and found.state in _ABORTED:
         why = "it was open for longer than its time-out, or aborted from outside"
         return TransactionTimedOut(f"aborted by the broker: {why}", who.transactional_id)
-    return _fenced(who)
+    # To begin anew raises it by one, and by one before that if something was open to be aborted.
+    # In between it is described as ongoing, as it is when something is written by who came after.
+    is_in_between = is_raised and found.state == "Ongoing"
+    return _fenced(who, was_ended=None if is_in_between else is_raised)
 
 
 def _ended(who: OpenTransaction, state: str) -> TransactionError:
@@ -131,8 +134,9 @@ def _fate_by_code(who: OpenTransaction, code: ErrorCode) -> TransactionError:
     return TransactionError("it is not open (any more)", who.transactional_id)
 
 
-def _fenced(who: OpenTransaction) -> ProducerFenced:
-    return ProducerFenced("somebody else has begun under this id", who.transactional_id)
+def _fenced(who: OpenTransaction, *, was_ended: bool | None = None) -> ProducerFenced:
+    why = "somebody else has begun under this id"
+    return ProducerFenced(why, who.transactional_id, was_ended=was_ended)
 
 
 def _unknown(who: OpenTransaction) -> UnknownTransaction:

@@ -45,7 +45,18 @@ class ProducerFenced(TransactionError):
 
     If the transaction was open then, it was aborted by that. Whether it had been ended before,
     and how, the broker does not know any more.
+
+    Attributes:
+        was_ended: True: it had been ended before, by a commit or an abort, if the id was begun
+            anew only once since. False: it was open, or had timed out, or the id was begun anew
+            more than once. None: it does not show, or not yet.
     """
+
+    def __init__(
+        self, message: str, transactional_id: str, *, was_ended: bool | None = None
+    ) -> None:
+        super().__init__(message, transactional_id)
+        self.was_ended = was_ended
 
 
 class UnknownTransaction(TransactionError, LookupError):

@@ -255,7 +255,7 @@ def _replacements(job: Job, fates: Fates) -> list[Winner]:
         else:
             different.append(lost)
     if different:
-        why = "their tasks have other rows now"
+        why = "are not in the topics, as they were never committed; their tasks have other rows now"
         raise NotRepairable(job.sink, job.batch, different, why)
     if not_written:
         raise WinnersLost(job.sink, job.batch, not_written)

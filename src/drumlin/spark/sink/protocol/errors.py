@@ -57,8 +57,8 @@ class NotRepairable(SinkError):
 
     def __init__(self, sink: str, batch: int, lost: Sequence[Winner], why: str) -> None:
         super().__init__(
-            f"sink {sink!r}: batch {batch} is decided, its rows of {_named(lost)} are not in the "
-            f"topics, and {why}. Compare the topics with the batch's input; then "
+            f"sink {sink!r}: batch {batch} is decided, and the rows of {_named(lost)} {why}. "
+            f"Compare the topics with the batch's input; then "
             f"`drumlin sinks forget {sink}` lets the query go on"
         )
         self.batch = batch

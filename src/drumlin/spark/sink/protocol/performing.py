@@ -271,7 +271,12 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
         return "committed"
     if isinstance(error, UnknownTransaction):
         return "unknown"
-    if isinstance(error, TransactionAborted | ProducerFenced):
+    if isinstance(error, ProducerFenced):
+        # Ended before its id was taken: nobody but who commits it ends what is decided, but that
+        # is not proven here.
+        told: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
+        return told.get(error.was_ended, "unanswered")
+    if isinstance(error, TransactionAborted):
         return "aborted"
     _logger.warning("not known to be committed yet: %s", error)
     return "unanswered"

@@ -15,7 +15,7 @@ from drumlin.spark.sink.protocol.requests import CommitAll, Describe, Descriptio
 from drumlin.spark.sink.protocol.state import SinkState
 
 ONGOING = "Ongoing"
-_COMMITTED = ("PrepareCommit", "CompleteCommit")
+_ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
 
 
 class Fates(NamedTuple):
@@ -49,7 +49,10 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
         )
     unknown = [each for each, outcome in found.items() if outcome == "unknown"]
     if unknown:
-        why = "their transactional ids have expired, so nothing tells whether they ever were"
+        why = (
+            "may be in the topics or not: their transactional ids have expired, or somebody else "
+            "has initialised them, so nothing tells whether they were committed"
+        )
         raise NotRepairable(sink, batch, unknown, why)
     return Fates(
         tuple(each for each, outcome in found.items() if outcome == "committed"),
@@ -68,9 +71,8 @@ def is_lost(winner: Winner, known: dict[str, Description]) -> bool:
     found = known.get(winner.transactional_id)
     if found is None or found.producer_id != winner.producer_id:
         return False  # who knows: the driver finds out, and says so
-    if found.epoch != winner.epoch:
-        return True
-    return found.state != ONGOING and found.state not in _COMMITTED
+    # An id that was taken when all was over has the next epoch, too: but not this state.
+    return found.state in _ABORTED or found.epoch > winner.epoch + 1
 
 
 def must_write(state: SinkState, key: tuple[str, int]) -> Steps[bool]:
