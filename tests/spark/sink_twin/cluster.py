@@ -90,16 +90,21 @@ class Cluster:
         self.now += seconds
         for name, each in list(self.ids.items()):
             if each.state == "Ongoing" and each.started + each.timeout_s < self.now:
-                who = Opened(name, each.producer_id, each.epoch)
-                self.counts["timed out"] += 1
-                self.counts["decided winner timed out"] += who in self.decided
-                self._abort(who, each, is_raised=True)
+                self.time_out(name)
             elif each.is_at_rest and each.updated + EXPIRATION_S < self.now:
                 del self.ids[name]
                 self.counts["expired"] += 1
         for key, (committed, _) in list(self.groups.items()):
             if committed + EXPIRATION_S < self.now:
                 del self.groups[key]
+
+    def time_out(self, name: str) -> None:
+        """Abort an open transaction, as the broker does by itself."""
+        each = self.ids[name]
+        who = Opened(name, each.producer_id, each.epoch)
+        self.counts["timed out"] += 1
+        self.counts["decided winner timed out"] += who in self.decided
+        self._abort(who, each, is_raised=True)
 
     def write_markers(self, name: str) -> None:
         """The second step of an end."""

@@ -96,7 +96,10 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         "    if not decision.is_finished:\n",
     ),
     "done is marked without looking again": Mutation(
-        driver, "mark_done", "now is None or now.note != state.note", "False"
+        driver,
+        "mark_done",
+        "now is None or (now.batch, now.winners) != (state.batch, state.winners)",
+        "False",
     ),
     "lost rows are written again unproven": Mutation(
         driver, "_replacements", "mine.has_the_rows_of(lost)", "True"
@@ -123,9 +126,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
 
 
 #: Too rare for seeds: found by a story of its own, see test_sink_twin.py.
-REFUSAL_IS_NOT_READ = Mutation(
-    driver, "check", "job.winners and {job.token", "False and {job.token"
-)
+REFUSAL_IS_NOT_READ = Mutation(driver, "check", "if job.winners and any(", "if False and any(")
 
 #: Where each is found soonest; others are tried if that is true no more.
 FOUND_BY = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Generator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from drumlin.spark.sink.protocol import aborting, driver, task
-from drumlin.spark.sink.protocol.errors import NotDecided
+from drumlin.spark.sink.protocol.errors import NotDecided, Superseded
 from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
 from drumlin.spark.sink.protocol.own_ids import OwnIds
 from drumlin.spark.sink.protocol.requests import CommitAll, FenceAll, InitDriver
@@ -60,8 +61,8 @@ class Program:
         return self.result
 
 
-def one_task(cluster: Cluster) -> TaskMessage:
-    who, ids = TaskIdentity(SINK, QUERY, 0, "run", 0), OwnIds("0" * 12)
+def one_task(cluster: Cluster, run: str = "run", batch: int = 0) -> TaskMessage:
+    who, ids = TaskIdentity(SINK, QUERY, batch, run, 0), OwnIds(f"{batch:012x}")
 
     def steps() -> Generator[Any, Any, TaskMessage]:
         begun = yield from task.begin(who, SETTINGS)
@@ -75,12 +76,12 @@ def one_task(cluster: Cluster) -> TaskMessage:
     return message
 
 
-def asleep_before_they_act(cluster: Cluster) -> tuple[Program, Program]:
+def asleep_before_they_act(cluster: Cluster, batch: int = 0) -> tuple[Program, Program]:
     """A commit that has not fenced yet, and the abort of the same tasks, which aborts next."""
-    messages = [one_task(cluster)]
-    commit = Program(cluster, driver.commit(messages, 0, SETTINGS, None, lambda: 0))
+    messages = [one_task(cluster, batch=batch)]
+    commit = Program(cluster, driver.commit(messages, batch, SETTINGS, None, lambda: 0))
     commit.run(before=InitDriver)
-    abort = Program(cluster, aborting.abort(messages, 0, SETTINGS))
+    abort = Program(cluster, aborting.abort(messages, batch, SETTINGS))
     abort.run(before=FenceAll)
     return commit, abort
 
@@ -93,6 +94,48 @@ def test_a_commit_that_wakes_reads_that_it_was_aborted() -> None:
     abort.run()
     assert not cluster.visible
     assert not cluster.batches
+
+
+def test_what_was_aborted_does_not_repair_what_another_run_has_decided() -> None:
+    cluster = Cluster()
+    commit, abort = asleep_before_they_act(cluster)
+    other = [one_task(cluster, "another run")]
+    killed = Program(cluster, driver.commit(other, 0, SETTINGS, None, lambda: 0))
+    killed.run(before=CommitAll)
+    assert other[0].opened is not None
+    cluster.time_out(other[0].opened.transactional_id)
+    cluster.settle()
+    with pytest.raises(NotDecided, match="aborted meanwhile"):
+        commit.run()
+    abort.run()
+    assert not cluster.visible
+
+
+def test_who_marks_a_batch_done_keeps_what_was_refused_meanwhile() -> None:
+    cluster = Cluster()
+    first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
+    first.run(before=CommitAll)
+    first.run(before=InitDriver)  # to mark it done
+    commit, abort = asleep_before_they_act(cluster, batch=1)
+    first.run()
+    with pytest.raises(NotDecided, match="aborted meanwhile"):
+        commit.run()
+    abort.run()
+    assert set(cluster.batches) == {0}
+
+
+def test_what_was_refused_is_forgotten_when_its_batch_is_done() -> None:
+    cluster = Cluster()
+    commit, abort = asleep_before_they_act(cluster)
+    abort.run()
+    for batch in (0, 1):
+        messages = [one_task(cluster, "another run", batch)]
+        Program(cluster, driver.commit(messages, batch, SETTINGS, None, lambda: 0)).run()
+        note = json.loads(cluster.groups[f"drumlin.{SINK}", SETTINGS.decision_topic][1][1])
+        assert note["done"]
+        assert not note["more"]
+    with pytest.raises(Superseded):
+        commit.run()
 
 
 def test_else_the_abort_would_take_its_winners() -> None:

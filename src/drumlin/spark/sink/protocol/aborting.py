@@ -99,7 +99,7 @@ def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[st
     losers = {each: told for each, told in losers.items() if each not in winning}
     runs = sorted({told.run for told in losers.values()})
     if losers or not state.is_done:
-        refusing = state.refusing(*(refused_run(run) for run in runs))
+        refusing = state.refusing(*(refused_run(state.next_batch, run) for run in runs))
         yield from write(driver, sink, settings, replace(refusing, is_done=True, winners=()))
     if losers:
         yield FenceAll(tuple(losers))

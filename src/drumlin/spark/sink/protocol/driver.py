@@ -90,7 +90,7 @@ class Job:
 
     @property
     def token(self) -> str:
-        return token_of(self.opened)
+        return f"{self.batch}:{token_of(self.opened)}"
 
     @property
     def rows(self) -> int:
@@ -175,13 +175,14 @@ def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
         return
     if state.batch is not None and state.batch > job.batch:
         raise superseded(job.sink, state, job.batch)
-    if job.winners and {job.token, refused_run(job.run)} & set(state.refused):
+    run = refused_run("", job.run)
+    if job.winners and any(each == job.token or each.endswith(run) for each in state.refused):
         raise NotDecided(f"sink {job.sink!r}: this run of batch {job.batch} was aborted meanwhile")
 
 
-def refused_run(run: str) -> str:
-    """What stands for all of a run among what is refused."""
-    return f"run:{run}"
+def refused_run(batch: int | str, run: str) -> str:
+    """What stands for all of a run among what is refused, from a batch on."""
+    return f"{batch}:run:{run}"
 
 
 def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_Decision]:
@@ -205,11 +206,12 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
         job.query,
         job.batch,
         job.run,
-        is_done=not job.winners,
+        is_done=False,
         winners=job.winners,
+        refused=state.refused if state is not None else (),
         decided_ms=now_ms,
     )
-    return _Decision(decided, needs_writing=True)
+    return _Decision(decided if job.winners else decided.done(), needs_writing=True)
 
 
 def _decided_before(job: Job, state: SinkState) -> Steps[_Decision]:
@@ -233,10 +235,10 @@ def _decided_before(job: Job, state: SinkState) -> Steps[_Decision]:
     repaired = replace(
         state,
         run=job.run,
-        is_done=not replacing,
         winners=replacing,
         repairs=state.repairs + 1,
     )
+    repaired = repaired if replacing else repaired.done()
     return _Decision(repaired, needs_writing=True, repaired=len(fates.lost))
 
 
@@ -378,9 +380,10 @@ def mark_done(
         if driver is None:
             driver = yield InitDriver(names.driver_id(sink))
             now = yield from last_state(sink, settings)
-            if now is None or now.note != state.note:
-                assert state.batch is not None
+            assert state.batch is not None
+            if now is None or (now.batch, now.winners) != (state.batch, state.winners):
                 return now is not None and now.is_settled(state.batch)
+            state = now  # something may be refused since
         yield from write(driver, sink, settings, state.done())
     except (RequestFailed, DecisionUnknown):
         return False

@@ -69,7 +69,8 @@ class SinkState:
         batch: the last that was decided; None: none was.
         is_done: all its winners are committed; they are forgotten then.
         refused: jobs that were aborted after their commit had been asked for, and runs that an
-            operator has aborted: they must not decide any more.
+            operator has aborted: they must not decide any more. Each begins with its batch, and
+            is forgotten when that is done: it can neither be decided nor repaired then.
         repairs: how often winners of the batch were replaced.
         is_forgotten: an operator has said that whatever batch comes next is the first.
     """
@@ -96,7 +97,14 @@ class SinkState:
         )
 
     def done(self) -> SinkState:
-        return replace(self, is_done=True, winners=())
+        """All winners are committed."""
+        kept = tuple(each for each in self.refused if _batch_of(each) >= self.next_batch)
+        return replace(self, is_done=True, winners=(), refused=kept)
+
+    @property
+    def next_batch(self) -> int:
+        """The least that can be decided next."""
+        return 0 if self.batch is None else self.batch + 1
 
     def refusing(self, *tokens: str) -> SinkState:
         refused = tuple(dict.fromkeys((*self.refused, *tokens)))
@@ -154,6 +162,10 @@ class SinkState:
     def from_note(cls, note: Note) -> SinkState:
         """All there is to know, if the note says that nothing is left to do."""
         return cls(note.query, note.batch, note.run, note.is_done)
+
+
+def _batch_of(refused: str) -> int:
+    return int(refused.partition(":")[0])
 
 
 def _parsed(sink: str, text: str | bytes, what: str) -> dict[str, Any]:
