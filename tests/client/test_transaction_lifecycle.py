@@ -242,7 +242,7 @@ def test_an_interrupted_append_is_not_committed_in_part(
         table = pa.table({"value": ["x"] * 8})
         transaction.append(table, "t", batch_bytes=1, buffer_bytes=1, delivery_timeout_ms=60_000)
     user.join()
-    with pytest.raises(TransactionFailed, match="appended in part"):
+    with pytest.raises(TransactionFailed, match="written in part"):
         transaction.commit()
 
 

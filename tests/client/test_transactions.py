@@ -316,7 +316,7 @@ def test_rows_that_arrive_in_pieces(client: Client, topic: str, name: str) -> No
         appender = transaction.stream_appender(topic)
         for value in "abcdef":
             appender.add(pa.record_batch({"value": [value.encode()]}))
-        with pytest.raises(TransactionFailed, match="holds rows still"):
+        with pytest.raises(TransactionFailed, match="not finished"):
             transaction.commit()
         assert appender.finish().record_count == 6
     await_committed(client, topic, "abcdef")

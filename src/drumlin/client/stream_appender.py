@@ -93,6 +93,8 @@ class StreamAppender:
         self._deliveries = Deliveries(thread, target, delivery or DeliveryRules())
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
+        self._is_unfinished = False
+        self._has_lost_rows = False
         self._rows_before = 0  # of the window that is being written
         self._checksum = 0
         self._partitions: dict[str, list[int]] = {}
@@ -106,6 +108,7 @@ class StreamAppender:
             DeliveryFailed: a broker refused a batch for good, or time ran out.
             UnknownTopic: a topic is not there, and the broker does not create it.
         """
+        self._is_unfinished = True
         window_bytes = self._encoding.window_bytes
         for piece in _pieces(rows, window_bytes):
             if piece.nbytes >= window_bytes // 2:  # a window by itself, so that it is not copied
@@ -123,14 +126,15 @@ class StreamAppender:
         """
         self._write_window()
         partitions = self._deliveries.finish()
+        self._is_unfinished = self._has_lost_rows
         return StreamReport(
             self._deliveries.record_count, self._deliveries.size_bytes, self._checksum, partitions
         )
 
     @property
-    def holds_rows(self) -> bool:
-        """Whether rows wait for more to come, or for `finish`."""
-        return bool(self._held)
+    def is_unfinished(self) -> bool:
+        """Whether rows were taken of which it is not known that they are written, all of them."""
+        return self._is_unfinished
 
     def settle(self) -> int:
         """Drop what is not sent, and wait for the rest; the records that were acknowledged."""
@@ -145,9 +149,11 @@ class StreamAppender:
         window = pa.Table.from_batches(self._held).combine_chunks()
         self._held.clear()
         self._held_bytes = 0
+        had_lost_rows, self._has_lost_rows = self._has_lost_rows, True  # if it raises
         for rows in window.to_batches():  # one, unless a column has more than 2 GiB
             self._write(rows)
             self._rows_before += rows.num_rows
+        self._has_lost_rows = had_lost_rows
 
     def _write(self, rows: pa.RecordBatch) -> None:
         columns = {name: rows.column(name) for name in ROW_COLUMNS if name in rows.schema.names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -55,6 +56,7 @@ class TransactionSession:
         self._coordinator = coordinator
         self._participants = Participants(coordinator, who)
         self._is_complete = False
+        self._committing_offsets = asyncio.Lock()
         self.producer = TransactionalProducer(connections, self._participants, who)
 
     async def complete(self) -> None:
@@ -81,11 +83,16 @@ class TransactionSession:
             CommitFailed: the group has moved on.
             KafkaError, PeerError: refused, or not answered.
         """
-        if not offsets:
-            return
-        await self._participants.add_group(group.group_id)
+        if offsets:
+            # Who waits for it may be interrupted; the end must wait for it all the same.
+            await asyncio.shield(asyncio.ensure_future(self._commit_offsets(group, offsets)))
 
+    async def _commit_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         async def attempt() -> None:
+            if self.producer.failure is not None:
+                raise self.producer.failure
             node_id = await find_coordinator(self._connections, group.group_id)
             connection = await coordinator_connection(self._connections, node_id)
             response = await connection.request(
@@ -96,7 +103,9 @@ class TransactionSession:
             check_committed(response, group.group_id)
 
         try:
-            await self._connections.retrying(attempt)
+            async with self._committing_offsets:
+                await self._participants.add_group(group.group_id)
+                await self._connections.retrying(attempt)
         except KafkaError as error:
             if error.code in _NOT_OURS:
                 raise CommitFailed(f"not committed: {error}", error.code) from error
@@ -109,6 +118,8 @@ class TransactionSession:
         else:
             self.producer.fail(TransactionOver("it is being aborted", self.who.transactional_id))
             await self.producer.settled()  # a batch must not come after the end
+        async with self._committing_offsets:  # nor offsets
+            pass
         if self._participants.may_be_known:
             await end_transaction(
                 self._connections, self.who, commit=commit, coordinator=self._coordinator

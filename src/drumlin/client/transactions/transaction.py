@@ -7,6 +7,7 @@ It is used once: the next transaction, under the same id or another, is another 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final, NoReturn, Self, Unpack
@@ -50,6 +51,9 @@ class Transaction:
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
+        self._lock = threading.Lock()
+        self._running = 0  # appends and the like, in any thread
+        self._is_ending = False
 
     # -- what it is ----------------------------------------------------------------------
 
@@ -87,6 +91,8 @@ class Transaction:
     ) -> AppendReport:
         """As `Client.append`: returns when the brokers have acknowledged all records.
 
+        Threads may append side by side, and one of them ends the transaction when all are back.
+
         Raises:
             DeliveryFailed: records could not be written; the transaction can only be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
@@ -97,7 +103,7 @@ class Transaction:
         arguments.text("topic", topic)
         _check_acks(options.get("acks", "all"))
         kernels.load_in_background()
-        with self._failing(), self._whole(), translated():
+        with self._running_whole(), self._failing(), translated():
             return append(self._thread, self._session.producer, data, topic, options)
 
     def stream_appender(
@@ -170,7 +176,7 @@ class Transaction:
             place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
             for place, each in offsets.items()
         }
-        with self._failing(), translated():
+        with self._running_whole(), self._failing(), translated():
             self._thread.run(self._session.commit_offsets(who, places))
 
     # -- the end -------------------------------------------------------------------------
@@ -188,8 +194,9 @@ class Transaction:
                 have somebody else do so: it does no harm.
             TransactionOver: it has been ended.
         """
-        self._flush_writers()
-        self._end(commit=True)
+        with self._ending():
+            self._flush_writers()
+            self._end(commit=True)
 
     def abort(self) -> None:
         """End it so that nothing of it is ever seen. What is not sent yet is given up.
@@ -200,8 +207,8 @@ class Transaction:
             TransactionCommitted: a commit that nobody had answered was done.
             TransactionOver: it has been ended.
         """
-        self._check_open("unknown")
-        self._end(commit=False)
+        with self._ending(is_abort=True):
+            self._end(commit=False)
 
     def detach(self) -> OpenTransaction:
         """Write what writers have collected, and leave it open for another process to end.
@@ -212,10 +219,11 @@ class Transaction:
             TransactionFailed: something could not be written; it can only be aborted.
             TransactionOver: it has been ended.
         """
-        self._flush_writers()
-        with translated():
-            self._thread.run(self._session.complete())
-        self._over("detached")
+        with self._ending():
+            self._flush_writers()
+            with translated():
+                self._thread.run(self._session.complete())
+            self._over("detached")
         return self._session.who
 
     def __enter__(self) -> Self:
@@ -250,9 +258,8 @@ class Transaction:
             error.add_note(f"and the transaction was not aborted by this: {failure}")
 
     def _flush_writers(self) -> None:
-        self._check_open("unknown")
-        if any(each.holds_rows for each in self._appenders):
-            why = "a stream appender holds rows still: finish it, or abort"
+        if any(each.is_unfinished for each in self._appenders):
+            why = "a stream appender is not finished, or has failed: finish it, or abort"
             raise TransactionFailed(why, self.transactional_id)
         try:
             with self._failing():
@@ -287,6 +294,22 @@ class Transaction:
     def _check_open(self, *others: str) -> None:
         if self._state not in (_OPEN, *others):
             raise TransactionOver(f"it is over: {self._state}", self.transactional_id)
+        if self._is_ending:
+            raise TransactionOver("it is being ended by another thread", self.transactional_id)
+
+    @contextlib.contextmanager
+    def _ending(self, *, is_abort: bool = False) -> Iterator[None]:
+        """Nothing begins meanwhile; and what runs is not to be committed in part."""
+        with self._lock:
+            self._check_open("unknown")
+            if self._running and not is_abort:
+                why = "an append or a send_offsets runs in another thread: wait for it, or abort"
+                raise TransactionFailed(why, self.transactional_id)
+            self._is_ending = True
+        try:
+            yield
+        finally:
+            self._is_ending = False
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -302,16 +325,24 @@ class Transaction:
             raise fate from error
 
     @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """A part of what was to be appended is not to be committed, whatever has stopped it."""
-        before = self._session.producer.put_count
+    def _running_whole(self) -> Iterator[None]:
+        """A part of what was to be written is not to be committed, whatever has stopped it."""
+        producer = self._session.producer
+        with self._lock:
+            self._check_open()
+            self._running += 1
+        before = producer.put_count
         try:
             yield
         except BaseException as error:
-            if self._session.producer.put_count != before:
-                failure = TransactionFailed(f"appended in part: {error!r}", self.transactional_id)
-                self._thread.call_soon(self._session.producer.fail, failure)
+            # Who was interrupted does not know what the loop has taken, or takes next.
+            if producer.put_count != before or not isinstance(error, Exception):
+                failure = TransactionFailed(f"written in part: {error!r}", self.transactional_id)
+                self._thread.call_soon(producer.fail, failure)
             raise
+        finally:
+            with self._lock:
+                self._running -= 1
 
     def _failing_too(self, told: OnDelivery) -> OnDelivery:
         """A record that was not written is no secret to the transaction."""
