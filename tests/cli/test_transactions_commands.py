@@ -112,3 +112,15 @@ def test_an_abort_of_nothing_in_particular(
     result = run("transactions", "abort", *arguments, "--yes")
     assert result.code == 2
     assert "say what to abort" in result.err
+
+
+def test_a_state_that_there_is_not_is_no_empty_list(run: Run, cluster: DrumlinServer) -> None:
+    result = run("transactions", "list", "--state", "ongoing")
+    assert (result.code, result.out) == (1, "")
+    assert "no such state of a transaction: 'ongoing'" in result.err
+
+
+def test_a_filter_that_topics_do_not_have(run: Run, cluster: DrumlinServer) -> None:
+    result = run("transactions", "list", "--topic", "t", "--state", "Empty")
+    assert result.code == 2
+    assert "leave out --state" in result.err

@@ -322,3 +322,14 @@ def test_rows_that_arrive_in_pieces(client: Client, topic: str, name: str) -> No
     await_committed(client, topic, "abcdef")
     with pytest.raises(ValueError, match="acks"):
         client.transaction(name).stream_appender(topic, delivery=DeliveryRules(acks="leader"))
+
+
+def test_a_single_name_is_no_list_of_names(client: Client) -> None:
+    with pytest.raises(TypeError, match="expected a list"):
+        client.describe_transactions("abc")
+    with pytest.raises(TypeError, match="expected a list"):
+        client.abort_transactions("abc")
+    with pytest.raises(TypeError, match="expected a list"):
+        client.list_transactions(states="Ongoing")
+    with pytest.raises(drumlin.client.errors.RequestRefused, match="no such state"):
+        client.list_transactions(states=["ongoing"])

@@ -60,6 +60,9 @@ def list_(
 ) -> None:
     """List transactional ids and their states, or what is open in partitions."""
     if topics:
+        if states or producer_ids:
+            why = "--topic shows what is open there: leave out --state and --producer-id"
+            raise output.Failure(why, _EXIT_USAGE)
         with connect(bootstrap, command_config) as cluster:
             rows = [row for topic in topics for row in _open_in(cluster, topic)]
         shown = "topic partition producer_id epoch first_offset holds_up last_write_timestamp"

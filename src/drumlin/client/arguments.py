@@ -121,6 +121,12 @@ def text(name: str, value: object) -> None:
         raise TypeError(f"{name} {shown(value)}: expected a string")
 
 
+def no_text(name: str, value: object) -> None:
+    """`value` holds strings; a single one would be taken for its letters."""
+    if isinstance(value, str):
+        raise TypeError(f"{name} {shown(value)}: expected a list of strings, or a set")
+
+
 def texts(name: str, values: Mapping[str, object]) -> None:
     """All values are strings, as configurations have them."""
     for key, value in values.items():

@@ -87,6 +87,7 @@ class TransactionCalls:
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
         """What coordinators know of these ids; those that nobody knows are left out."""
+        arguments.no_text("transactional_ids", transactional_ids)
         return self._run(describing.describe(self._connections, transactional_ids))
 
     def list_transactions(
@@ -95,7 +96,11 @@ class TransactionCalls:
         """All transactional ids of the cluster, or those in these states, of these producers.
 
         States are the protocol's: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ...
+
+        Raises:
+            RequestRefused: INVALID_REQUEST: brokers do not know such a state.
         """
+        arguments.no_text("states", states)
         return self._run(describing.list_transactions(self._connections, states, producer_ids))
 
     def abort_transaction(self, transactional_id: str) -> None:
@@ -111,6 +116,7 @@ class TransactionCalls:
         self, transactional_ids: Collection[str]
     ) -> dict[str, ClientError | None]:
         """As `abort_transaction` for many, side by side: what it would raise for each, or None."""
+        arguments.no_text("transactional_ids", transactional_ids)
         return self._run(many.abort_all(self._connections, transactional_ids))
 
     def open_producers(

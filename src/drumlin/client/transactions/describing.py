@@ -128,6 +128,10 @@ async def list_transactions(
             connection = await coordinator_connection(connections, node_id)
             response = await connection.request("list_transactions", build)
             check(response.error_code, f"transactions of broker {node_id}")
+            if response.unknown_state_filters:
+                unknown = ", ".join(map(repr, response.unknown_state_filters))
+                why = f"no such state of a transaction: {unknown} (as 'Ongoing', 'Empty')"
+                raise KafkaError(ErrorCode.invalid_request, why)
             found += [
                 TransactionListing(
                     each.transactional_id, each.producer_id, each.transaction_state, node_id
