@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import uuid
 from collections.abc import Iterator, Mapping
@@ -176,3 +177,19 @@ def test_a_commit_whose_answer_was_lost_is_not_aborted_by_the_block(
         assert transaction.state == "unknown"
     cluster.cut(frozenset(), iter(()))
     in_time(client, topic, ["a"])
+
+
+def test_a_coordinator_that_is_known_is_not_asked_for(
+    cluster: Cluster, client: Client, topic: str
+) -> None:
+    name = f"known-{topic}"
+    with client.transaction(name) as transaction:
+        transaction.append(pa.table({"value": ["a"]}), topic)
+        transaction.send_offsets({(topic, 0): 1}, name)
+    assert client.committed_offsets(name, require_stable=True)
+    cluster.cut(frozenset({API_KEYS["find_coordinator"]}), itertools.repeat("before"))
+    with client.transaction(name) as transaction:
+        transaction.append(pa.table({"value": ["b"]}), topic)
+        transaction.send_offsets({(topic, 0): 2}, name)
+    assert client.describe_transactions([name])[name].epoch == transaction.epoch
+    assert client.committed_offsets(name, require_stable=True)[topic, 0].offset == 2

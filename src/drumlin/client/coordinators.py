@@ -1,4 +1,8 @@
-"""Who coordinates a group or a transactional id, and how one hears that somebody else does."""
+"""Who coordinates a group or a transactional id, and how one hears that somebody else does.
+
+`find_...` asks a broker. `known_...` asks only for what no broker has told yet: they are for
+attempts within `BrokerConnections.retrying`, which forgets all of it when one fails.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from drumlin.wire.messages import Shape
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _MANY_KEYS_FROM_VERSION: Final = 4
+_KNOWN_MAX: Final = 10_000
 #: The coordinator is another one, or this one is not ready.
 LOST_COORDINATOR: Final = frozenset(
     {
@@ -32,6 +37,12 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
         PeerError: no answer.
     """
     return await _find(connections, group_id, _GROUP, f"coordinator of group {group_id!r}")
+
+
+async def known_coordinator(connections: BrokerConnections, group_id: str) -> int:
+    """As `find_coordinator`, from memory if it is there."""
+    known = connections.view.coordinators.get((_GROUP, group_id))
+    return await find_coordinator(connections, group_id) if known is None else known
 
 
 async def coordinator_connection(connections: BrokerConnections, node_id: int) -> BrokerConnection:
@@ -56,6 +67,30 @@ async def find_transaction_coordinator(
     """The id of the broker that coordinates a transactional id. Raises as `find_coordinator`."""
     what = f"coordinator of transactional id {transactional_id!r}"
     return await _find(connections, transactional_id, _TRANSACTION, what)
+
+
+async def known_transaction_coordinator(
+    connections: BrokerConnections, transactional_id: str
+) -> int:
+    """As `find_transaction_coordinator`, from memory if it is there."""
+    known = connections.view.coordinators.get((_TRANSACTION, transactional_id))
+    if known is not None:
+        return known
+    return await find_transaction_coordinator(connections, transactional_id)
+
+
+async def known_transaction_coordinators(
+    connections: BrokerConnections, transactional_ids: Collection[str]
+) -> dict[str, int]:
+    """As `find_transaction_coordinators`, from memory as far as they are there."""
+    known = connections.view.coordinators
+    found = {
+        each: known[_TRANSACTION, each]
+        for each in transactional_ids
+        if (_TRANSACTION, each) in known
+    }
+    missing = [each for each in transactional_ids if each not in found]
+    return found | await find_transaction_coordinators(connections, missing)
 
 
 async def find_transaction_coordinators(
@@ -89,6 +124,7 @@ async def find_transaction_coordinators(
     for each in response.coordinators:
         if each.error_code is ErrorCode.none:
             found[each.key] = each.node_id
+            _remember(connections, _TRANSACTION, each.key, each.node_id)
         elif not each.error_code.retriable:
             raise KafkaError(each.error_code, f"coordinator of transactional id {each.key!r}")
     return found
@@ -104,4 +140,12 @@ async def _find(connections: BrokerConnections, key: str, key_type: int, what: s
     if found.error_code is not ErrorCode.none:
         raise KafkaError(found.error_code, what)
     node_id: int = found.node_id
+    _remember(connections, key_type, key, node_id)
     return node_id
+
+
+def _remember(connections: BrokerConnections, key_type: int, key: str, node_id: int) -> None:
+    known = connections.view.coordinators
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[key_type, key] = node_id

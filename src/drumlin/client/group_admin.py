@@ -19,7 +19,7 @@ from drumlin.client.committed_offsets import (
     fetched_offsets,
     refused_commits,
 )
-from drumlin.client.coordinators import LOST_COORDINATOR, find_coordinator
+from drumlin.client.coordinators import LOST_COORDINATOR, known_coordinator
 from drumlin.client.errors import CommitFailed, translated
 from drumlin.client.group_members import Member, classic_members, consumer_members
 from drumlin.client.offsets import TopicPartition
@@ -72,7 +72,7 @@ async def ask_coordinator(
     """Ask the coordinator of a group. `read` takes the answer, or raises the error in it."""
 
     async def attempt() -> T:
-        node_id = await find_coordinator(connections, group)
+        node_id = await known_coordinator(connections, group)
         connection = await connections.broker(node_id)
         return read(await connection.request(api_name, build, version_max=version_max))
 

@@ -205,14 +205,24 @@ class BrokerConnections:
         topics: Collection[str] = (),
         deadline: Deadline | None = None,
     ) -> T:
-        """`attempt` until it succeeds or fails for good, refreshing metadata of `topics`."""
+        """`attempt` until it succeeds or fails for good, refreshing metadata of `topics`.
+
+        After a failure the next attempt asks anew who coordinates.
+        """
+
+        async def try_once() -> T:
+            try:
+                return await attempt()
+            except Exception:
+                self.view.coordinators.clear()
+                raise
 
         async def before_retry(error: BaseException) -> None:
             if is_stale_metadata(error):
                 await self.refresh(topics)
 
         return await retrying(
-            attempt,
+            try_once,
             deadline=deadline or Deadline(self.options.patience_ms),
             options=self.options,
             before_retry=before_retry,

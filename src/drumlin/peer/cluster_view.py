@@ -42,6 +42,8 @@ class ClusterView:
     controller_id: int = -1
     brokers: dict[int, Address] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
+    #: Node ids as brokers have told them, by kind and name; all forgotten when an attempt fails.
+    coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def update(self, response: Any) -> dict[str, ErrorCode]:
         """Take in a metadata response; gives the topics it has no description of, and why."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from drumlin.client.coordinators import coordinator_connection, find_transaction_coordinator
+from drumlin.client.coordinators import coordinator_connection, known_transaction_coordinator
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.retry import Deadline
@@ -65,7 +65,7 @@ class TransactionCoordinator:
     async def node_id(self) -> int:
         """The id of the broker, asked for when it is not known."""
         if self._node_id is None:
-            self._node_id = await find_transaction_coordinator(
+            self._node_id = await known_transaction_coordinator(
                 self._connections, self._transactional_id
             )
         return self._node_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.coordinators import coordinator_connection, find_transaction_coordinators
+from drumlin.client.coordinators import coordinator_connection, known_transaction_coordinators
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
@@ -60,7 +60,7 @@ async def describe(
 
     async def attempt() -> None:
         by_coordinator: dict[int, list[str]] = defaultdict(list)
-        coordinators = await find_transaction_coordinators(connections, missing)
+        coordinators = await known_transaction_coordinators(connections, missing)
         for each, node_id in coordinators.items():
             by_coordinator[node_id].append(each)
         for node_id, asked in by_coordinator.items():

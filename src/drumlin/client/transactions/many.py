@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
-from drumlin.client.coordinators import find_transaction_coordinators
+from drumlin.client.coordinators import known_transaction_coordinators
 from drumlin.client.errors import ClientError, as_client_error
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.ending import end_transaction
@@ -27,7 +27,7 @@ async def end_all(
     """What `end_transaction` raises for each; None: it has ended so."""
     try:
         ids = [each.transactional_id for each in transactions]
-        coordinators = await find_transaction_coordinators(connections, ids)
+        coordinators = await known_transaction_coordinators(connections, ids)
     except (KafkaError, PeerError):
         coordinators = {}  # each will find its own, and tell if it does not
 

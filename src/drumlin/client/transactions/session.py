@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.coordinators import coordinator_connection, find_coordinator
+from drumlin.client.coordinators import coordinator_connection, known_coordinator
 from drumlin.client.errors import CommitFailed
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
@@ -93,7 +93,7 @@ class TransactionSession:
         async def attempt() -> None:
             if self.producer.failure is not None:
                 raise self.producer.failure
-            node_id = await find_coordinator(self._connections, group.group_id)
+            node_id = await known_coordinator(self._connections, group.group_id)
             connection = await coordinator_connection(self._connections, node_id)
             response = await connection.request(
                 "txn_offset_commit",
