@@ -93,6 +93,33 @@ def test_one_id_is_used_again_and_again(client: Client, topic: str, name: str) -
     await_committed(client, topic, expected)
 
 
+def test_one_follows_another_in_the_same_epoch(client: Client, topic: str, name: str) -> None:
+    first = client.transaction(name)
+    with first:
+        first.append(rows("a", "b"), topic)
+    with first.following() as second:
+        second.append(rows("c", "d"), topic)
+        assert (second.producer_id, second.epoch) == (first.producer_id, first.epoch)
+    third = second.following()
+    third.append(rows("x"), topic)
+    third.abort()
+    await_committed(client, topic, "abcd")
+    with pytest.raises(TransactionOver, match="aborted"):
+        third.following()
+
+
+def test_what_follows_is_fenced_by_who_begins_in_between(
+    client: Client, topic: str, name: str
+) -> None:
+    with client.transaction(name) as first:
+        first.append(rows("a"), topic)
+    second = first.following()
+    client.transaction(name).abort()
+    with pytest.raises(ProducerFenced):
+        second.append(rows("b"), topic)
+    await_committed(client, topic, "a")
+
+
 def test_a_writer_is_flushed_by_the_commit(client: Client, topic: str, name: str) -> None:
     with client.transaction(name) as transaction:
         writer = transaction.writer(topic, linger_ms=60_000)

@@ -109,6 +109,7 @@ class PartitionSender:
         *,
         is_idempotent: bool,
         transactional_id: str | None = None,
+        first_sequence: int = 0,
     ) -> None:
         self._connections = connections
         self._topic = topic
@@ -121,7 +122,7 @@ class PartitionSender:
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
-        self._next_sequence = 0
+        self._next_sequence = first_sequence
         # The broker has acknowledged a batch of this identity, and nothing has failed since.
         self._is_known = False
         # The last batch with a sequence that was given up, until one behind it was acknowledged.
@@ -132,6 +133,11 @@ class PartitionSender:
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
         self._recovery: asyncio.Task[None] | None = None
+
+    @property
+    def next_sequence(self) -> int:
+        """Of the first record that comes behind all that were sent."""
+        return self._next_sequence
 
     def put(self, batch: Batch) -> None:
         """Deliver `batch` behind all that were put before."""

@@ -58,8 +58,7 @@ class TransactionCalls:
         begun = self._run(
             session.begin(self._connections, self._timeout_limit, transactional_id, timeout_ms)
         )
-        self._thread.call_soon(self._producer.attach, begun.producer)
-        return Transaction(self._thread, begun)
+        return Transaction(self._thread, begun, self._producer)
 
     def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
         """Commit or abort a transaction that was detached, here or anywhere.

@@ -1,17 +1,20 @@
 """The producer of one transaction: what appends and writers hand their batches to.
 
-Batches carry the transaction's producer id and epoch, from sequence 0 in each partition, and that
-epoch never changes: a batch that cannot be delivered makes the transaction one that can only be
-aborted, and nothing is sent after it.
+Batches carry the transaction's producer id and epoch, and that epoch never changes. In each
+partition their sequences begin at 0, or where the epoch's transaction before has ended. A batch
+that cannot be delivered makes the transaction one that can only be aborted, and nothing is sent
+after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
 from drumlin.client.arguments import ACKS_ALL
+from drumlin.client.offsets import TopicPartition
 from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
 from drumlin.client.producer import Manner, Producer
 from drumlin.client.transactions.participants import Participants
@@ -25,9 +28,14 @@ class TransactionalProducer(Producer):
     """Lives in the loop."""
 
     def __init__(
-        self, connections: BrokerConnections, participants: Participants, who: OpenTransaction
+        self,
+        connections: BrokerConnections,
+        participants: Participants,
+        who: OpenTransaction,
+        sequences: Mapping[TopicPartition, int],
     ) -> None:
         super().__init__(connections)
+        self._sequences = sequences
         self._participants = participants
         self._who = who
         self.put_count = 0
@@ -39,6 +47,12 @@ class TransactionalProducer(Producer):
     def failure(self) -> Exception | None:
         """Why the transaction can only be aborted."""
         return self._closed_by
+
+    @property
+    def sequences(self) -> dict[TopicPartition, int]:
+        """Where the next transaction of this epoch goes on."""
+        sent = {(topic, n): each.next_sequence for (topic, n, _), each in self._senders.items()}
+        return {**self._sequences, **sent}
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
         """Deliver a batch behind all that were put for the same partition."""
@@ -83,6 +97,7 @@ class TransactionalProducer(Producer):
             identify,
             is_idempotent=True,
             transactional_id=self._who.transactional_id,
+            first_sequence=self._sequences.get((topic, partition), 0),
         )
 
     def _settle(self, done: Future[Any]) -> None:

@@ -13,6 +13,7 @@ from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.ending import TELLING, end_transaction, fate_of
 from drumlin.client.transactions.errors import (
+    TransactionCommitted,
     TransactionError,
     TransactionFailed,
     TransactionOver,
@@ -49,6 +50,7 @@ class TransactionSession:
         coordinator: TransactionCoordinator,
         who: OpenTransaction,
         timeout_ms: int,
+        sequences: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self.who = who
         self.timeout_ms = timeout_ms
@@ -57,7 +59,8 @@ class TransactionSession:
         self._participants = Participants(coordinator, who)
         self._is_complete = False
         self._committing_offsets = asyncio.Lock()
-        self.producer = TransactionalProducer(connections, self._participants, who)
+        self._is_first = sequences is None
+        self.producer = TransactionalProducer(connections, self._participants, who, sequences or {})
 
     async def complete(self) -> None:
         """Wait until everything is acknowledged, and take nothing more. May be repeated.
@@ -120,10 +123,26 @@ class TransactionSession:
             await self.producer.settled()  # a batch must not come after the end
         async with self._committing_offsets:  # nor offsets
             pass
-        if self._participants.may_be_known:
+        if not self._participants.may_be_known:
+            return
+        try:
             await end_transaction(
                 self._connections, self.who, commit=commit, coordinator=self._coordinator
             )
+        except TransactionCommitted:
+            # That is the one before, where the coordinator has not even heard of this one.
+            if self._is_first or self._is_complete:
+                raise
+
+    def following(self) -> TransactionSession:
+        """The next one in the same epoch; this one must be committed."""
+        return TransactionSession(
+            self._connections,
+            self._coordinator,
+            self.who,
+            self.timeout_ms,
+            self.producer.sequences,
+        )
 
     async def failed(self, error: Exception) -> TransactionError | None:
         """From now on it can only be aborted; tells what became of it, if the error tells."""

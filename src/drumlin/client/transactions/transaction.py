@@ -1,7 +1,7 @@
 """One transaction, from its first epoch to its end, as a program uses it.
 
 What is written in it is seen by read_committed readers once it is committed, all of it or nothing.
-It is used once: the next transaction, under the same id or another, is another `Transaction`.
+It is used once: the next transaction is another `Transaction`, in the same epoch or a new one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.producer import Producer
 from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
@@ -34,6 +35,7 @@ from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOpti
 from drumlin.records import kernels
 
 _OPEN: Final = "open"
+_COMMITTED: Final = "committed"
 
 
 class Transaction:
@@ -45,9 +47,11 @@ class Transaction:
     it, or "unknown" while nobody has answered to its end.
     """
 
-    def __init__(self, thread: LoopThread, session: TransactionSession) -> None:
+    def __init__(self, thread: LoopThread, session: TransactionSession, host: Producer) -> None:
         self._thread = thread
         self._session = session
+        self._host = host  # the client's: when that is closed, this one gives up
+        thread.call_soon(host.attach, session.producer)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
@@ -226,6 +230,19 @@ class Transaction:
             self._over("detached")
         return self._session.who
 
+    def following(self) -> Transaction:
+        """The next transaction in the same epoch, which spares the broker the beginning.
+
+        It shows that nobody has begun under the id in between: else its writes are refused.
+
+        Raises:
+            TransactionOver: this one is not committed.
+        """
+        if self._state != _COMMITTED:
+            why = f"none follows it: it is {self._state}, not committed"
+            raise TransactionOver(why, self.transactional_id)
+        return Transaction(self._thread, self._session.following(), self._host)
+
     def __enter__(self) -> Self:
         return self
 
@@ -282,7 +299,7 @@ class Transaction:
         except BaseException:  # interrupted
             self._state = "unknown"
             raise
-        self._over("committed" if commit else "aborted")
+        self._over(_COMMITTED if commit else "aborted")
 
     def _over(self, state: str) -> None:
         self._state = state
