@@ -92,14 +92,14 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         driver,
         "_complete",
         "    if not decision.is_finished:\n",
-        "    yield from mark_done(None, job.sink, settings, state)\n"
+        "    yield from mark_done(driver, job.sink, settings, state)\n"
         "    if not decision.is_finished:\n",
     ),
-    "done is marked without looking again": Mutation(
+    "done is marked under a new fence, without looking again": Mutation(
         driver,
         "mark_done",
-        "now is None or (now.batch, now.winners) != (state.batch, state.winners)",
-        "False",
+        "        yield from write",
+        "        driver = yield InitDriver(names.driver_id(sink))\n        yield from write",
     ),
     "lost rows are written again unproven": Mutation(
         driver, "_replacements", "mine.has_the_rows_of(lost)", "True"
@@ -143,7 +143,7 @@ FOUND_BY = {
     "a winner without an answer counts as committed": 6,
     "a lost winner counts as committed": 20,
     "done is marked before all is committed": 6,
-    "done is marked without looking again": 28,
+    "done is marked under a new fence, without looking again": 28,
     "lost rows are written again unproven": 985,
     "a batch that is lost in part is written anew": 21,
     "an id is used again while its batch is not done": 22,

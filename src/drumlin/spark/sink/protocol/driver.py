@@ -352,8 +352,7 @@ def _complete(
             raise WinnersLost(job.sink, job.batch, fates.lost)
     is_marked = True
     if not state.is_done:
-        unused = None if decision.needs_writing else driver
-        is_marked = yield from mark_done(unused, job.sink, settings, state)
+        is_marked = yield from mark_done(driver, job.sink, settings, state)
     aborted = 0
     if losers:
         aborted = yield FenceAll(losers)
@@ -368,22 +367,13 @@ def _complete(
     )
 
 
-def mark_done(
-    driver: Opened | None, sink: str, settings: SinkSettings, state: SinkState
-) -> Steps[bool]:
+def mark_done(driver: Opened, sink: str, settings: SinkSettings, state: SinkState) -> Steps[bool]:
     """Note that all winners are committed. If that fails, whoever comes next does it.
 
-    `driver`: whose transaction is not used yet, and who has read `state` in it; None: a new one,
-    which has to look whether that is still the last decision.
+    `driver` has written `state`, or read it behind its fence: the note goes through only if nobody
+    has fenced it since, so `state` is still the last decision then.
     """
     try:
-        if driver is None:
-            driver = yield InitDriver(names.driver_id(sink))
-            now = yield from last_state(sink, settings)
-            assert state.batch is not None
-            if now is None or (now.batch, now.winners) != (state.batch, state.winners):
-                return now is not None and now.is_settled(state.batch)
-            state = now  # something may be refused since
         yield from write(driver, sink, settings, state.done())
     except (RequestFailed, DecisionUnknown):
         return False

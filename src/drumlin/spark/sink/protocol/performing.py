@@ -243,7 +243,9 @@ class Performer:
         self._transactions[it.driver].send_offsets(places, it.group)
 
     def _commit_driver(self, it: ask.CommitDriver) -> None:
-        self._transactions.pop(it.driver).commit()
+        committed = self._transactions.pop(it.driver)
+        committed.commit()
+        self._transactions[it.driver] = committed.following()
 
 
 _PERFORMED: Final[dict[type, Callable[[Performer, Any], Any]]] = {

@@ -130,7 +130,10 @@ class SendOffsets(NamedTuple):
 
 
 class CommitDriver(NamedTuple):
-    """-> None: the driver's transaction is committed, and over."""
+    """-> None: the driver's transaction is committed; what it writes next is another one.
+
+    That goes through as long as nobody has initialised its id.
+    """
 
     driver: Opened
 
