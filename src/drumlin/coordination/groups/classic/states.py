@@ -46,6 +46,9 @@ class DeadlineKind(Enum):
     SYNC = "sync"  # members have not asked for their assignment
     REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
 
+    # Every heartbeat looks a deadline up, and Enum's own is slow. Each of these is but once there.
+    __hash__ = object.__hash__
+
 
 class Deadline(NamedTuple):
     """The key of a deadline; a member's session has the member's id."""
