@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from drumlin.spark.sink.protocol import aborting, driver, task
-from drumlin.spark.sink.protocol.errors import NotDecided, Superseded
+from drumlin.spark.sink.protocol.errors import NotDecided, RequestFailed, Superseded
 from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
 from drumlin.spark.sink.protocol.own_ids import OwnIds
-from drumlin.spark.sink.protocol.requests import CommitAll, FenceAll, InitDriver
+from drumlin.spark.sink.protocol.requests import Append, CommitAll, FenceAll, InitDriver
 from spark.sink_twin.cluster import LATER, Cluster, ProtocolBroken, WriteRows
 from spark.sink_twin.mutations import FOUND_BY, MUTATIONS, REFUSAL_IS_NOT_READ, applied
 from spark.sink_twin.play import play
@@ -52,7 +52,11 @@ class Program:
         """Up to the next request of a kind, or to the end."""
         try:
             while before is None or not isinstance(self.request, before):
-                answer = self._cluster.perform(self.request)
+                try:
+                    answer = self._cluster.perform(self.request)
+                except RequestFailed as error:
+                    self.request = self._steps.throw(error)
+                    continue
                 self._cluster.settle()
                 if answer is not LATER:
                     self.request = self._steps.send(answer)
@@ -115,7 +119,7 @@ def test_who_marks_a_batch_done_keeps_what_was_refused_meanwhile() -> None:
     cluster = Cluster()
     first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
     first.run(before=CommitAll)
-    first.run(before=InitDriver)  # to mark it done
+    first.run(before=Append)  # to mark it done
     commit, abort = asleep_before_they_act(cluster, batch=1)
     first.run()
     with pytest.raises(NotDecided, match="aborted meanwhile"):
