@@ -166,3 +166,35 @@ def test_two_writes_of_a_batch_to_one_topic_need_names(
     assert len(values(reading, target.name)) == 10
     run_with(({"sinkId": f"{target.name}-a"}, {"sinkId": f"{target.name}-b"}))
     assert len(values(reading, target.name)) == 30
+
+
+def test_a_job_group_of_the_users_own_hides_no_write(
+    spark: SparkSession, new_topic: NewTopic, reading: Client, tmp_path: Path
+) -> None:
+    source, target = new_topic(1), new_topic(1)
+    source.fill(10)
+
+    def write_twice(frame: DataFrame, _: int) -> None:
+        spark.sparkContext.setJobGroup("mine", "all that I do")
+        write(frame, target)
+        write(frame, target)
+
+    writer = copying(spark, source).writeStream.foreachBatch(write_twice)
+    writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    with pytest.raises(PySparkException, match="need an option 'sinkId' each"):
+        run(writer.start())
+
+
+def test_transactions_of_a_stream_are_named_after_its_run(
+    spark: SparkSession, new_topic: NewTopic, reading: Client, tmp_path: Path
+) -> None:
+    source, target = new_topic(1), new_topic(1)
+    source.fill(40)
+    query = start(copying(spark, source, 10), target, tmp_path)
+    run(query)
+    prefix = f"drumlin.{query.id}.{target.name}."
+    names = [each.transactional_id for each in reading.list_transactions()]
+    own = [each.removeprefix(prefix) for each in names if each.startswith(prefix)]
+    assert "driver" in own
+    assert {each.split(".")[0] for each in own if each != "driver"} == {query.runId}
+    assert len(own) < 5  # four batches share the ids of the workers
