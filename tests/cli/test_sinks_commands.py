@@ -53,6 +53,20 @@ def test_what_is_open_is_listed_and_described(run: Run, client: Client, sink: st
     run("sinks", "abort", sink, "--yes")
 
 
+def test_records_of_others_in_the_decision_topic_do_no_harm(
+    run: Run, client: Client, sink: str
+) -> None:
+    client.create_topic(sink + "-decisions", 1)
+    settings = SinkSettings(sink + "-decisions")
+    begun = begin_task(client, TaskIdentity(sink, "query", 0, "run", 0), settings)
+    assert isinstance(begun, TaskWrite)
+    commit_batch(client, settings, [begun.finish(0, "")], 0)
+    others = {"key": [None, "other", "gone"], "value": ["x", "x", None]}
+    client.append(pa.table(others), settings.decision_topic)
+    found = run("sinks", "list", "--decision-topic", settings.decision_topic, "--json").json
+    assert [each["sink"] for each in found if each["batch"] is not None] == [sink]
+
+
 def test_an_abort_frees_readers_and_fails_the_query(run: Run, client: Client, sink: str) -> None:
     message = write(client, sink, 0)
     run("sinks", "abort", sink, "--yes")

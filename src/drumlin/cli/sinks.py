@@ -154,8 +154,9 @@ def _run(client: Client, steps: Any) -> Any:
 
 
 def _states(client: Client, topic: str) -> dict[str, SinkState]:
-    """What each sink has decided last."""
+    """What each sink has decided last. Records that are no sink's are passed over."""
     from drumlin.client.errors import UnknownTopic
+    from drumlin.spark.sink.protocol.errors import StateLost
     from drumlin.spark.sink.protocol.state import SinkState
 
     last: dict[str, bytes] = {}
@@ -164,10 +165,14 @@ def _states(client: Client, topic: str) -> dict[str, SinkState]:
             for key, value in zip(
                 batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True
             ):
-                last[key.decode(errors="replace")] = value
+                last[(key or b"").decode(errors="replace")] = value or b""
     except UnknownTopic:
         return {}
-    return {sink: SinkState.decode(sink, value) for sink, value in last.items()}
+    states = {}
+    for sink, value in last.items():
+        with contextlib.suppress(StateLost):
+            states[sink] = SinkState.decode(sink, value)
+    return states
 
 
 def _open(client: Client) -> dict[str, list[TransactionDescription]]:
