@@ -59,12 +59,20 @@ class OwnIds:
         self._of[sink, run].waiting[opened] = batch
 
 
-_owned: tuple[int, OwnIds] | None = None
+_owned: OwnIds | None = None
 
 
 def of_this_process() -> OwnIds:
     """A process that was forked has its own."""
     global _owned
-    if _owned is None or _owned[0] != os.getpid():
-        _owned = os.getpid(), OwnIds()
-    return _owned[1]
+    if _owned is None:
+        _owned = OwnIds()
+    return _owned
+
+
+def _forget() -> None:
+    global _owned
+    _owned = None
+
+
+os.register_at_fork(after_in_child=_forget)  # the process's number would not do: it comes again
