@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -32,6 +33,7 @@ from drumlin.spark.sink.protocol.messages import (
     TaskIdentity,
     TaskMessage,
 )
+from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 SETTINGS = SinkSettings()
@@ -150,6 +152,19 @@ def test_abort_leaves_what_is_decided(client: Client, topic: str, sink: str) -> 
     commit_batch(client, SETTINGS, [message], 0)
     assert abort_batch(client, SETTINGS, [message], 0) == 0
     await_rows(client, topic, "a")
+
+
+def test_a_broker_may_allow_short_transactions_only(tmp_path: Path) -> None:
+    server = DrumlinServer(tmp_path, {"transaction.max.timeout.ms": "20000"})
+    try:
+        server.start()
+        with drumlin.connect(server.address) as client:
+            client.create_topic("t", 1)
+            message = write(client, "t", identity("s", 0, 0), "a")
+            assert commit_batch(client, SETTINGS, [message], 0).is_marked_done
+            await_rows(client, "t", "a")
+    finally:
+        server.close()
 
 
 def test_who_is_behind_is_told(client: Client, topic: str, sink: str) -> None:
