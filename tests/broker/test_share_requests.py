@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 from broker.in_process import running
-from drumlin.broker.shares.acknowledging import acknowledgements
+from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
 from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.coordination.share_partitions.acknowledgement import check_request
+from drumlin.turns import Work, to_end
 
 _TOPIC_ID = UUID(int=7)
+_RENEWS = {"knows_renew": True, "says_renew": False}
 
 
 def _accepted(offset: int) -> Any:
@@ -27,9 +31,8 @@ def _partition(*offsets: int) -> Any:
 def test_a_partition_that_is_named_twice_is_acknowledged_twice() -> None:
     partitions = [_partition(0), _partition(), _partition(1, 2)]
     topic = SimpleNamespace(topic_id=_TOPIC_ID, partitions=partitions)
-    said = acknowledgements(
-        [topic, SimpleNamespace(topic_id=_TOPIC_ID, partitions=[_partition(5)])]
-    )
+    again = SimpleNamespace(topic_id=_TOPIC_ID, partitions=[_partition(5)])
+    said = to_end(acknowledgements([topic, again]))
     ((shared, batches),) = said.items()
     assert shared == SharedPartition(_TOPIC_ID, 0)
     assert [each.first_offset for each in batches] == [0, 1, 2, 5]
@@ -49,3 +52,35 @@ def test_only_groups_with_sessions_are_remembered(tmp_path: Path) -> None:
             assert shares.settings("g") is not remembered
 
     asyncio.run(main())
+
+
+def test_very_many_acknowledgements_are_read_and_taken_in_turns(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            one = SimpleNamespace(topic_id=_TOPIC_ID, partitions=[_partition(*range(500))])
+            many = [
+                SimpleNamespace(topic_id=UUID(int=each + 100), partitions=[_partition(0)])
+                for each in range(500)
+            ]
+            steps, said = _counted(acknowledgements([one, *many]))
+            assert steps >= 1_000
+            begun = begin_to_acknowledge(
+                broker.shares, Member("g", "m"), said, knows_renew=True, says_renew=False
+            )
+            steps, acknowledging = _counted(begun)
+            assert steps >= 500
+            assert len(await acknowledging.answers()) == 501
+            steps, _ = _counted(check_request(said[SharedPartition(_TOPIC_ID, 0)], **_RENEWS))
+            assert steps >= 500
+
+    asyncio.run(main())
+
+
+def _counted(work: Work[Any]) -> tuple[int, Any]:
+    """How often others might have had their turn, and the result."""
+    for steps in itertools.count():
+        try:
+            next(work)
+        except StopIteration as done:
+            return steps, done.value
+    raise AssertionError

@@ -181,8 +181,10 @@ class Router:
         """As `_finish`, for what may take longer than a turn: so will its encoding."""
         try:
             response = await self._broker.turns.run(cast(Work[Any], work))
+            if isinstance(response, Waiting):
+                response = response.awaitable
             if inspect.isawaitable(response):  # it goes on elsewhere
-                response = await response
+                return await self._finish(api, header, response)
             holder = [response]
             del response
             return await self._broker.threads.computing(_encode_last, api, header, holder)

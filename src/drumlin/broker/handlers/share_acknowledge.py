@@ -8,40 +8,64 @@ Version notes: 2 renewal of locks (KIP-1222), and how long they hold.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
+from drumlin.broker.shares.acknowledging import (
+    Acknowledging,
+    Answers,
+    acknowledgements,
+    begin_to_acknowledge,
+)
 from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.requests import member_of
-from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _RENEW_FROM: Final = 2
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Awaitable[Work[Any]]]:
     shares = context.broker.shares
     member = member_of(request)
     epoch = request.share_session_epoch
+    said = yield from acknowledgements(request.topics)
     if epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.invalid_share_session_epoch)
     if epoch == FINAL_EPOCH:
         session = shares.sessions.get(member)
     else:
         session = shares.sessions.go_on(member, epoch)
-    begun = begin_to_acknowledge(
+    begun = yield from begin_to_acknowledge(
         shares,
         member,
-        acknowledgements(request.topics),
+        said,
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=getattr(request, "is_renew_ack", False),
     )
+    return _respond(context, shape, session, begun, is_last=epoch == FINAL_EPOCH)
+
+
+async def _respond(
+    context: RequestContext,
+    shape: Shape,
+    session: ShareSession,
+    begun: Acknowledging,
+    *,
+    is_last: bool,
+) -> Work[Any]:
+    shares, member = context.broker.shares, session.member
     answers = await begun.answers()
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
-    if epoch == FINAL_EPOCH:
+    if is_last:
         shares.leave(session)
+    return _told(shape, answers, lock_duration_s)
+
+
+def _told(shape: Shape, answers: Answers, lock_duration_s: float) -> Work[Any]:
     partitions = []
     for shared, (code, message) in answers.items():
         answer = shape(
@@ -52,4 +76,5 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
         )
         partitions.append((shared, answer))
-    return share_answer(shape, "ShareAcknowledgeResponse", lock_duration_s, partitions)
+        yield
+    return (yield from share_answer(shape, "ShareAcknowledgeResponse", lock_duration_s, partitions))

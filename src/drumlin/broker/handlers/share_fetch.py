@@ -10,7 +10,7 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -35,7 +35,7 @@ _RENEW_FROM: Final = 2
 _TOLD_AT_ONCE_MAX: Final = 200
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]:
     member = member_of(request)
     says_renew = getattr(request, "is_renew_ack", False)
     if says_renew and (
@@ -43,14 +43,18 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     ):
         raise KafkaError(ErrorCode.invalid_request, "a request that renews fetches nothing")
     mode = _acquire_mode(request)
-    said = acknowledgements(request.topics)
+    said = yield from acknowledgements(request.topics)
+    named = yield from _named(request.topics, lambda each: each.partition_index)
+    forgotten = yield from _named(request.forgotten_topics_data, lambda each: each)
     try:
-        partitions = _continue_session(context, request, member, acknowledges=bool(said))
+        partitions = _continue_session(
+            context, request, member, named, forgotten, acknowledges=bool(said)
+        )
     except KafkaError as error:
         if error.code is ErrorCode.share_session_limit_reached:
             return Waiting(_refuse_later(context, error, request.max_wait.total_seconds()))
         raise
-    begun = begin_to_acknowledge(
+    begun = yield from begin_to_acknowledge(
         context.broker.shares,
         member,
         said,
@@ -69,6 +73,18 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return Waiting(_respond(context, request, shape, member, fetch, begun))
 
 
+def _named(
+    topics: Iterable[Any], index_of: Callable[[Any], int]
+) -> Work[dict[SharedPartition, None]]:
+    """Each once, in the order in which they are named."""
+    named: dict[SharedPartition, None] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            named[SharedPartition(topic.topic_id, index_of(each))] = None
+            yield
+    return named
+
+
 def _acquire_mode(request: Any) -> AcquireMode:
     try:
         return AcquireMode(getattr(request, "share_acquire_mode", AcquireMode.BATCH_OPTIMIZED))
@@ -77,29 +93,25 @@ def _acquire_mode(request: Any) -> AcquireMode:
 
 
 def _continue_session(
-    context: RequestContext, request: Any, member: Member, *, acknowledges: bool
+    context: RequestContext,
+    request: Any,
+    member: Member,
+    named: Iterable[SharedPartition],
+    forgotten: Iterable[SharedPartition],
+    *,
+    acknowledges: bool,
 ) -> list[SharedPartition]:
     """What the member fetches, by its session; nothing with its last request."""
     shares, epoch = context.broker.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
         shares.sessions.get(member)
         return []
-    named = [
-        SharedPartition(topic.topic_id, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
     if epoch == INITIAL_EPOCH:
         limit = context.broker.config.group_share_max_share_sessions
         number = id(context.connection)
         session = shares.sessions.open(member, named, number, limit, acknowledges=acknowledges)
         shares.watch(context.connection)
     else:
-        forgotten = [
-            SharedPartition(topic.topic_id, partition)
-            for topic in request.forgotten_topics_data
-            for partition in topic.partitions
-        ]
         session = shares.sessions.go_on(member, epoch, named, forgotten)
     return session.in_turn(epoch)
 
@@ -126,7 +138,7 @@ async def _respond(
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer says what is fetched from now on
-    work = _told(context, shape, dict.fromkeys(named), fetch, acknowledged, lock_duration_s)
+    work = _told(context, shape, named, fetch, acknowledged, lock_duration_s)
     return work if len(named) > _TOLD_AT_ONCE_MAX else to_end(work)
 
 
@@ -138,11 +150,13 @@ def _told(
     acknowledged: Answers,
     lock_duration_s: float,
 ) -> Work[Any]:
-    partitions = []
+    partitions: dict[SharedPartition, Any] = {}
     for shared in named:
-        partitions.append((shared, _partition(context, shape, shared, fetch, acknowledged)))
+        if shared not in partitions:
+            partitions[shared] = _partition(context, shape, shared, fetch, acknowledged)
         yield
-    return share_answer(shape, "ShareFetchResponse", lock_duration_s, partitions)
+    told = partitions.items()
+    return (yield from share_answer(shape, "ShareFetchResponse", lock_duration_s, told))
 
 
 def _partition(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, check_request
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What was said of each partition.
@@ -57,7 +58,7 @@ class Acknowledging:
         self._writing[shared] = task
 
 
-def acknowledgements(topics: Iterable[Any]) -> dict[SharedPartition, list[Acknowledgement]]:
+def acknowledgements(topics: Iterable[Any]) -> Work[dict[SharedPartition, list[Acknowledgement]]]:
     """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
     said: dict[SharedPartition, list[Acknowledgement]] = {}
     for topic in topics:
@@ -65,10 +66,12 @@ def acknowledgements(topics: Iterable[Any]) -> dict[SharedPartition, list[Acknow
             if partition.acknowledgement_batches:
                 # Named twice, it counts twice: what is dropped here would be delivered again.
                 shared = SharedPartition(topic.topic_id, partition.partition_index)
-                said.setdefault(shared, []).extend(
-                    Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
-                    for each in partition.acknowledgement_batches
-                )
+                batches = said.setdefault(shared, [])
+                for each in partition.acknowledgement_batches:
+                    batches.append(
+                        Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
+                    )
+                    yield
     return said
 
 
@@ -79,14 +82,14 @@ def begin_to_acknowledge(
     *,
     knows_renew: bool,
     says_renew: bool,
-) -> Acknowledging:
-    """Take what a member says, and begin to write it."""
+) -> Work[Acknowledging]:
+    """Take what a member says, partition by partition, and begin to write it."""
     begun = Acknowledging()
     for shared, batches in said.items():
         begun.take(shared)
         try:
             delivery.check_topic(shared)
-            check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
+            yield from check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
             delivery.partition_of(shared)
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:
@@ -95,4 +98,5 @@ def begin_to_acknowledge(
                 begun.wait_for(shared, live.begin_to_write(change))
         except KafkaError as error:
             begun.refuse(shared, error)
+        yield
     return begun

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.shares.sessions import SharedPartition
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -22,8 +23,9 @@ def share_answer(
     message: str,
     lock_duration_s: float,
     partitions: Iterable[tuple[SharedPartition, Any]],
-) -> Any:
-    """
+) -> Work[Any]:
+    """The response, made in turns.
+
     Args:
         message: the name of the response.
         lock_duration_s: for how long a record is the member's.
@@ -32,14 +34,16 @@ def share_answer(
     topics: dict[UUID | None, list[Any]] = {}
     for shared, answer in partitions:
         topics.setdefault(shared.topic_id, []).append(answer)
+        yield
+    responses = []
+    for topic_id, answers in topics.items():
+        responses.append(shape(_TOPIC_IN[message], topic_id=topic_id, partitions=tuple(answers)))
+        yield
     return shape(
         message,
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
-        responses=tuple(
-            shape(_TOPIC_IN[message], topic_id=topic_id, partitions=tuple(answers))
-            for topic_id, answers in topics.items()
-        ),
+        responses=tuple(responses),
         node_endpoints=(),
     )

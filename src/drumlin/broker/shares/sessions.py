@@ -114,14 +114,14 @@ class ShareSessions:
             raise KafkaError(
                 ErrorCode.invalid_share_session_epoch, f"{epoch} where {session.epoch} is due"
             )
-        new = dict.fromkeys(each for each in added if each not in session.partitions)
-        self._check_room(len(new))
-        session.partitions.update(new)
-        self._partition_count += len(new)
+        before = len(session.partitions)
+        # Of dicts all at once, as what has been hashed need not be hashed again.
+        partitions = session.partitions | dict.fromkeys(added)
+        self._check_room(len(partitions) - before)
         for each in forgotten:
-            if each in session.partitions:
-                del session.partitions[each]
-                self._partition_count -= 1
+            partitions.pop(each, None)
+        self._partition_count += len(partitions) - before
+        session.partitions = partitions
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         return session
 

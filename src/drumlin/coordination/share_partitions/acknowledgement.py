@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from drumlin.coordination.share_partitions.in_flight import Change, RecordState, Run, Runs
 from drumlin.coordination.share_partitions.settings import Settings
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -42,8 +43,8 @@ class Acknowledgement(NamedTuple):
 
 def check_request(
     batches: Sequence[Acknowledgement], *, knows_renew: bool, says_renew: bool
-) -> None:
-    """Whether what is said of a partition can be meant at all.
+) -> Work[None]:
+    """Whether what is said of a partition can be meant at all; in turns, as it may be a lot.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -62,6 +63,7 @@ def check_request(
         if not is_sound:
             raise KafkaError(ErrorCode.invalid_request)
         before = batch.last_offset
+        yield
 
 
 def apply(
