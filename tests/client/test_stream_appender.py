@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import drumlin
 from drumlin.client.client import Client
 from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
@@ -187,3 +188,17 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
         assert sum(found) == expected
     with pytest.raises(ClientError, match="it is over"):
         transaction.stream_appender(topic)
+
+
+def test_partitions_that_were_added_meanwhile(address: str, client: Client, topic: str) -> None:
+    """A client lives long, and somebody else gives the topic more partitions."""
+    table = pa.table({"value": ["a", "b"], "partition": pa.array([0, 2], pa.int32())})
+    client.append(table, topic, partition="partition")
+    appender = client.stream_appender(topic, encoding=EncodingRules(window_bytes=1))
+    appender.add(table.to_batches()[0])
+    with drumlin.connect(address) as other:
+        other.add_partitions(topic, 5)
+    more = pa.table({"value": ["c", "d"], "partition": pa.array([0, 4], pa.int32())})
+    appender.add(more.to_batches()[0])
+    assert set(appender.finish().partitions) == {(topic, 0), (topic, 2), (topic, 4)}
+    assert set(client.append(more, topic, partition="partition").partitions) == {0, 4}

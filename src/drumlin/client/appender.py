@@ -27,7 +27,13 @@ from drumlin.client.deliveries import (
 )
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.partitioning import TablePartitioner, as_given, by_key, rows_by_partition
+from drumlin.client.partitioning import (
+    TablePartitioner,
+    as_given,
+    by_key,
+    partitions_needed,
+    rows_by_partition,
+)
 from drumlin.records import kernels
 from drumlin.records.columns import RecordColumns
 
@@ -95,7 +101,7 @@ def append(
     _check(data, options)
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     columns = _columns_of(table, options)
-    partitions = thread.run(target.partitions(topic))
+    partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
     if table.nbytes >= _KERNELS_FROM_BYTES:
         kernels.require()
     assigned = _assigned(table, columns, partitions, options)
@@ -185,6 +191,15 @@ def _assigned(
     batch_bytes = options.get("batch_bytes", BATCH_BYTES)
     rows_per_batch = max(1, batch_bytes // _row_bytes(table))
     return by_key(columns.key, partitions, table.num_rows, rows_per_batch)
+
+
+def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
+    """So many there must be for a column of partitions to make sense."""
+    chosen = options.get("partition")
+    if not isinstance(chosen, str) or chosen not in table.column_names:
+        return 0
+    column = table.column(chosen)
+    return partitions_needed(column) if pa.types.is_integer(column.type) else 0
 
 
 def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:

@@ -27,8 +27,8 @@ DELIVERY_TIMEOUT_MS: Final = 120_000
 class Target(Protocol):
     """Where batches go: a client's producer, or one that writes in a transaction."""
 
-    async def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic."""
+    async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
+        """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
         """Deliver a batch behind all that were put for the same partition."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drumlin.records.columns import partition_for_keys
@@ -69,6 +70,11 @@ class StickyTurns:
         places = self._batches + np.arange(rows + 1) / rows_per_batch
         self._batches = float(places[-1])
         return places[:-1].astype(np.int64) % self._partition_count
+
+
+def partitions_needed(chosen: pa.Array | pa.ChunkedArray) -> int:
+    """How many partitions there must be for the largest number in a column to be one of them."""
+    return 1 + (pc.max(chosen.cast(pa.int64())).as_py() or 0)
 
 
 def as_chosen(chosen: pa.Array, otherwise: NDArray[np.int64]) -> NDArray[np.int64]:

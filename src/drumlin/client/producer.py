@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple, Protocol, Self
+import time
+from typing import Any, Final, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
 from drumlin.client.arguments import ACKS_ALL, acks_number
@@ -12,6 +13,9 @@ from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIden
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+#: How long nobody asks whether a topic has more partitions, as metadata.max.age.ms of Kafka's.
+_PARTITIONS_FOR_S: Final = 300.0
 
 
 class Manner(NamedTuple):
@@ -90,9 +94,17 @@ class Producer:
         for sender in self._senders.values():
             sender.fail_all(self._closed_by)
 
-    async def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic; a missing topic is created if the broker does that."""
-        if topic not in self._connections.view.topics:
+    async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
+        """The partitions of a topic; a missing topic is created if the broker does that.
+
+        Asks again where it knows of fewer than `at_least`: there may be more by now.
+        """
+        known = self._connections.view.topics.get(topic)
+        if (
+            known is None
+            or len(known.partitions) < at_least
+            or time.monotonic() > known.seen_at + _PARTITIONS_FOR_S
+        ):
             await self._connections.retrying(
                 lambda: self._connections.refresh((topic,), create_missing=True)
             )

@@ -21,7 +21,13 @@ from drumlin.client.deliveries import AppendedRange, Deliveries, DeliveryRules, 
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
-from drumlin.client.partitioning import Rows, StickyTurns, as_chosen, rows_by_partition
+from drumlin.client.partitioning import (
+    Rows,
+    StickyTurns,
+    as_chosen,
+    partitions_needed,
+    rows_by_partition,
+)
 from drumlin.records import kernels
 from drumlin.records.arrow_checksum import RowChecksum, combined
 from drumlin.records.columns import RecordColumns, milliseconds
@@ -210,14 +216,15 @@ class StreamAppender:
         """Each partition's rows, in their order."""
         rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, size_bytes))
         for topic, rows in topics:
-            partitions = self._partitions_of(topic)
-            turns = self._turns.setdefault(topic, StickyTurns(len(partitions)))
             whole = len(rows) == count
             picked = {
                 name: columns[name] if whole else columns[name].take(pa.array(rows))
                 for name in ("partition", "key")
                 if name in columns
             }
+            needed = partitions_needed(picked["partition"]) if "partition" in picked else 0
+            partitions = self._partitions_of(topic, needed)
+            turns = self._turns.setdefault(topic, StickyTurns(len(partitions)))
             assigned = turns.assign(picked.get("key"), len(rows), rows_per_batch)
             if "partition" in picked:
                 assigned = as_chosen(picked["partition"], assigned)
@@ -241,11 +248,16 @@ class StreamAppender:
         for code, rows in rows_by_partition(codes).items():
             yield names[code], rows
 
-    def _partitions_of(self, topic: str) -> list[int]:
-        if topic not in self._partitions:
+    def _partitions_of(self, topic: str, needed: int) -> list[int]:
+        """Those that there were at its first row, or more if a row names one of the more."""
+        known = self._partitions.get(topic)
+        if known is None or len(known) < needed:
             with translated():
-                self._partitions[topic] = self._thread.run(self._target.partitions(topic))
-        return self._partitions[topic]
+                found = self._thread.run(self._target.partitions(topic, needed))
+            if known is not None and len(found) > len(known):
+                self._turns.pop(topic)
+            self._partitions[topic] = known = found
+        return known
 
     def _check(
         self, topic: str, partitions: list[int], assigned: NDArray[np.int64], rows: Rows

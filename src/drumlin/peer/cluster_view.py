@@ -5,6 +5,7 @@ Plain state without I/O. It may always be out of date; whoever finds out asks fo
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -32,6 +33,7 @@ class TopicView:
     topic_id: UUID | None
     is_internal: bool
     partitions: dict[int, PartitionView]
+    seen_at: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass(slots=True)
