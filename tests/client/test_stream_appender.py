@@ -15,6 +15,8 @@ from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
 from drumlin.client.stream_appender import EncodingRules, RowsRefused, StreamAppender
 
+SMALL = EncodingRules(window_bytes=1)
+
 
 def rows(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
@@ -202,3 +204,16 @@ def test_partitions_that_were_added_meanwhile(address: str, client: Client, topi
     appender.add(more.to_batches()[0])
     assert set(appender.finish().partitions) == {(topic, 0), (topic, 2), (topic, 4)}
     assert set(client.append(more, topic, partition="partition").partitions) == {0, 4}
+
+
+def test_columns_that_are_missing_or_of_a_wrong_kind(client: Client, topic: str) -> None:
+    with pytest.raises(RowsRefused, match=r"no column 'value'; they have .'key'"):
+        client.stream_appender(topic, encoding=SMALL).add(rows(key=["a"]))
+    with pytest.raises(pa.ArrowInvalid, match="parse"):
+        client.stream_appender(topic, encoding=SMALL).add(rows(value=["a"], timestamp=["noon"]))
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([topic, None]))
+    with pytest.raises(RowsRefused, match="row 1 has no topic"):
+        client.stream_appender(encoding=SMALL).add(rows(value=["a", "b"], topic=names))
+    appender = client.stream_appender(encoding=EncodingRules(with_checksum=True))
+    appender.add(rows(value=["a"], topic=[topic.encode()]))
+    assert appender.finish().record_count == 1

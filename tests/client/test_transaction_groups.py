@@ -113,3 +113,15 @@ def test_a_consumer_that_was_left_behind_commits_nothing(
     transaction.abort()
     assert offsets_of(client, group) == {}
     assert committed(client, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "group", "error"),
+    [(-5, "g", ValueError), ("7", "g", TypeError), (7, None, TypeError)],
+)
+def test_what_is_no_offset_or_no_group(
+    client: Client, topic: str, offset: Any, group: Any, error: type[Exception]
+) -> None:
+    """... is not sent, and does no harm."""
+    with client.transaction(f"id-{topic}") as transaction, pytest.raises(error):
+        transaction.send_offsets({(topic, 0): offset}, group)

@@ -163,6 +163,8 @@ class StreamAppender:
 
     def _write(self, rows: pa.RecordBatch) -> None:
         columns = {name: rows.column(name) for name in ROW_COLUMNS if name in rows.schema.names}
+        if "value" not in columns:
+            raise RowsRefused(f"the rows have no column 'value'; they have {rows.schema.names}")
         self._check_times(columns.get("timestamp"))
         topics = list(self._topics(columns.get("topic"), rows.num_rows))
         places = list(self._places(columns, topics, rows.num_rows, rows.nbytes))
@@ -188,8 +190,10 @@ class StreamAppender:
                 default_timestamp_ms=time.time_ns() // 1_000_000,
             )
         except ValueError as error:
-            rows = enumerate(columns["headers"].to_pylist())
-            first = next(row for row, headers in rows if _has_nameless(headers))
+            rows = enumerate(columns["headers"].to_pylist() if "headers" in columns else ())
+            first = next((row for row, headers in rows if _has_nameless(headers)), None)
+            if first is None:  # Arrow's own: a column that cannot be bytes
+                raise
             raise RowsRefused(f"{self._row(first)}: {error}") from error
 
     def _sum_up(self, columns: dict[str, pa.Array], topics: list[tuple[str, Rows]]) -> None:
@@ -239,6 +243,7 @@ class StreamAppender:
             return
         if column is None:
             raise RowsRefused("the rows have no column 'topic', and no topic is given for all")
+        column = column.cast(pa.string())  # of bytes, of a dictionary that may hold a null
         if column.null_count:
             first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise RowsRefused(f"{self._row(first)} has no topic: it is null")

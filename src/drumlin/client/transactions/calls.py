@@ -74,6 +74,9 @@ class TransactionCalls:
             OutcomeUnknown: nobody has answered; to call this again does no harm.
         """
         who = OpenTransaction(*transaction)
+        arguments.text("transactional_id", who.transactional_id)
+        arguments.whole_number("producer_id", who.producer_id, -1, 2**63 - 1)
+        arguments.whole_number("epoch", who.epoch, -1, 2**15 - 1)
         self._run(ending.end_transaction(self._connections, who, commit=commit))
 
     def end_transactions(

@@ -36,6 +36,7 @@ from drumlin.records import kernels
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 class Transaction:
@@ -173,13 +174,18 @@ class Transaction:
                 transaction can only be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
             TransactionOver: it has been ended.
+            TypeError, ValueError: what is no offset or no group. Nothing was sent.
         """
         self._check_open()
+        if not isinstance(group, str | GroupMetadata):
+            raise TypeError(f"group {arguments.shown(group)}: expected a name or GroupMetadata")
         who = GroupMetadata(group) if isinstance(group, str) else group
         places = {
             place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
             for place, each in offsets.items()
         }
+        for place, each in places.items():
+            arguments.whole_number(f"the offset of {place}", each.offset, 0, _OFFSET_MAX)
         with self._running_whole(), self._failing(), translated():
             self._thread.run(self._session.commit_offsets(who, places))
 
