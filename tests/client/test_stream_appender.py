@@ -211,6 +211,9 @@ def test_columns_that_are_missing_or_of_a_wrong_kind(client: Client, topic: str)
         client.stream_appender(topic, encoding=SMALL).add(rows(key=["a"]))
     with pytest.raises(pa.ArrowInvalid, match="parse"):
         client.stream_appender(topic, encoding=SMALL).add(rows(value=["a"], timestamp=["noon"]))
+    far = pa.array([2**62], pa.timestamp("s"))
+    with pytest.raises(pa.ArrowInvalid, match="out of bounds"):
+        client.stream_appender(topic, encoding=SMALL).add(rows(value=["a"], timestamp=far))
     names = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([topic, None]))
     with pytest.raises(RowsRefused, match="row 1 has no topic"):
         client.stream_appender(encoding=SMALL).add(rows(value=["a", "b"], topic=names))

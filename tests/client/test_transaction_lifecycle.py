@@ -362,3 +362,13 @@ def test_what_was_refused_is_not_taken_for_ended(
         client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
     broker.script("describe_transactions", described("Empty"))
     client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
+
+
+def test_an_abort_from_outside_where_brokers_allow_less_time_by_now(
+    broker: ScriptedBroker, client: Client
+) -> None:
+    broker.script("describe_transactions", described("Ongoing"))
+    broker.script("init_producer_id", begun(30_000))
+    client.abort_transaction(_ID)
+    asked = [each.transaction_timeout for each in broker.asked("init_producer_id")]
+    assert asked == [timedelta(seconds=60), timedelta(seconds=1)]

@@ -124,7 +124,10 @@ class Client(TransactionCalls):
     # -- life ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all connections and stop the thread. Closing twice does nothing."""
+        """Close all connections and stop the thread. Closing twice does nothing.
+
+        A transaction that is open stays so until it times out: end it before.
+        """
         if not self._thread.is_running:
             return
         self._thread.check_may_wait()

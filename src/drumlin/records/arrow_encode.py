@@ -244,7 +244,8 @@ def _headers(headers: list[dict[str, bytes]]) -> Headers:
 def milliseconds(column: Column, otherwise: int) -> Int64s:
     """Arrow timestamps, or whole numbers, as numbers; `otherwise` where they are null."""
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        is_coarser = column.type.unit == "s"  # the others lose digits, and are meant to
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=is_coarser)
     numbers = column.cast(pa.int64()).fill_null(otherwise)
     return np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))
 

@@ -91,7 +91,13 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
     if found is None:
         raise UnknownTransaction("no coordinator knows this id", transactional_id)
     coordinator = TransactionCoordinator(connections, transactional_id, found.coordinator)
-    await begin(coordinator, transactional_id, found.timeout_ms)
+    try:
+        await begin(coordinator, transactional_id, found.timeout_ms)
+    except KafkaError as error:
+        if error.code is not ErrorCode.invalid_transaction_timeout:
+            raise
+        # Brokers allow less by now. Nothing will be open that this could end too soon.
+        await begin(coordinator, transactional_id, _TIMEOUTS_MS[-1])
 
 
 async def begin(
