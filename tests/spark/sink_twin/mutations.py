@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from drumlin.spark.sink.protocol import aborting, driver, own_ids, reading, winners
+from drumlin.spark.sink.protocol import aborting, driver, own_ids, reading, task, winners
 from spark.sink_twin import cluster
 
 
@@ -58,7 +58,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         Mutation(driver, "commit", "seen.batch is not None and seen.batch > batch", "False"),
     ),
     "ours are aborted after a commit that may have decided": Mutation(
-        driver, "commit", "not isinstance(error, DecisionUnknown)", "True"
+        driver, "commit", "not isinstance(error, DecisionUnknown | Fenced)", "True"
     ),
     "abort takes every failed commit for undecided": Mutation(
         aborting, "abort", "len(told) < len(messages)", "True"
@@ -107,6 +107,43 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
     "a batch that is lost in part is written anew": Mutation(
         driver, "_decided_before", "if fates.is_void:", "if fates.lost:"
     ),
+    "winners are listed among losers": Mutation(
+        driver, "_open_losers", "if each not in winning\n", "if True\n"
+    ),
+    "tasks that found the batch decided are no hindrance to deciding it anew": Mutation(
+        driver,
+        "_decided_before",
+        "        if any(message.found_decided for message in job.messages):\n            raise",
+        "        if False:\n            raise",
+    ),
+    "without an offset nothing was decided": Mutation(
+        reading,
+        "last_state",
+        "value = yield FindRecord(topic, sink)\n"
+        "    return None if value is None else SinkState.decode(sink, value)",
+        "return None",
+    ),
+    "a task of a lost winner writes nothing": Mutation(
+        winners, "must_write", "return is_lost(own, known)", "return False"
+    ),
+    "a task that writes what was lost takes it back": Mutation(
+        task, "finish", "if is_decided and now != begun:", "if is_decided:"
+    ),
+    "abort refuses what has won": Mutation(
+        aborting,
+        "abort",
+        "if state is not None and {each.opened for each in state.winners} & set(job.opened):",
+        "if False:",
+    ),
+    "an operator's abort refuses no run": Mutation(
+        aborting, "abort_sink", "    if losers or not state.is_done:\n", "    if False:\n"
+    ),
+    "an id whose transaction was aborted is used again": Mutation(
+        own_ids,
+        "OwnIds.choose",
+        "if is_same and found.state in _COMMITTED:",
+        "if True:",
+    ),
     "an id is used again while its batch is not done": Mutation(
         own_ids, "OwnIds.choose", "if state.is_settled(batch)]", "]"
     ),
@@ -130,25 +167,33 @@ REFUSAL_IS_NOT_READ = Mutation(driver, "check", "if job.winners and any(", "if F
 
 #: Where each is found soonest; others are tried if that is true no more.
 FOUND_BY = {
-    "older drivers are not fenced": 6,
+    "older drivers are not fenced": 9,
     "the last decision is read before the fence": 11,
-    "the last decision is read before it is stable": 2,
-    "winners are not looked at before the decision": 11,
+    "the last decision is read before it is stable": 26,
+    "winners are not looked at before the decision": 0,
     "a batch that was decided is decided again": 0,
     "a batch that is behind is decided": 0,
-    "ours are aborted after a commit that may have decided": 0,
-    "abort takes every failed commit for undecided": 0,
-    "abort does not write down what must not be decided": 141,
-    "losers are listed after the decision": 7,
-    "a winner without an answer counts as committed": 6,
-    "a lost winner counts as committed": 20,
-    "done is marked before all is committed": 6,
-    "done is marked under a new fence, without looking again": 28,
-    "lost rows are written again unproven": 985,
-    "a batch that is lost in part is written anew": 21,
-    "an id is used again while its batch is not done": 22,
-    "a process takes ids that are another's": 3,
-    "runs share their ids": 23,
+    "ours are aborted after a commit that may have decided": 10,
+    "abort takes every failed commit for undecided": 4,
+    "abort does not write down what must not be decided": 76,
+    "losers are listed after the decision": 48,
+    "a winner without an answer counts as committed": 42,
+    "a lost winner counts as committed": 41,
+    "done is marked before all is committed": 1,
+    "done is marked under a new fence, without looking again": 185,
+    "lost rows are written again unproven": 246,
+    "a batch that is lost in part is written anew": 41,
+    "winners are listed among losers": 3,
+    "tasks that found the batch decided are no hindrance to deciding it anew": 728,
+    "without an offset nothing was decided": 0,
+    "a task of a lost winner writes nothing": 41,
+    "a task that writes what was lost takes it back": 41,
+    "abort refuses what has won": 281,
+    "an operator's abort refuses no run": 990,
+    "an id whose transaction was aborted is used again": 369,
+    "an id is used again while its batch is not done": 3,
+    "a process takes ids that are another's": 11,
+    "runs share their ids": 6,
 }
 
 

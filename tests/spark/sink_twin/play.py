@@ -24,6 +24,7 @@ def play(seed: int) -> Query:
     query = Query(world, batches=world.random.randint(2, 5))
     keeper = world.start("keeper", query.keep_running())
     keeper.is_safe = True
+    world.start("operator", query.operate()).is_safe = True
     try:
         world.run(lambda: keeper.is_over)
         if keeper.error is not None:

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drumlin.spark.sink.protocol import aborting, driver, task
-from drumlin.spark.sink.protocol.errors import NotRepairable, RequestFailed, SinkError, StateLost
+from drumlin.spark.sink.protocol.errors import (
+    DecisionUnknown,
+    NotRepairable,
+    RequestFailed,
+    SinkError,
+    StateLost,
+    Unfinished,
+)
 from drumlin.spark.sink.protocol.messages import (
     SinkSettings,
     SourceOffsets,
@@ -71,6 +78,7 @@ class Query:
         self.moves_rows = random.random() < 0.3  # the same rows are not in the same partitions
         self.speculates = random.random() < 0.3
         self.has_holidays = random.random() < 0.2
+        self.is_stubborn = random.random() < 0.3
         self.patience_s = random.choice(((1.0, 5.0, 20.0), (600.0, 3000.0, 1e9), (5.0, 600.0)))
         self.call_patience_s = random.choice(((1.0, 5.0, 20.0), (400.0, 1e9)))
 
@@ -114,6 +122,15 @@ class Query:
             pause = self.world.cluster.now + span
             yield Wait(lambda: False, pause)
 
+    def operate(self) -> Generator[Any, Any, None]:
+        """An operator, who aborts what is open now and then."""
+        world = self.world
+        for number in range(world.random.choice((0, 0, 1, 3))):
+            pause = world.cluster.now + world.random.choice((1.0, 10.0, 100.0, 1000.0))
+            yield Wait(lambda: self.is_through or self.stopped is not None, pause)
+            world.start(f"operator{number}", aborting.abort_sink(SINK, SETTINGS))
+            self.outcomes["operated"] += 1
+
     def _judge(self, process: Process) -> None:
         kind = "killed" if process.is_killed else type(process.error).__name__
         self.outcomes[kind if process.is_over else "not heard of"] += 1
@@ -136,11 +153,21 @@ class Query:
             elif not is_first:
                 raise Concurrent
             is_first = False
-            yield from self.batch(number, batch)
+            yield from self.stubborn_batch(number, batch)
             if checkpoint.committed >= batch:
                 raise Concurrent
             checkpoint.committed = batch
             batch += 1
+
+    def stubborn_batch(self, run: int, batch: int) -> Generator[Any, Any, None]:
+        """Functions in `foreachBatch` may write a batch again, in the same run."""
+        for _ in range(self.world.random.choice((0, 1, 2)) if self.is_stubborn else 0):
+            try:
+                yield from self.batch(run, batch)
+                return
+            except (RequestFailed, DecisionUnknown, Unfinished, TaskFailed):
+                self.outcomes["again in its run"] += 1
+        yield from self.batch(run, batch)
 
     def batch(self, run: int, batch: int) -> Generator[Any, Any, None]:
         messages: dict[int, TaskMessage] = {}
@@ -149,6 +176,8 @@ class Query:
         except TaskFailed:
             told = [messages.get(each) for each in range(self.partitions)]
             yield from self._call(f"abort{run}.{batch}", aborting.abort(told, batch, SETTINGS))
+            who = TaskIdentity(SINK, QUERY, batch, f"run{run}", 0)
+            yield from self._call(f"sweep{run}.{batch}", aborting.abort_run(who, SETTINGS))
             raise
         told = [messages[each] for each in range(self.partitions)]
         source = SourceOffsets("readers", {("in", 0): batch})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drumlin.spark.sink.protocol import aborting, driver, task
-from drumlin.spark.sink.protocol.errors import NotDecided, RequestFailed, Superseded
+from drumlin.spark.sink.protocol.errors import Fenced, NotDecided, RequestFailed, Superseded
 from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
 from drumlin.spark.sink.protocol.own_ids import OwnIds
 from drumlin.spark.sink.protocol.requests import Append, CommitAll, FenceAll, InitDriver
@@ -48,18 +48,21 @@ class Program:
         self.request = next(steps)
         self.result: Any = None
 
+    def _go_on(self) -> None:
+        try:
+            answer = self._cluster.perform(self.request)
+        except RequestFailed as error:
+            self.request = self._steps.throw(error)
+            return
+        self._cluster.settle()
+        if answer is not LATER:
+            self.request = self._steps.send(answer)
+
     def run(self, before: type | None = None) -> Any:
         """Up to the next request of a kind, or to the end."""
         try:
             while before is None or not isinstance(self.request, before):
-                try:
-                    answer = self._cluster.perform(self.request)
-                except RequestFailed as error:
-                    self.request = self._steps.throw(error)
-                    continue
-                self._cluster.settle()
-                if answer is not LATER:
-                    self.request = self._steps.send(answer)
+                self._go_on()
         except StopIteration as stop:
             self.result = stop.value
         return self.result
@@ -126,6 +129,20 @@ def test_who_marks_a_batch_done_keeps_what_was_refused_meanwhile() -> None:
         commit.run()
     abort.run()
     assert set(cluster.batches) == {0}
+
+
+def test_a_commit_that_is_asked_for_twice_aborts_nothing_that_won() -> None:
+    cluster = Cluster()
+    messages = [one_task(cluster)]
+    first, second = (
+        Program(cluster, driver.commit(messages, 0, SETTINGS, None, lambda: 0)) for _ in range(2)
+    )
+    first.run(before=Append)
+    second.run(before=CommitAll)
+    with pytest.raises(Fenced):
+        first.run()
+    second.run()
+    assert cluster.visible == {1: 1, 2: 1}
 
 
 def test_what_was_refused_is_forgotten_when_its_batch_is_done() -> None:

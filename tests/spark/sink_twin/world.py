@@ -118,6 +118,8 @@ class World:
                 return
         if chance < 0.32:
             cluster.compact()
+        elif chance < 0.3205 and not self.is_calm:
+            cluster.delete_group()
         elif chance < 0.45:
             cluster.load_offsets()
         if self._ghosts and chance > 0.9:
@@ -167,8 +169,11 @@ class World:
             process.proceed(None)
             return
         if not self.is_calm and self.random.random() < weather.refuse:
-            self._tell(process, "is refused", request)
-            process.proceed(*self._failed(request, is_done=False))
+            is_late = self.random.random() < 0.3
+            self._tell(process, "is refused, or given up on," if is_late else "is refused", request)
+            if is_late:
+                self._ghosts.append(request)
+            process.proceed(*self._failed(request))
             return
         try:
             answer = self.cluster.perform(request)
@@ -180,15 +185,22 @@ class World:
             return
         if not self.is_calm and self.random.random() < weather.lose:
             self._tell(process, "does, unanswered,", request)
-            process.proceed(*self._failed(request, is_done=True))
+            process.proceed(*self._failed(request))
             return
         self._tell(process, "does", request)
         process.proceed(answer)
 
-    def _failed(self, request: Any, *, is_done: bool) -> tuple[Any, Exception | None]:
+    def _failed(self, request: Any) -> tuple[Any, Exception | None]:
+        """What a program is told of a request without an answer. Of many, some may have one."""
         if isinstance(request, ask.CommitAll):
-            return dict.fromkeys(request.opened, "unanswered"), None
+            answered = [each for each in request.opened if self.random.random() < 0.3]
+            outcomes = {e: self.cluster.perform(ask.CommitAll((e,))) for e in answered}
+            found = {e: each[e] for e, each in outcomes.items() if each is not LATER}
+            return dict.fromkeys(request.opened, "unanswered") | found, None
         if isinstance(request, ask.FenceAll):
+            for each in request.transactional_ids:
+                if self.random.random() < 0.3:
+                    self.cluster.perform(ask.FenceAll((each,)))
             return 0, None
         return None, RequestFailed("nobody has answered")
 

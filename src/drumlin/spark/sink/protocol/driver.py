@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from drumlin.spark.sink.protocol import names
 from drumlin.spark.sink.protocol.errors import (
     DecisionUnknown,
+    Fenced,
     NotDecided,
     NotRepairable,
     RequestFailed,
@@ -146,7 +147,7 @@ def commit(
             yield from _check_open(job, decision.state)
             yield from write(driver, job.sink, settings, decision.state, source)
     except (SinkError, ValueError) as error:
-        if not isinstance(error, DecisionUnknown):
+        if not isinstance(error, DecisionUnknown | Fenced):  # who has fenced us may decide ours
             yield FenceAll(job.besides(() if state is None else state.winners))
         raise
     if not decision.needs_writing:
