@@ -105,6 +105,7 @@ def processor_key() -> str:
     return _key(sys.platform, platform.machine(), *machine_code.processor())
 
 
+@functools.cache
 def _prefix(set_name: str) -> str:
     versions = (platform.python_version(), metadata.version("numba"), metadata.version("llvmlite"))
     return f"{set_name}-{sources_key()}-{_key(*versions)}-"

@@ -7,6 +7,7 @@ arrived whole; in all other cases it does as if nothing had been sent.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from importlib.metadata import PackageNotFoundError
 from typing import Final, NamedTuple
@@ -44,5 +45,11 @@ def pack() -> TravellingCode:
         newest = sorted(cache.kept(_SET_NAME), key=lambda each: each.made_at)[-_SENT_MAX:]
     except (OSError, PackageNotFoundError):  # nobody can have compiled here
         newest = []
-    objects = {each.processor: zlib.compress(cache.seal(each.code)) for each in newest}
+    objects = {each.processor: _packed(each.code) for each in newest}
     return TravellingCode(cache.sources_key(), objects)
+
+
+@functools.lru_cache(maxsize=_SENT_MAX)
+def _packed(code: bytes) -> bytes:
+    """The same process plans every micro-batch of a query."""
+    return zlib.compress(cache.seal(code))
