@@ -145,3 +145,6 @@ def test_settings_are_added_to_those_that_are_there() -> None:
     assert executor == f"{flags} -Darrow.enable_null_check_for_get=false"
     assert configure(builder)._options[name] == f"{own} {flags}"
     assert builder._options["spark.python.unix.domain.socket.enabled"] == "true"
+    batch_bytes = "spark.sql.execution.arrow.maxBytesPerBatch"
+    assert builder._options[batch_bytes] == str(8 << 20)
+    assert configure(builder.config(batch_bytes, "1m"))._options[batch_bytes] == "1m"
