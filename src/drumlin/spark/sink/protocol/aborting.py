@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumlin.spark.sink.protocol import names
-from drumlin.spark.sink.protocol.driver import Job, mark_done, refused_run, write
+from drumlin.spark.sink.protocol.driver import Job, abort_open, mark_done, refused_run, write
 from drumlin.spark.sink.protocol.errors import WinnersLost
 from drumlin.spark.sink.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.sink.protocol.reading import glance, last_state
@@ -34,14 +34,13 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
         return (yield from _fenced(job.besides(())))
     seen = yield from glance(job.sink, settings, batch)
     if seen is not None and seen.batch is not None and seen.batch > batch:
-        return (yield from _fenced(job.besides(())))
+        return (yield from abort_open(job))
     yield PrepareTopic(settings.decision_topic)
     driver = yield InitDriver(names.driver_id(job.sink))
     state = yield from last_state(job.sink, settings)
     if state is not None and state.is_settled(batch):
         # Ours may have won, and who won is not written any more; nothing is open of it then.
-        is_ours = state.batch == batch and state.run == job.run
-        return 0 if is_ours else (yield from _fenced(job.besides(())))
+        return (yield from abort_open(job))
     if state is not None and state.batch == batch:
         fates = yield from finish(job.sink, batch, state.winners)
         if not fates.lost:

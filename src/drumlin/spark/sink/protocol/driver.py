@@ -52,7 +52,7 @@ from drumlin.spark.sink.protocol.requests import (
     Steps,
 )
 from drumlin.spark.sink.protocol.state import SinkState
-from drumlin.spark.sink.protocol.winners import Fates, finish, missing
+from drumlin.spark.sink.protocol.winners import Fates, finish, is_open, missing
 
 
 def _now_ms() -> int:
@@ -126,7 +126,7 @@ def commit(
     # Who is far behind is not to fence those who are not.
     seen = yield from glance(job.sink, settings, batch)
     if seen is not None and seen.batch is not None and seen.batch > batch:
-        yield FenceAll(job.besides(()))
+        yield from abort_open(job)
         raise superseded(job.sink, seen, batch)
     try:
         yield PrepareTopic(settings.decision_topic)
@@ -153,6 +153,17 @@ def commit(
     if not decision.needs_writing:
         losers = job.besides(decision.state.winners)
     return (yield from _complete(driver, job, settings, decision, losers))
+
+
+def abort_open(job: Job) -> Steps[int]:
+    """Abort what is open of a job whose batch is settled: it has lost for ever.
+
+    What is not open may have won, and its ids be in use again.
+    """
+    known = yield Describe(tuple(each.transactional_id for each in job.winners))
+    lost = tuple(each.transactional_id for each in job.winners if is_open(each, known))
+    aborted: int = (yield FenceAll(lost)) if lost else 0
+    return aborted
 
 
 @dataclass(frozen=True, slots=True)
