@@ -11,8 +11,8 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.spark.sink.protocol import driver, names
-from drumlin.spark.sink.protocol.entry import (
+from drumlin.spark.writing.protocol import driver, names
+from drumlin.spark.writing.protocol.entry import (
     AlreadyDecided,
     TaskWrite,
     abort_batch,
@@ -20,14 +20,14 @@ from drumlin.spark.sink.protocol.entry import (
     begin_task,
     commit_batch,
 )
-from drumlin.spark.sink.protocol.errors import (
+from drumlin.spark.writing.protocol.errors import (
     NotDecided,
     NotRepairable,
     RequestFailed,
     StateLost,
     Superseded,
 )
-from drumlin.spark.sink.protocol.messages import (
+from drumlin.spark.writing.protocol.messages import (
     SinkSettings,
     SourceOffsets,
     TaskIdentity,
@@ -204,12 +204,12 @@ def test_offsets_of_the_source_go_with_the_decision(client: Client, topic: str, 
 
 
 def test_ten_thousand_tasks_are_one_decision(client: Client, sink: str) -> None:
-    from drumlin.spark.sink.protocol.driver import write as write_state
-    from drumlin.spark.sink.protocol.messages import Winner
-    from drumlin.spark.sink.protocol.performing import Performer
-    from drumlin.spark.sink.protocol.reading import last_state
-    from drumlin.spark.sink.protocol.requests import InitDriver, PrepareTopic, Steps
-    from drumlin.spark.sink.protocol.state import SinkState
+    from drumlin.spark.writing.protocol.driver import write as write_state
+    from drumlin.spark.writing.protocol.messages import Winner
+    from drumlin.spark.writing.protocol.performing import Performer
+    from drumlin.spark.writing.protocol.reading import last_state
+    from drumlin.spark.writing.protocol.requests import InitDriver, PrepareTopic, Steps
+    from drumlin.spark.writing.protocol.state import SinkState
 
     won = tuple(
         Winner("", p, f"drumlin.{sink}.{uuid.uuid4()}.{p:012x}.0", p, 0, p, uuid.uuid4().hex)

@@ -22,7 +22,7 @@ from drumlin.peer.options import PeerOptions
 if TYPE_CHECKING:  # brings Arrow along
     from drumlin.client.client import Client
     from drumlin.client.transactions.describing import TransactionDescription
-    from drumlin.spark.sink.protocol.state import SinkState
+    from drumlin.spark.writing.protocol.state import SinkState
 
 app = typer.Typer(
     no_args_is_help=True, help="Show what Spark's exactly-once sinks have decided and have open."
@@ -89,8 +89,8 @@ def abort(
     as_json: AsJson = False,
 ) -> None:
     """Commit what is decided, abort all else that a sink has open. A query that runs fails."""
-    from drumlin.spark.sink.protocol.aborting import abort_sink
-    from drumlin.spark.sink.protocol.messages import SinkSettings
+    from drumlin.spark.writing.protocol.aborting import abort_sink
+    from drumlin.spark.writing.protocol.messages import SinkSettings
 
     confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
     with _connected(bootstrap, command_config) as client:
@@ -114,8 +114,8 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget what a sink has decided: the next batch, of whatever query, is its first."""
-    from drumlin.spark.sink.protocol.aborting import forget as forgetting
-    from drumlin.spark.sink.protocol.messages import SinkSettings
+    from drumlin.spark.writing.protocol.aborting import forget as forgetting
+    from drumlin.spark.writing.protocol.messages import SinkSettings
 
     confirm(f"Forget what sink {sink} has decided? A batch that runs again is written again.", yes)
     with _connected(bootstrap, command_config) as client:
@@ -141,8 +141,8 @@ def _connected(bootstrap: str, command_config: Path | None) -> Iterator[Client]:
 
 
 def _run(client: Client, steps: Any) -> Any:
-    from drumlin.spark.sink.protocol.errors import SinkError
-    from drumlin.spark.sink.protocol.performing import Performer
+    from drumlin.spark.writing.protocol.errors import SinkError
+    from drumlin.spark.writing.protocol.performing import Performer
 
     performer = Performer(client)
     try:
@@ -156,8 +156,8 @@ def _run(client: Client, steps: Any) -> Any:
 def _states(client: Client, topic: str) -> dict[str, SinkState]:
     """What each sink has decided last. Records that are no sink's are passed over."""
     from drumlin.client.errors import UnknownTopic
-    from drumlin.spark.sink.protocol.errors import StateLost
-    from drumlin.spark.sink.protocol.state import SinkState
+    from drumlin.spark.writing.protocol.errors import StateLost
+    from drumlin.spark.writing.protocol.state import SinkState
 
     last: dict[str, bytes] = {}
     try:
@@ -177,7 +177,7 @@ def _states(client: Client, topic: str) -> dict[str, SinkState]:
 
 def _open(client: Client) -> dict[str, list[TransactionDescription]]:
     """Open transactions of tasks, by sink; the oldest first."""
-    from drumlin.spark.sink.protocol import names
+    from drumlin.spark.writing.protocol import names
 
     listed = client.list_transactions(states=("Ongoing",))
     parsed = {each.transactional_id: names.parse_task_id(each.transactional_id) for each in listed}

@@ -84,9 +84,9 @@ class DrumlinDataSource(DataSource):
         return StreamReader(options, Cluster(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from drumlin.spark.sink.columns import written_columns
-        from drumlin.spark.sink.options import SinkOptions
-        from drumlin.spark.sink.writers import BatchWriter
+        from drumlin.spark.writing.columns import written_columns
+        from drumlin.spark.writing.options import SinkOptions
+        from drumlin.spark.writing.writers import BatchWriter
 
         if overwrite:
             raise OptionError(
@@ -101,9 +101,9 @@ class DrumlinDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         # With output mode complete Spark says `overwrite`. As in Spark's Kafka sink, all rows of
         # the result are appended with every batch: a compacted topic has the last of each key.
-        from drumlin.spark.sink.columns import written_columns
-        from drumlin.spark.sink.options import SinkOptions
-        from drumlin.spark.sink.writers import StreamWriter
+        from drumlin.spark.writing.columns import written_columns
+        from drumlin.spark.writing.options import SinkOptions
+        from drumlin.spark.writing.writers import StreamWriter
 
         options = SinkOptions.parse(self.options)
         return StreamWriter(options, written_columns(schema, options.topic))

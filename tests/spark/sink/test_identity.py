@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from drumlin.spark.option_values import OptionError
-from drumlin.spark.sink.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
+from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 
 QUERY = "0b8a1c1e-6b4c-4c39-9b64-5a4e3c0d1f00"
 RUN = "7d5a4b14-5f0e-4b7a-8a53-2f3e2a1b0c99"

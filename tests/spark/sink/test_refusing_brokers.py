@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from drumlin.client.client import connect
-from drumlin.spark.sink.protocol import driver
-from drumlin.spark.sink.protocol.errors import RequestFailed
-from drumlin.spark.sink.protocol.messages import Opened, SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.sink.protocol.performing import Performer
-from drumlin.spark.sink.protocol.requests import (
+from drumlin.spark.writing.protocol import driver
+from drumlin.spark.writing.protocol.errors import RequestFailed
+from drumlin.spark.writing.protocol.messages import Opened, SinkSettings, TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.protocol.requests import (
     FenceAll,
     FetchAnchor,
     InitDriver,

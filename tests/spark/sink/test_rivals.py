@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.spark.sink.protocol.errors import Superseded
-from drumlin.spark.sink.protocol.messages import TaskIdentity
-from drumlin.spark.sink.rivals import check_alone
+from drumlin.spark.writing.protocol.errors import Superseded
+from drumlin.spark.writing.protocol.messages import TaskIdentity
+from drumlin.spark.writing.rivals import check_alone
 
 
 def identity(run: str, batch: int, query: str = "q") -> TaskIdentity:

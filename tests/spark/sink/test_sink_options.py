@@ -9,7 +9,7 @@ import pytest
 
 from drumlin.spark.option_names import unknown_options
 from drumlin.spark.option_values import OptionError
-from drumlin.spark.sink.options import SinkOptions
+from drumlin.spark.writing.options import SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 

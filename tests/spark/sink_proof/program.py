@@ -16,7 +16,7 @@ from pyspark.sql.functions import window
 from pyspark.sql.streaming.query import StreamingQuery
 
 from drumlin.spark.java import ensure_java
-from drumlin.spark.sink.foreach_batch import sink
+from drumlin.spark.writing.foreach_batch import sink
 from spark.sink_proof.plan import SOURCE, STEP_MS, TARGET, WINDOW_RECORDS, Plan
 from spark.sink_proof.sabotage import OPTION, Sabotage, SabotagedSource
 

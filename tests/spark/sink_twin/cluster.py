@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from drumlin.spark.sink.protocol import requests as ask
-from drumlin.spark.sink.protocol.errors import Fenced, RequestFailed
-from drumlin.spark.sink.protocol.messages import Opened
-from drumlin.spark.sink.protocol.state import Anchor, SinkState
+from drumlin.spark.writing.protocol import requests as ask
+from drumlin.spark.writing.protocol.errors import Fenced, RequestFailed
+from drumlin.spark.writing.protocol.messages import Opened
+from drumlin.spark.writing.protocol.state import Anchor, SinkState
 
 LATER: Final = object()
 #: As in Kafka by default.

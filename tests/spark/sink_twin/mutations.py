@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from drumlin.spark.sink.protocol import aborting, driver, own_ids, reading, task, winners
+from drumlin.spark.writing.protocol import aborting, driver, own_ids, reading, task, winners
 from spark.sink_twin import cluster
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from drumlin.spark.sink.protocol.errors import NotRepairable
+from drumlin.spark.writing.protocol.errors import NotRepairable
 from spark.sink_twin.cluster import ProtocolBroken
 from spark.sink_twin.queries import Query
 from spark.sink_twin.world import World

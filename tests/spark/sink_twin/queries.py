@@ -11,8 +11,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from drumlin.spark.sink.protocol import aborting, driver, task
-from drumlin.spark.sink.protocol.errors import (
+from drumlin.spark.writing.protocol import aborting, driver, task
+from drumlin.spark.writing.protocol.errors import (
     DecisionUnknown,
     NotRepairable,
     RequestFailed,
@@ -20,14 +20,14 @@ from drumlin.spark.sink.protocol.errors import (
     StateLost,
     Unfinished,
 )
-from drumlin.spark.sink.protocol.messages import (
+from drumlin.spark.writing.protocol.messages import (
     SinkSettings,
     SourceOffsets,
     TaskIdentity,
     TaskMessage,
 )
-from drumlin.spark.sink.protocol.own_ids import OwnIds
-from drumlin.spark.sink.protocol.requests import AbortOwn
+from drumlin.spark.writing.protocol.own_ids import OwnIds
+from drumlin.spark.writing.protocol.requests import AbortOwn
 from spark.sink_twin.cluster import WriteRows
 from spark.sink_twin.world import Process, Wait, World
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from drumlin.spark.sink.protocol import aborting, driver, task
-from drumlin.spark.sink.protocol.errors import Fenced, NotDecided, RequestFailed, Superseded
-from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
-from drumlin.spark.sink.protocol.own_ids import OwnIds
-from drumlin.spark.sink.protocol.requests import Append, CommitAll, FenceAll, InitDriver
+from drumlin.spark.writing.protocol import aborting, driver, task
+from drumlin.spark.writing.protocol.errors import Fenced, NotDecided, RequestFailed, Superseded
+from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.own_ids import OwnIds
+from drumlin.spark.writing.protocol.requests import Append, CommitAll, FenceAll, InitDriver
 from spark.sink_twin.cluster import LATER, Cluster, ProtocolBroken, WriteRows
 from spark.sink_twin.mutations import FOUND_BY, MUTATIONS, REFUSAL_IS_NOT_READ, applied
 from spark.sink_twin.play import play

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from drumlin.spark.sink.protocol import names
-from drumlin.spark.sink.protocol.errors import (
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.errors import (
     DecisionUnknown,
     Fenced,
     NotDecided,
@@ -24,7 +24,7 @@ from drumlin.spark.sink.protocol.errors import (
     Superseded,
     WinnersLost,
 )
-from drumlin.spark.sink.protocol.messages import (
+from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     Opened,
     SinkSettings,
@@ -33,14 +33,14 @@ from drumlin.spark.sink.protocol.messages import (
     Winner,
     token_of,
 )
-from drumlin.spark.sink.protocol.reading import (
+from drumlin.spark.writing.protocol.reading import (
     check_beginning,
     check_query,
     glance,
     last_state,
     superseded,
 )
-from drumlin.spark.sink.protocol.requests import (
+from drumlin.spark.writing.protocol.requests import (
     Append,
     CommitDriver,
     Describe,
@@ -51,8 +51,8 @@ from drumlin.spark.sink.protocol.requests import (
     SendOffsets,
     Steps,
 )
-from drumlin.spark.sink.protocol.state import SinkState
-from drumlin.spark.sink.protocol.winners import Fates, finish, is_open, missing
+from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
 
 def _now_ms() -> int:

@@ -26,8 +26,8 @@ from drumlin.spark.option_values import (
     whole_number,
 )
 from drumlin.spark.security import security_of
-from drumlin.spark.sink.protocol.messages import SinkSettings, SourceOffsets
-from drumlin.spark.sink.protocol.names import DECISION_TOPIC
+from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
+from drumlin.spark.writing.protocol.names import DECISION_TOPIC
 
 if TYPE_CHECKING:  # pulls in pyarrow
     from drumlin.peer.security.settings import Security

@@ -12,10 +12,10 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
-from drumlin.spark.sink.protocol import names
-from drumlin.spark.sink.protocol.messages import Opened
-from drumlin.spark.sink.protocol.requests import Describe, Steps
-from drumlin.spark.sink.protocol.state import SinkState
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.messages import Opened
+from drumlin.spark.writing.protocol.requests import Describe, Steps
+from drumlin.spark.writing.protocol.state import SinkState
 
 _COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from drumlin.spark.crossing import Crossing
-from drumlin.spark.sink.protocol import names
+from drumlin.spark.writing.protocol import names
 
 
 class Opened(NamedTuple):

@@ -19,11 +19,11 @@ from pyspark.sql.datasource import (
 )
 
 from drumlin.records.kernels.travelling import NO_CODE, pack
-from drumlin.spark.sink.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
-from drumlin.spark.sink.options import SinkOptions
-from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
-from drumlin.spark.sink.rivals import check_alone
-from drumlin.spark.sink.tasks import client_of, write_at_least_once, write_once
+from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
+from drumlin.spark.writing.options import SinkOptions
+from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
+from drumlin.spark.writing.rivals import check_alone
+from drumlin.spark.writing.tasks import client_of, write_at_least_once, write_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ class _Writer:
         return TaskIdentity(*batch, context.partitionId(), context.attemptNumber())
 
     def _commit(self, messages: Messages, batch: int | None) -> None:
-        from drumlin.spark.sink.protocol.entry import commit_batch
+        from drumlin.spark.writing.protocol.entry import commit_batch
 
         if self._options.delivery == "at-least-once":
             return
@@ -96,7 +96,7 @@ class _Writer:
         check_alone(told[0].identity, was_decided=report.was_decided)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
-        from drumlin.spark.sink.protocol.entry import abort_batch, abort_run
+        from drumlin.spark.writing.protocol.entry import abort_batch, abort_run
 
         if self._options.delivery == "at-least-once":
             return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drumlin.spark.sink.protocol.messages import Winner
+    from drumlin.spark.writing.protocol.messages import Winner
 
 
 class SinkError(RuntimeError):

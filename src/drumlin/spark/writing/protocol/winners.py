@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from drumlin.spark.sink.protocol.errors import NotRepairable, Unfinished
-from drumlin.spark.sink.protocol.messages import Winner
-from drumlin.spark.sink.protocol.requests import CommitAll, Describe, Description, Steps
-from drumlin.spark.sink.protocol.state import SinkState
+from drumlin.spark.writing.protocol.errors import NotRepairable, Unfinished
+from drumlin.spark.writing.protocol.messages import Winner
+from drumlin.spark.writing.protocol.requests import CommitAll, Describe, Description, Steps
+from drumlin.spark.writing.protocol.state import SinkState
 
 ONGOING = "Ongoing"
 _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")

@@ -9,8 +9,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from drumlin.spark.sink.options import SinkOptions
-from drumlin.spark.sink.protocol import names
+from drumlin.spark.writing.options import SinkOptions
+from drumlin.spark.writing.protocol import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.client.deliveries import DeliveryRules
     from drumlin.client.stream_appender import EncodingRules, StreamAppender, StreamReport
-    from drumlin.spark.sink.protocol.messages import TaskIdentity, TaskMessage
+    from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
 
 
 class WriteFailed(RuntimeError):
@@ -70,7 +70,7 @@ def write_once(
             is the second write of a batch under one name.
         SinkError: the batch is not to be written by this run.
     """
-    from drumlin.spark.sink.protocol.entry import AlreadyDecided, begin_task
+    from drumlin.spark.writing.protocol.entry import AlreadyDecided, begin_task
 
     task = begin_task(client_of(options), identity, options.settings)
     if isinstance(task, AlreadyDecided):
@@ -95,8 +95,8 @@ def write_once(
 
 def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:
     """A batch is decided once in a run: more than that is another write, which would be lost."""
-    from drumlin.spark.sink.protocol.performing import Performer
-    from drumlin.spark.sink.protocol.reading import glance
+    from drumlin.spark.writing.protocol.performing import Performer
+    from drumlin.spark.writing.protocol.reading import glance
 
     performer = Performer(client_of(options))
     state = performer.run(glance(identity.sink, options.settings, identity.batch))

@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drumlin.spark.sink.protocol import names
-from drumlin.spark.sink.protocol.driver import Job, abort_open, mark_done, refused_run, write
-from drumlin.spark.sink.protocol.errors import WinnersLost
-from drumlin.spark.sink.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.sink.protocol.reading import glance, last_state
-from drumlin.spark.sink.protocol.requests import FenceAll, InitDriver, ListOpen, PrepareTopic, Steps
-from drumlin.spark.sink.protocol.state import SinkState
-from drumlin.spark.sink.protocol.winners import Fates, finish
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.driver import Job, abort_open, mark_done, refused_run, write
+from drumlin.spark.writing.protocol.errors import WinnersLost
+from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.reading import glance, last_state
+from drumlin.spark.writing.protocol.requests import (
+    FenceAll,
+    InitDriver,
+    ListOpen,
+    PrepareTopic,
+    Steps,
+)
+from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.winners import Fates, finish
 
 
 def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSettings) -> Steps[int]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from drumlin.client.client import Client
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.sink.protocol import aborting, driver, own_ids, task
-from drumlin.spark.sink.protocol.messages import (
+from drumlin.spark.writing.protocol import aborting, driver, own_ids, task
+from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     Opened,
     SinkSettings,
@@ -16,9 +16,9 @@ from drumlin.spark.sink.protocol.messages import (
     TaskIdentity,
     TaskMessage,
 )
-from drumlin.spark.sink.protocol.performing import Performer
-from drumlin.spark.sink.protocol.requests import AbortOwn
-from drumlin.spark.sink.protocol.state import SinkState
+from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.protocol.requests import AbortOwn
+from drumlin.spark.writing.protocol.state import SinkState
 
 
 class AlreadyDecided(NamedTuple):

@@ -31,10 +31,10 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.sink.protocol import requests as ask
-from drumlin.spark.sink.protocol.errors import Fenced, RequestFailed
-from drumlin.spark.sink.protocol.messages import Opened
-from drumlin.spark.sink.protocol.state import Anchor
+from drumlin.spark.writing.protocol import requests as ask
+from drumlin.spark.writing.protocol.errors import Fenced, RequestFailed
+from drumlin.spark.writing.protocol.messages import Opened
+from drumlin.spark.writing.protocol.state import Anchor
 from drumlin.wire.errors import ErrorCode
 
 R = TypeVar("R")

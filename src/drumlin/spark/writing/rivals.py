@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from drumlin.spark.sink.protocol.errors import Superseded
-from drumlin.spark.sink.protocol.messages import TaskIdentity
+from drumlin.spark.writing.protocol.errors import Superseded
+from drumlin.spark.writing.protocol.messages import TaskIdentity
 
 _RUNS_MAX: Final = 10_000
 

@@ -7,11 +7,11 @@ be read is an error, never "nothing was decided".
 
 from __future__ import annotations
 
-from drumlin.spark.sink.protocol import names
-from drumlin.spark.sink.protocol.errors import StateLost, Superseded
-from drumlin.spark.sink.protocol.messages import SinkSettings
-from drumlin.spark.sink.protocol.requests import FetchAnchor, FindRecord, ReadRecord, Steps
-from drumlin.spark.sink.protocol.state import Anchor, Note, SinkState
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.errors import StateLost, Superseded
+from drumlin.spark.writing.protocol.messages import SinkSettings
+from drumlin.spark.writing.protocol.requests import FetchAnchor, FindRecord, ReadRecord, Steps
+from drumlin.spark.writing.protocol.state import Anchor, Note, SinkState
 
 
 def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | None]:

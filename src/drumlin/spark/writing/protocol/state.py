@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from drumlin.spark.sink.protocol import names
-from drumlin.spark.sink.protocol.errors import StateLost
-from drumlin.spark.sink.protocol.messages import Winner
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.errors import StateLost
+from drumlin.spark.writing.protocol.messages import Winner
 
 VERSION: Final = 1
 #: So many aborted jobs are remembered of one batch; one can only wake while it is among them.
