@@ -125,7 +125,8 @@ def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path) -> None:
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
-    path = os.pathsep.join([str(_few_flights(tmp_path)), os.environ["PYTHONPATH"]])
+    known = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join(filter(None, [str(_few_flights(tmp_path)), known]))
     environment = {**os.environ, **spark_environment(), "TMPDIR": str(scratch), "PYTHONPATH": path}
     command = [sys.executable, str(DEMO)]
     run = subprocess.run(

@@ -11,6 +11,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from drumlin.spark.cluster import Cluster
+from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.options import SourceOptions
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, NewTopic, Pipeline
@@ -78,6 +81,31 @@ def test_a_stream_goes_on_after_its_broker_was_killed(
     finally:
         query.stop()
     assert pipeline.written() == topic.expected()
+
+
+def test_a_topic_that_is_made_anew_between_two_questions(
+    new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the new log, asked for by name, is not taken for one of the log before."""
+    topic = new_topic(1)
+    topic.fill(10)
+    place = TopicPartition(topic.name, 0)
+    cluster = Cluster(SourceOptions.parse(topic.options()))
+    before = cluster.partitions()[place].topic_id
+    ask = cluster._list
+    made_anew: list[Topic] = []
+
+    def ask_late(*wanted: Any) -> dict[TopicPartition, int]:
+        if not made_anew:
+            topic.delete()
+            made_anew.append(Topic(topic.address, 1, topic.name).create())
+            made_anew[0].fill(25)
+        return ask(*wanted)
+
+    monkeypatch.setattr(cluster, "_list", ask_late)
+    shown = cluster.logs(expected={place})[place]
+    assert shown.end_offset == 25
+    assert shown.topic_id not in (None, before)
 
 
 @pytest.mark.parametrize("fail", [True, False])

@@ -32,6 +32,8 @@ _logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
+#: Brokers that know different topics under one name are not asked for ever.
+_CONFIRMATIONS_MAX: Final = 5
 
 
 def client_of(options: SourceOptions) -> Client:
@@ -92,10 +94,18 @@ class Cluster:
         """
         must_exist = self._options.fail_on_data_loss and not may_be_missing
 
+        def find() -> dict[TopicPartition, LogIdentity]:
+            return self._find(set(expected), must_exist=must_exist)
+
         def look() -> dict[TopicPartition, LogView]:
-            # Both steps are repeated together, as a topic may go between them.
-            found = self._find(set(expected), must_exist=must_exist)
-            ends = self._list((key, "latest") for key in found)
+            # All steps are repeated together, as a topic may go between them. Ends are asked by
+            # name: a topic that was made anew meanwhile would answer for the one before.
+            again = find()
+            for _ in range(_CONFIRMATIONS_MAX):
+                found, ends = again, self._list((key, "latest") for key in again)
+                again = find()
+                if _topic_ids(again) == _topic_ids(found):
+                    break
             return {
                 key: LogView(identity.topic_id, identity.leader_epoch, ends[key])
                 for key, identity in found.items()
@@ -326,6 +336,10 @@ class Cluster:
     @property
     def _patience_s(self) -> float:
         return client_of(self._options).options.patience_ms / 1000
+
+
+def _topic_ids(found: Mapping[TopicPartition, LogIdentity]) -> dict[str, str | None]:
+    return {key.topic: identity.topic_id for key, identity in found.items()}
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
