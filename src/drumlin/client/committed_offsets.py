@@ -46,25 +46,7 @@ def commit_request(
 ) -> RequestBuilder:
     """OffsetCommit of all `offsets`."""
 
-    def partition_of(shape: Shape, topic: str, partition: int) -> object:
-        each = offsets[topic, partition]
-        return shape(
-            "OffsetCommitRequestPartition",
-            partition_index=partition,
-            committed_offset=each.offset,
-            committed_leader_epoch=each.leader_epoch,
-            committed_metadata=each.metadata,
-        )
-
     def build(shape: Shape) -> object:
-        topics = (
-            shape(
-                "OffsetCommitRequestTopic",
-                name=topic,
-                partitions=tuple(partition_of(shape, topic, each) for each in partitions),
-            )
-            for topic, partitions in by_topic(offsets).items()
-        )
         return shape(
             "OffsetCommitRequest",
             group_id=who.group_id,
@@ -72,10 +54,35 @@ def commit_request(
             member_id=who.member_id,
             group_instance_id=who.group_instance_id,
             retention_time=_BROKER_DECIDES,
-            topics=tuple(topics),
+            topics=offset_topics(shape, "OffsetCommitRequest", offsets),
         )
 
     return build
+
+
+def offset_topics(
+    shape: Shape, message: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> tuple[object, ...]:
+    """The topics of an OffsetCommit or a TxnOffsetCommit, which have the same fields."""
+
+    def partition_of(topic: str, partition: int) -> object:
+        each = offsets[topic, partition]
+        return shape(
+            f"{message}Partition",
+            partition_index=partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            committed_metadata=each.metadata,
+        )
+
+    return tuple(
+        shape(
+            f"{message}Topic",
+            name=topic,
+            partitions=tuple(partition_of(topic, each) for each in partitions),
+        )
+        for topic, partitions in by_topic(offsets).items()
+    )
 
 
 def refused_commits(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode]]:

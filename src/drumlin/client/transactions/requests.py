@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata, offset_topics
 from drumlin.client.offsets import TopicPartition, by_topic
 from drumlin.peer.connection import RequestBuilder
 from drumlin.wire.errors import ErrorCode, KafkaError, error_of
@@ -107,25 +107,7 @@ def commit_offsets_request(
 ) -> RequestBuilder:
     """TxnOffsetCommit: the group has these offsets once the transaction is committed."""
 
-    def partition_of(shape: Shape, topic: str, partition: int) -> object:
-        each = offsets[topic, partition]
-        return shape(
-            "TxnOffsetCommitRequestPartition",
-            partition_index=partition,
-            committed_offset=each.offset,
-            committed_leader_epoch=each.leader_epoch,
-            committed_metadata=each.metadata,
-        )
-
     def build(shape: Shape) -> object:
-        topics = (
-            shape(
-                "TxnOffsetCommitRequestTopic",
-                name=topic,
-                partitions=tuple(partition_of(shape, topic, each) for each in partitions),
-            )
-            for topic, partitions in by_topic(offsets).items()
-        )
         return shape(
             "TxnOffsetCommitRequest",
             transactional_id=who.transactional_id,
@@ -135,7 +117,7 @@ def commit_offsets_request(
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=tuple(topics),
+            topics=offset_topics(shape, "TxnOffsetCommitRequest", offsets),
         )
 
     return build
