@@ -131,7 +131,8 @@ def _growth(broker: Broker, options: Options) -> list[Comparison]:
     """How the rates stay with the size of the topic, and with its partitions; drawn."""
     plain = SCENARIOS["100b"]._replace(target=1.0, tuned_target=None)
     by_size = [
-        plain._replace(name=f"100 B, {each} GB", topic_bytes=each << 30) for each in _GROWTH_GB
+        plain._replace(name=f"100 B, {each * options.scale:g} GB", topic_bytes=each << 30)
+        for each in _GROWTH_GB
     ]
     by_partitions = [
         plain._replace(name=f"100 B, {each} partitions", partitions=each)
@@ -146,7 +147,7 @@ def _growth(broker: Broker, options: Options) -> list[Comparison]:
         "Reading records of 100 B",
         [
             Curve("topic in GB, one partition", gigabytes, [each[0] for each in sizes]),
-            Curve("partitions, 1 GB", _GROWTH_PARTITIONS, [each[0] for each in partitions]),
+            Curve(f"partitions, {options.scale:g} GB", _GROWTH_PARTITIONS, [each[0] for each in partitions]),
         ],
     )
     return [comparison for each in sizes + partitions for comparison in each]
