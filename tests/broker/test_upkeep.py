@@ -163,7 +163,7 @@ def test_group_metadata_that_is_too_large_for_the_log_is_refused(tmp_path: Path)
             joined = await broker.groups.join("g", request)
             assert joined.error is ErrorCode.none
             me, generation = joined.member_id, joined.generation_id
-            sync = SyncRequest(me, None, generation, "consumer", "range", {me: large})
+            sync = SyncRequest(me, None, generation, "consumer", "range", [(me, large)])
             assert (await broker.groups.sync("g", sync)).error is ErrorCode.unknown_server_error
             ends = [
                 each.log_end_offset for each in broker.partitions if each.topic == GROUP_METADATA

@@ -243,7 +243,7 @@ class ConsumerScenario:
             int(options.get("epoch", self._epochs[label])),
             "consumer",
             options.get("protocol"),
-            {self._ids[who]: write_assignment(1, _by_name(what)) for who, what in shares},
+            [(self._ids[who], write_assignment(1, _by_name(what))) for who, what in shares],
         )
         answer = await self.coordinator.sync(GROUP, request)
         said = read_assignment(answer.assignment)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coordination.settings import Settings
@@ -32,6 +32,7 @@ from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import (
     Answer,
+    Answers,
     Effect,
     JoinAnswer,
     JoinRequest,
@@ -47,6 +48,7 @@ from drumlin.coordination.groups.classic.records import (
 )
 from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.kind import Committer
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -65,7 +67,7 @@ class Scenario:
         self.clock = ManualClock()
         self.deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self.stored: GroupMetadata | None = None
-        self._held: list[Store] | None = None
+        self._held: list[tuple[Store, GroupMetadata]] | None = None
         self._numbers = itertools.count(1)
         self.group = self._new_group()
         self._lines: list[str] = []
@@ -121,7 +123,7 @@ class Scenario:
             generation_id=int(options["gen"]),
             protocol_type=options.get("type", "consumer"),
             protocol_name=options.get("protocol"),
-            assignments={member_id: assigned.encode() for member_id, assigned in pairs},
+            assignments=[(member_id, assigned.encode()) for member_id, assigned in pairs],
         )
         self._carry_out(self.group.sync(request, label))
 
@@ -170,10 +172,10 @@ class Scenario:
 
     def _release(self, names: list[str], _: dict[str, str]) -> None:
         held, self._held = self._held or [], None
-        for store in held:
+        for store, metadata in held:
             error = ErrorCode[names[0]] if names else None
             if error is None:
-                self.stored = store.metadata
+                self.stored = metadata
             self._carry_out(self.group.stored(store, error))
 
     def _restart(self, _: list[str], __: dict[str, str]) -> None:
@@ -181,7 +183,7 @@ class Scenario:
         self._held = None
         self.deadlines = DeadlineQueue()
         self.group = self._new_group()
-        self.group.restore_metadata(decode_group(encode_group(self.stored)))
+        to_end(self.group.restore_metadata(decode_group(encode_group(self.stored))))
 
     def _unload(self, _: list[str], __: dict[str, str]) -> None:
         self._carry_out(self.group.unload())
@@ -205,17 +207,26 @@ class Scenario:
 
     # -- outcomes --------------------------------------------------------------------------
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, Answers):
+                self._carry_out([each for each in effect.answers if each is not None])
+            elif isinstance(effect, Answer):
                 self._lines.append(f"{effect.waiter} <- {_tell(effect.answer)}")
-            elif self._held is not None:
-                self._lines.append(f"to store: {_tell_store(effect)}")
-                self._held.append(effect)
             else:
-                self._lines.append(f"stored: {_tell_store(effect)}")
-                self.stored = effect.metadata
-                self._carry_out(self.group.stored(effect, None))
+                self._store(effect)
+
+    def _store(self, store: Store) -> None:
+        metadata = to_end(self.group.to_store(store.purpose))
+        assert metadata is not None
+        told = _tell_store(store, metadata)
+        if self._held is not None:
+            self._lines.append(f"to store: {told}")
+            self._held.append((store, metadata))
+        else:
+            self._lines.append(f"stored: {told}")
+            self.stored = metadata
+            self._carry_out(self.group.stored(store, None))
 
     def _session_of(self, member_id: str) -> str:
         for deadline, when in self.deadlines.items():
@@ -248,8 +259,7 @@ def _tell(answer: JoinAnswer | SyncAnswer) -> str:
     return " ".join(parts)
 
 
-def _tell_store(store: Store) -> str:
-    metadata = store.metadata
+def _tell_store(store: Store, metadata: GroupMetadata) -> str:
     members = ",".join(
         f"{member.member_id}:{member.assignment.decode()}" for member in metadata.members
     )

@@ -22,6 +22,7 @@ from drumlin.coordination.groups.classic.messages import JoinAnswer, JoinRequest
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.log import load
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 GROUP = "g"
@@ -109,7 +110,7 @@ class World:
         loaded = load(self.log.batches[0], lambda: False).groups[GROUP]
         apart = replace(self.coordinator.surroundings, deadlines=DeadlineQueue())
         twin = ConsumerGroup(GROUP, apart)
-        twin.restore(loaded.records)
+        to_end(twin.restore(loaded.records))
         group = self.group
         assert twin.members == group.members
         assert (twin.epoch, twin.target_epoch) == (group.epoch, group.target_epoch)

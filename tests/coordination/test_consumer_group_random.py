@@ -30,6 +30,7 @@ from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
+from drumlin.turns import to_end
 from drumlin.wire.consumer_protocol import (
     read_assignment,
     read_subscription,
@@ -207,7 +208,7 @@ class Simulation:
         if joined.members:
             shares = self.range_shares(joined.members)
         sync = SyncRequest(
-            client.member_id, client.instance_id, client.epoch, "consumer", "range", shares
+            client.member_id, client.instance_id, client.epoch, "consumer", "range", shares.items()
         )
         synced = await self.coordinator.sync(GROUP, sync)
         if life != client.lives:
@@ -400,7 +401,7 @@ class Simulation:
         loaded = load(self.log.batches[0], lambda: False).groups[GROUP]
         apart = replace(self.coordinator.surroundings, deadlines=DeadlineQueue())
         twin = ConsumerGroup(GROUP, apart)
-        twin.restore(loaded.records)
+        to_end(twin.restore(loaded.records))
         assert twin.members == group.members
         assert (twin.epoch, twin.target_epoch) == (group.epoch, group.target_epoch)
         assert twin.targets == group.targets

@@ -44,9 +44,9 @@ async def stable(
     clock.advance_ms(REBALANCE_MS)
     wake(coordinator)
     joined = [await each for each in joining]
-    assignments = {each.member_id: b"" for each in joined}
+    assignments = [(each.member_id, b"") for each in joined]
     for each in joined:
-        said = assignments if each.members else {}
+        said = assignments if each.members else []
         syncing = coordinator.sync(
             group_id,
             SyncRequest(each.member_id, None, each.generation_id, "consumer", "range", said),

@@ -110,7 +110,7 @@ async def join(
     clock.advance_ms(3_000)
     wake(coordinator)
     answer = await waiting
-    sync = SyncRequest(answer.member_id, None, answer.generation_id, None, None, {})
+    sync = SyncRequest(answer.member_id, None, answer.generation_id, None, None, ())
     assert (await coordinator.sync(group_id, sync)).error is ErrorCode.none
     return answer
 

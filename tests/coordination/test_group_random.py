@@ -1,9 +1,10 @@
 """Random clients against one group: what must hold after every step, whatever they do.
 
 Clients join, sync, beat, commit, leave, restart under their instance id and fall silent; writes
-succeed at once, late or not at all; time passes. Counters that the group keeps for speed are
-compared with a slow twin that counts anew. In the end everybody falls silent: nobody may be
-left waiting, and the group must be empty.
+succeed at once, late or not at all; time passes. What is decided for all members is told to them,
+and made a record, at once or step by step, with all of that in between. Counters that the group
+keeps for speed are compared with a slow twin that counts anew. In the end everybody falls silent:
+nobody may be left waiting, and the group must be empty.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 
@@ -19,9 +21,11 @@ from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import (
     Answer,
+    Answers,
     Assigned,
     Effect,
     JoinAnswer,
@@ -36,6 +40,7 @@ from drumlin.coordination.groups.classic.messages import (
 from drumlin.coordination.groups.classic.records import GroupMetadata
 from drumlin.coordination.groups.classic.states import Deadline, GroupState
 from drumlin.coordination.groups.kind import Committer
+from drumlin.turns import Finished, Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 PROTOCOLS = ("range", "sticky", "cooperative")
@@ -54,11 +59,19 @@ class Client:
         self.protocols: Protocols = (("range", subscription("t")), ("sticky", subscription("t")))
 
 
+class Making(NamedTuple):
+    """A record that is made step by step."""
+
+    store: Store
+    work: Work[GroupMetadata | None]
+
+
 class Simulation:
     """One group, its clients, and the checks."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, in_steps: float = 0.5) -> None:
         self.chance = random.Random(seed)
+        self.in_steps = in_steps
         self.clock = ManualClock()
         self.deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         settings = Settings(group_initial_rebalance_delay_ms=self.chance.choice([0, 3_000]))
@@ -68,7 +81,10 @@ class Simulation:
         self.clients = [Client(f"c{n}", is_static=n % 3 == 0) for n in range(5)]
         self.waiting: dict[int, Client] = {}
         self.requests = 0
-        self.held: list[Store] = []
+        self.telling: list[Answers] = []
+        self.making: list[Making] = []
+        self.held: list[tuple[Store, GroupMetadata]] = []
+        self.log: list[tuple[Store, GroupMetadata]] = []
         self.joined: dict[int, JoinAnswer] = {}
         self.stored: dict[int, GroupMetadata] = {}
         self.generation_id = 0
@@ -86,6 +102,8 @@ class Simulation:
             (1, self.forget),
             (4, self.let_time_pass),
             (4, self.release),
+            (6, self.tell_some),
+            (6, self.make_some),
             (3, self.behave),
             (2, self.restart),
         ]
@@ -123,7 +141,7 @@ class Simulation:
             client.generation_id,
             "consumer",
             None,
-            assignments,
+            assignments.items(),
         )
         self.carry_out(self.group.sync(request, self.waiter(client)))
 
@@ -164,8 +182,7 @@ class Simulation:
             self.advance(3_000)
         for client in self.clients:
             self.sync(client)
-        while self.held:
-            self.finish(self.held.pop(0), None)
+        self.settle()
 
     def let_time_pass(self, _: Client) -> None:
         self.advance(self.chance.choice([10, 1_000, 3_000, 7_000]))
@@ -177,25 +194,82 @@ class Simulation:
         self.waiting[self.requests] = client
         return self.requests
 
-    def carry_out(self, effects: list[Effect]) -> None:
+    def carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
-                client = self.waiting.pop(effect.waiter)  # nobody is answered twice
-                self.answered(client, effect.answer)
-            elif self.chance.random() < 0.6:
-                self.finish(effect, None)
+                self.give(effect)
+            elif isinstance(effect, Answers):
+                self.telling.append(effect)
+                if self.chance.random() >= self.in_steps:
+                    self.tell(effect, math.inf)
             else:
-                self.held.append(effect)
+                self.make(effect)
+
+    def give(self, answer: Answer | None) -> None:
+        if answer is not None:
+            client = self.waiting.pop(answer.waiter)  # nobody is answered twice
+            self.answered(client, answer.answer)
+
+    def tell_some(self, _: Client) -> None:
+        if self.telling:
+            self.tell(self.chance.choice(self.telling), self.chance.randint(1, 4))
+
+    def tell(self, answers: Answers, steps: float) -> None:
+        while steps > 0:
+            try:
+                self.give(next(answers.answers))
+            except StopIteration:
+                self.telling.remove(answers)
+                return
+            steps -= 1
+
+    def make(self, store: Store) -> None:
+        making = Making(store, self.group.to_store(store.purpose))
+        waits = self.making and self.group.membership.members
+        if waits or self.chance.random() < self.in_steps:
+            self.making.append(making)
+        else:
+            self.written(store, to_end(making.work))
+
+    def make_some(self, _: Client) -> None:
+        for _ in range(self.chance.randint(1, 4)):
+            self.make_step()
+
+    def make_step(self) -> None:
+        if self.making and (finished := _one_step(self.making[0].work)) is not None:
+            making = self.making.pop(0)
+            self.written(making.store, finished.result)
+
+    def written(self, store: Store, metadata: GroupMetadata | None) -> None:
+        if metadata is None or not self.group.awaits(store.purpose):
+            return
+        if self.chance.random() < 0.1:
+            self.carry_out(self.group.stored(store, ErrorCode.not_coordinator))
+            return
+        self.log.append((store, metadata))
+        if self.chance.random() < 0.6:
+            self.finish(store, metadata, None)
+        else:
+            self.held.append((store, metadata))
 
     def release(self, _: Client) -> None:
         if self.held:
             failed = self.chance.random() < 0.3
-            self.finish(self.held.pop(0), ErrorCode.not_coordinator if failed else None)
+            self.finish(*self.held.pop(0), ErrorCode.not_coordinator if failed else None)
 
-    def finish(self, store: Store, error: ErrorCode | None) -> None:
+    def finish(self, store: Store, metadata: GroupMetadata, error: ErrorCode | None) -> None:
         if error is None:
-            self.stored[store.metadata.generation_id] = store.metadata
+            self.stored[metadata.generation_id] = metadata
         self.carry_out(self.group.stored(store, error))
+
+    def settle(self) -> None:
+        """All that is under way comes to its end."""
+        while self.telling or self.making or self.held:
+            for answers in list(self.telling):
+                self.tell(answers, math.inf)
+            self.make_step()
+            if self.held:
+                self.finish(*self.held.pop(0), None)
 
     def advance(self, duration_ms: int) -> None:
         end = self.clock.monotonic() + duration_ms / 1000
@@ -237,7 +311,11 @@ class Simulation:
         assert not membership.pending_join & members.keys()
         waiting = [member.join_waiter for member in members.values() if member.join_waiter]
         waiting += [member.sync_waiter for member in members.values() if member.sync_waiter]
-        assert sorted(waiting) == sorted(self.waiting)  # nobody is forgotten
+        assert set(waiting) <= self.waiting.keys()
+        assert len(self.waiting) - len(waiting) <= sum(each.number for each in self.telling)
+        if not self.telling:
+            assert sorted(waiting) == sorted(self.waiting)  # nobody is forgotten
+            assert not any(member.answers_under_way for member in members.values())
         if group.state is GroupState.EMPTY:
             assert not members
         elif group.state is GroupState.PREPARING_REBALANCE:
@@ -246,7 +324,7 @@ class Simulation:
             assert members
             replaced = {
                 store.purpose.new_member_id
-                for store in self.held
+                for store, _ in [*self.held, *self.making]
                 if isinstance(store.purpose, StaticMemberReplaced)
             }
             joining = {each.member_id for each in members.values() if each.join_waiter}
@@ -255,6 +333,8 @@ class Simulation:
                 assert group.protocol_name in dict(member.protocols)
         if group.state is GroupState.STABLE:
             self._check_assignment()
+        assigned = [each.generation_id for store, each in self.log if _is_assigned(store)]
+        assert assigned == sorted(set(assigned))  # once for each generation, in their order
 
     def _check_twin(self) -> None:
         membership = self.group.membership
@@ -277,12 +357,10 @@ class Simulation:
             assert assigned[member.assignment]
 
     def fall_silent(self) -> None:
-        while self.held:
-            self.finish(self.held.pop(0), None)
+        self.settle()
         for _ in range(3):
             self.advance(SILENCE_MS)
-            while self.held:
-                self.finish(self.held.pop(0), None)
+            self.settle()
         self.check()
         assert not self.waiting
         assert self.group.state is GroupState.EMPTY
@@ -290,9 +368,27 @@ class Simulation:
         assert not len(self.deadlines)
 
 
+def _one_step(work: Work[GroupMetadata | None]) -> Finished | None:
+    try:
+        next(work)
+    except StopIteration as done:
+        return Finished(done.value)
+    return None
+
+
+def _is_assigned(store: Store) -> bool:
+    return isinstance(store.purpose, Assigned)
+
+
+@pytest.fixture(autouse=True)
+def every_member_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
+
+
+@pytest.mark.parametrize("in_steps", [0, 0.5, 1])
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_clients_do(seed: int) -> None:
-    simulation = Simulation(seed)
+def test_whatever_clients_do(seed: int, in_steps: float) -> None:
+    simulation = Simulation(seed, in_steps=in_steps)
     for _ in range(120):
         simulation.step()
     simulation.fall_silent()
@@ -306,8 +402,11 @@ def test_simulations_get_everywhere() -> None:
         for _ in range(120):
             simulation.step()
             seen[simulation.group.state.value] += 1
-            for store in simulation.held:
+            for store, _ in simulation.held:
                 seen[type(store.purpose).__name__] += 1
+            for store, _ in simulation.making:
+                seen[f"{type(store.purpose).__name__} in the making"] += 1
+            seen["several are told"] += len(simulation.telling) > 1
     assert seen.keys() >= {
         "Empty",
         "PreparingRebalance",
@@ -315,4 +414,8 @@ def test_simulations_get_everywhere() -> None:
         "Stable",
         Assigned.__name__,
         StaticMemberReplaced.__name__,
+        "Assigned in the making",
+        "StaticMemberReplaced in the making",
+        "several are told",
     }
+    assert all(seen.values())

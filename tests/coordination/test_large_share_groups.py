@@ -17,6 +17,7 @@ from drumlin.coordination.groups.log import load
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -195,7 +196,7 @@ class Growing:
         twin = ShareGroup("g", apart)
         shard = groups.shard_of("g")
         loaded = load(self.world.offsets_log.batches[shard.partition], lambda: False)
-        twin.restore(loaded.groups["g"].records)
+        to_end(twin.restore(loaded.groups["g"].records))
         assert (twin.epoch, twin.target) == (self.group.epoch, self.group.target)
         by_id = sorted(twin.describe(), key=lambda each: each.member_id)
         assert by_id == sorted(self.group.describe(), key=lambda each: each.member_id)

@@ -42,7 +42,7 @@ def test_a_rebalance_is_told_in_several_turns() -> None:
         assert await _most_in_a_turn(joining) <= _PER_TURN
         joined = [each.result() for each in joining]
         leader = next(each for each in joined if each.members)
-        assignments = {each.member_id: b"assigned" for each in joined}
+        assignments = [(each.member_id, b"assigned") for each in joined]
         syncing: list[Awaitable[Any]] = [
             coordinator.sync(
                 "g",
@@ -52,7 +52,7 @@ def test_a_rebalance_is_told_in_several_turns() -> None:
                     each.generation_id,
                     "consumer",
                     "range",
-                    assignments if each is leader else {},
+                    assignments if each is leader else [],
                 ),
             )
             for each in sorted(joined, key=lambda each: each is leader)

@@ -15,6 +15,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.log import encode_batches, load
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 from rig.raw import RawClient
 from rig.waiting import wait_until
@@ -46,7 +47,7 @@ def join_here(log: PartitionLog, folder: Path, topic: str, now_ms: int) -> None:
     group = ConsumerGroup(
         GROUP, Surroundings(rules, default_setting, clock, DeadlineQueue(), str, topics)
     )
-    group.restore(load([data], lambda: False).groups[GROUP].records)
+    to_end(group.restore(load([data], lambda: False).groups[GROUP].records))
     (member,) = group.members.values()
     assert (member.member_id, member.subscription.topics) == ("a-1", frozenset({topic}))
     assert (group.state_name, group.epoch, member.epoch) == ("Stable", 2, 2)

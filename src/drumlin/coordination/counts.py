@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import TypeVar
 
-def add(counts: dict[str, int], name: str, difference: int) -> None:
+Name = TypeVar("Name", bound=Hashable)
+
+
+def add(counts: dict[Name, int], name: Name, difference: int) -> None:
     """There are so many more, or fewer, by that name; never fewer than none."""
     count = counts.get(name, 0) + difference
     if count:

@@ -20,18 +20,23 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
+#: More for a group that changes while it is described: then its members are as each was found.
+_TRIES: Final = 3
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
     groups = []
     for group_id in dict.fromkeys(request.groups):
-        groups.append(_describe(context, group_id, operations, shape))
+        described = yield from _describe(context, group_id, operations, shape)
+        groups.append(described)
         yield
     return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:
+def _describe(
+    context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
+) -> Work[Any]:
     try:
         group = context.broker.groups.classic_group(group_id)
     except KafkaError as error:
@@ -47,6 +52,11 @@ def _describe(context: RequestContext, group_id: str, operations: int, shape: Sh
             error_code=error.code,
             error_message=f"there is no group {group_id}",
         )
+    was = group.state, group.generation_id
+    members = yield from _members(shape, group)
+    if tries_left and was != (group.state, group.generation_id):
+        again = yield from _describe(context, group_id, operations, shape, tries_left - 1)
+        return again
     is_stable = group.state is GroupState.STABLE
     return _described(
         shape,
@@ -54,9 +64,7 @@ def _describe(context: RequestContext, group_id: str, operations: int, shape: Sh
         group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=tuple(
-            _member(shape, group, member) for member in group.membership.members.values()
-        ),
+        members=members,
         authorized_operations=operations,
     )
 
@@ -72,8 +80,17 @@ def _described(shape: Shape, group_id: str, state: str, **fields: Any) -> Any:
     return shape("DescribedGroup", group_id=group_id, group_state=state, **{**blank, **fields})
 
 
+def _members(shape: Shape, group: Group) -> Work[tuple[Any, ...]]:
+    members = []
+    for member in list(group.membership.members.values()):
+        members.append(_member(shape, group, member))
+        yield
+    return tuple(members)
+
+
 def _member(shape: Shape, group: Group, member: Member) -> Any:
-    is_stable = group.state is GroupState.STABLE
+    # Whoever has left the group while others had their turn need not support what it speaks now.
+    is_stable = group.state is GroupState.STABLE and member.member_id in group.membership.members
     return shape(
         "DescribedGroupMember",
         member_id=member.member_id,

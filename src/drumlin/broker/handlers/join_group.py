@@ -15,6 +15,7 @@ from typing import Any, Final
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
 from drumlin.coordination.written import Pending
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -22,6 +23,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
+#: Of those that a leader is told of. More would be a turn of the loop by themselves.
+_MEMBERS_AT_ONCE: Final = 500
 #: Whoever joins has the protocols of all members compared. A member has one or two of them.
 _PROTOCOLS_MAX: Final = 1000
 
@@ -59,6 +62,22 @@ async def _respond(shape: Shape, answer: Pending[JoinAnswer]) -> Any:
 
 
 def _response(shape: Shape, answer: JoinAnswer) -> Any:
+    making = _making(shape, answer)
+    return making if len(answer.members) > _MEMBERS_AT_ONCE else to_end(making)
+
+
+def _making(shape: Shape, answer: JoinAnswer) -> Work[Any]:
+    members = []
+    for member in answer.members:
+        members.append(
+            shape(
+                "JoinGroupResponseMember",
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata,
+            )
+        )
+        yield
     protocol_name = answer.protocol_name
     if shape.version < _PROTOCOL_NAME_IS_NULLABLE:
         protocol_name = protocol_name or ""
@@ -72,13 +91,5 @@ def _response(shape: Shape, answer: JoinAnswer) -> Any:
         leader=answer.leader_id,
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
-        members=tuple(
-            shape(
-                "JoinGroupResponseMember",
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata,
-            )
-            for member in answer.members
-        ),
+        members=tuple(members),
     )

@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         generation_id=request.generation_id,
         protocol_type=protocol_type,
         protocol_name=protocol_name,
-        assignments={each.member_id: each.assignment for each in request.assignments},
+        assignments=((each.member_id, each.assignment) for each in request.assignments),
     )
     try:
         answer = context.broker.groups.sync(request.group_id, sync)

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from drumlin.coordination.groups.classic_execution import ClassicGroupExecution
 from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
 from drumlin.coordination.groups.consumer.draft import resolved
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.regexes import matching_topics
-from drumlin.coordination.groups.execution import GroupExecution
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.written import Pending, Written
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 _FREED_AT_ONCE: Final = 200
 
 
-class ConsumerGroupExecution(GroupExecution):
+class ConsumerGroupExecution(ClassicGroupExecution):
     """What is done with the consumer groups of the partitions that are led here."""
 
     def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Pending[Any]:

@@ -25,7 +25,6 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupMetadata
 from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer import classic_members, heartbeats
 from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
@@ -166,8 +165,7 @@ class GroupCoordinator(ConsumerGroupExecution):
         waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         effects = group.join(request, waiter)
         if is_new:
-            empty = GroupMetadata(None, 0, None, None, group.state_timestamp_ms, ())
-            effects.append(Store(empty, Created()))
+            effects.append(Store(Created()))
         self._carry_out(shard, group, effects)
         return waiter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drumlin.coordination.groups.classic.messages import Answer, Store
+from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
 
@@ -24,4 +24,4 @@ class Write:
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
 
 
-Effect = Answer | Store | Write
+Effect = Answer | Answers | Store | Write

@@ -16,9 +16,8 @@ from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
 from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import Answer, Store
-from drumlin.coordination.groups.classic.records import GroupKey
-from drumlin.coordination.groups.classic.states import Deadline, GroupRules, GroupState
+from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
+from drumlin.coordination.groups.classic.states import Deadline, GroupRules
 from drumlin.coordination.groups.commit import Commit, sorted_out
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
@@ -94,25 +93,36 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
         self._answering = Answering()
-        self._removing = asyncio.Lock()
+        self._removing, self._storing = asyncio.Lock(), asyncio.Lock()
         #: For whoever works on commits that take a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     # -- effects and time ----------------------------------------------------------------------
 
     def _carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
-        if len(effects) > ANSWERS_PER_TURN and self._is_active:
-            self._answering.give_in_turns(each for each in effects if isinstance(each, Answer))
+        if len(effects) > ANSWERS_PER_TURN:
+            answers = [each for each in effects if isinstance(each, Answer)]
+            self._answer(Answers(len(answers), iter(answers)))
             effects = [each for each in effects if not isinstance(each, Answer)]
         for effect in effects:
-            if isinstance(effect, Answer):
-                self._answering.give([effect])
+            if isinstance(effect, (Answer, Answers)):
+                self._answer(effect)
             elif isinstance(effect, Write):
                 self._write_of_group(shard, group, effect)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
         self._set_alarm()
+
+    def _answer(self, effect: Answer | Answers) -> None:
+        if isinstance(effect, Answers) and self._is_active:
+            self._answering.give_in_turns(effect)
+        else:
+            self._answering.give([effect])
+
+    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        """What a classic group has decided: see `classic_execution.py`."""
+        raise NotImplementedError
 
     def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
         try:
@@ -150,37 +160,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             _refuse(answers, error)
         else:
             self._carry_out(shard, group, answers)
-
-    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
-        record: GroupRecord = (GroupKey(group.group_id), store.metadata)
-        try:
-            confirmation = self._write(shard, [record])
-        except KafkaError as error:
-            self._stored(shard, group, store, error.code)
-            return
-        if confirmation is None:
-            self._stored(shard, group, store, None)
-        else:
-            self._background.spawn(self._store_when_confirmed(shard, group, store, confirmation))
-
-    async def _store_when_confirmed(
-        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
-    ) -> None:
-        try:
-            await self._confirmed(confirmation)
-        except KafkaError as error:
-            self._stored(shard, group, store, error.code)
-        else:
-            self._stored(shard, group, store, None)
-
-    def _stored(
-        self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
-    ) -> None:
-        if error is not None:
-            _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
-        self._carry_out(shard, group, group.stored(store, error))
-        if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
-            del shard.groups[group.group_id]
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
@@ -284,7 +263,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         check_sizes([batch for batch, _ in batches], limit)
         for batch, contained in batches:
             confirmation = self._append(shard, batch)
-            self._answering.give(shard.apply(contained))
+            for each in shard.apply(contained):
+                self._answer(each)
         return confirmation
 
     def _write_in_turns(
@@ -318,7 +298,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             try:
                 confirmation = self._append(shard, batch)
             except KafkaError:
-                self._answering.give(shard.apply(written))  # the memory says what the log does
+                for each in shard.apply(written):  # the memory says what the log does
+                    self._answer(each)
                 raise
             written += contained
         take_over(result)

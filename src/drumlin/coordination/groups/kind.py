@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ class AnyGroup(Protocol):
     def tombstones(self) -> list[GroupRecord]:
         """What is written to delete the group; of its offsets, nothing."""
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         """Become what the log says: the group's own records, in the order of their writing.
 
+        Others may have their turn wherever this yields; nobody asks the group before the end.
         What is to be done then waits for a deadline, which may be now.
         """
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import Answer
+from drumlin.coordination.groups.classic.messages import Answer, Answers
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
 from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind, PositionCheck
@@ -32,6 +32,7 @@ from drumlin.coordination.groups.records import (
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Offsets that are removed together: half a turn's worth.
@@ -89,8 +90,7 @@ class GroupShard:
         for group_id, said in loaded.groups.items():
             group = new_group(said.kind, group_id, self._surroundings)
             self.groups[group_id] = group
-            group.restore(said.records)
-            yield
+            yield from group.restore(said.records)
         for group_id, topics in loaded.offsets.items():
             self._group_for_offsets(group_id)
             self.offsets.take_group(group_id, topics)
@@ -256,12 +256,12 @@ class GroupShard:
 
     # -- what was written ------------------------------------------------------------------
 
-    def apply(self, records: Iterable[GroupRecord]) -> list[Answer]:
+    def apply(self, records: Iterable[GroupRecord]) -> list[Answer | Answers]:
         """Take over records that are in the log now.
 
         Returns what is to be told to whoever waits in a group that is no more.
         """
-        answers: list[Answer] = []
+        answers: list[Answer | Answers] = []
         for key, value in records:
             if not isinstance(key, OffsetKey):
                 answers += self._apply_to_group(key, value)
@@ -302,7 +302,7 @@ class GroupShard:
             self._group_for_offsets(group_id)
             self.offsets.put_all(group_id, topic, values.keys(), values.values())
 
-    def _apply_to_group(self, key: RecordKey, value: Any | None) -> list[Answer]:
+    def _apply_to_group(self, key: RecordKey, value: Any | None) -> list[Answer | Answers]:
         record_type = type_of(key)
         group = self.groups.get(key.group_id)
         if group is None or group.kind is not record_type.kind:
@@ -310,12 +310,12 @@ class GroupShard:
                 assert record_type.kind is not None
                 group = new_group(record_type.kind, key.group_id, self._surroundings)
                 self.groups[key.group_id] = group
-                group.restore([(key, value)])
+                to_end(group.restore([(key, value)]))
             return []  # else it is what is left of a group that is gone, or of another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
             effects = group.unload(ErrorCode.rebalance_in_progress)
-            return [effect for effect in effects if isinstance(effect, Answer)]
+            return [effect for effect in effects if isinstance(effect, (Answer, Answers))]
         group.replay(key, value)
         return []
 

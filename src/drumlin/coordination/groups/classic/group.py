@@ -21,7 +21,7 @@ from typing import Any
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.lifecycle import GroupLifecycle
-from drumlin.coordination.groups.classic.membership import Member
+from drumlin.coordination.groups.classic.membership import Member, in_steps
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     Assigned,
@@ -31,12 +31,13 @@ from drumlin.coordination.groups.classic.messages import (
     JoinRequest,
     LeavingMember,
     Protocols,
+    Purpose,
     StaticMemberReplaced,
     Store,
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupKey
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.states import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Deadline,
@@ -47,6 +48,7 @@ from drumlin.coordination.groups.classic.states import (
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.kind import Committer, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -63,11 +65,13 @@ class Group(GroupLifecycle):
     ) -> None:
         super().__init__(group_id, rules, clock, deadlines)
         self._new_id = new_id
+        self.stores_under_way = 0
+        """Records that are being made in turns: whoever writes them counts."""
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         """Become what the log says: there is but one record, and it says all."""
         for _, metadata in records:
-            self.restore_metadata(metadata)
+            yield from self.restore_metadata(metadata)
 
     def take_over_members(
         self, protocols: Mapping[str, Protocols], reason: str | None
@@ -111,17 +115,13 @@ class Group(GroupLifecycle):
         if not self.membership.pending_sync:
             self._cancel(DeadlineKind.SYNC)
         if self.state is GroupState.STABLE:
-            self._answer(waiter, self._sync_answer(member))
+            self._answer(waiter, self._sync_answer(member.assignment))
             return self._take_effects()
         self._answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
         member.sync_waiter = waiter
-        if member.member_id == self.membership.leader_id:
-            assignments = {
-                member_id: request.assignments.get(member_id, b"")
-                for member_id in self.membership.members
-            }
-            purpose = Assigned(self.generation_id, assignments)
-            self._effects.append(Store(self.metadata(assignments), purpose))
+        if member.member_id == self.membership.leader_id and not self._is_assigning:
+            self._is_assigning = True
+            self._effects.append(Store(Assigned(self.generation_id, request.assignments)))
         return self._take_effects()
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int) -> None:
@@ -172,20 +172,73 @@ class Group(GroupLifecycle):
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Whoever can ask may fetch."""
 
-    # -- the outcome of a write ------------------------------------------------------------
+    # -- what is written, and what comes of it -----------------------------------------------
+
+    def awaits(self, purpose: Purpose) -> bool:
+        """Whether what was to be written is still to be; if not, nobody waits for it any more."""
+        if isinstance(purpose, Assigned):
+            # Members may have come and gone in the meantime; then this generation is history.
+            is_current = purpose.generation_id == self.generation_id
+            return is_current and self.state is GroupState.COMPLETING_REBALANCE
+        if isinstance(purpose, StaticMemberReplaced):
+            # A rebalance answers the member, too.
+            member = self.membership.members.get(purpose.new_member_id)
+            is_waiting = member is not None and member.join_waiter is not None
+            return is_waiting and self.state is GroupState.STABLE
+        return isinstance(purpose, Created) or self.state is GroupState.EMPTY
+
+    def to_store(self, purpose: Purpose) -> Work[GroupMetadata | None]:
+        """What the log is to remember; None if the group does not await it any more."""
+        if isinstance(purpose, Created):
+            return GroupMetadata(None, 0, None, None, self.state_timestamp_ms, ())
+        assigned = None
+        if isinstance(purpose, Assigned):
+            assigned = purpose.assignments
+            for member_id, assignment in purpose.asked:
+                if member_id in self.membership.members:
+                    assigned[member_id] = assignment
+                yield
+        stored = list[MemberMetadata]()
+        for some in in_steps(self.membership.members.values()):
+            if not self.awaits(purpose):
+                return None
+            stored += [self._to_store_of(each, assigned) for each in some]
+            yield
+        if not self.awaits(purpose):
+            return None
+        return GroupMetadata(
+            self.protocol_type,
+            self.generation_id,
+            self.protocol_name,
+            self.membership.leader_id,
+            self.state_timestamp_ms,
+            tuple(stored),
+        )
+
+    def _to_store_of(self, member: Member, assigned: Mapping[str, bytes] | None) -> MemberMetadata:
+        """`assigned`: what members are yet to have."""
+        known = member.assignment if assigned is None else assigned.get(member.member_id, b"")
+        return MemberMetadata(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            member.metadata(self.protocol_name),
+            known,
+        )
 
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
         """The outcome of a `Store`; `error` is what clients are to be told, None is success."""
         purpose = store.purpose
+        if not self.awaits(purpose):
+            return []
         if isinstance(purpose, Assigned):
-            # Members may have come and gone in the meantime; then this generation is history.
-            is_current = purpose.generation_id == self.generation_id
-            if is_current and self.state is GroupState.COMPLETING_REBALANCE:
-                self._complete_sync(purpose.assignments, error)
+            self._complete_sync(purpose.assignments, error)
         elif isinstance(purpose, StaticMemberReplaced):
-            member = self.membership.members.get(purpose.new_member_id)
-            if member is not None and self.state is not GroupState.DEAD:
-                self._complete_replacement(member, purpose, error)
+            member = self.membership.members[purpose.new_member_id]
+            self._complete_replacement(member, purpose, error)
         elif isinstance(purpose, Created) and error is not None:
             self._die(error)
         return self._take_effects()
@@ -315,9 +368,12 @@ class Group(GroupLifecycle):
         is_leader = member.member_id == self.membership.leader_id
         if self.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
             # Its answer was lost: it gets the same one again.
-            self._answer(waiter, self._join_answer(member, with_members=is_leader))
+            if is_leader:
+                self._tell_leader(waiter, self._join_answer(member.member_id))
+            else:
+                self._answer(waiter, self._join_answer(member.member_id))
         elif self.state is GroupState.STABLE and is_unchanged and not is_leader:
-            self._answer(waiter, self._join_answer(member, with_members=False))
+            self._answer(waiter, self._join_answer(member.member_id))
         else:
             # A leader rejoins a stable group because something that it knows has changed.
             self._update_member(member, request, waiter)
@@ -397,7 +453,7 @@ class Group(GroupLifecycle):
         elif self.state is GroupState.STABLE and (
             self.protocol_name == self.membership.elect_protocol()
         ):
-            self._effects.append(Store(self.metadata(), purpose))
+            self._effects.append(Store(purpose))
         else:
             self._rebalance_or_complete_join(f"static member {new_id} joins: {request.reason}")
 
@@ -415,14 +471,16 @@ class Group(GroupLifecycle):
             self._extend_session(member)
         elif purpose.can_skip_assignment:
             # KIP-814: a leader is shown the members, and told that their assignment stands.
-            answer = self._join_answer(member, with_members=is_leader, skip_assignment=is_leader)
-            self._answer_join(member, answer)
+            answer = self._join_answer(member.member_id, skip_assignment=is_leader)
+            if is_leader:
+                self._tell_leader(self.membership.set_join_waiter(member, None), answer)
+            else:
+                self._answer_join(member, answer)
         else:
             # Older clients hear that the former id leads: they fetch what is assigned to them.
             leader_id = purpose.former_id if is_leader else None
-            self._answer_join(
-                member, self._join_answer(member, with_members=False, leader_id=leader_id)
-            )
+            answer = self._join_answer(member.member_id, leader_id=leader_id)
+            self._answer_join(member, answer)
 
 
 def _differs(asked: str | None, actual: str | None) -> bool:

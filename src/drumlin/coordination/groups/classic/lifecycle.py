@@ -7,23 +7,32 @@ awaits: answers and writes are collected as effects, deadlines go into the queue
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.classic.membership import Member, Membership
+from drumlin.coordination.groups.classic.membership import (
+    Member,
+    Membership,
+    Waiting,
+    in_steps,
+)
 from drumlin.coordination.groups.classic.messages import (
     NO_LEADER,
     NO_MEMBER_ID,
     Answer,
+    Answers,
     Effect,
     Emptied,
     JoinAnswer,
+    JoinedMember,
     Store,
     SyncAnswer,
 )
-from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.classic.records import GroupMetadata
 from drumlin.coordination.groups.classic.states import (
     LEGAL_TRANSITIONS,
     Deadline,
@@ -34,8 +43,9 @@ from drumlin.coordination.groups.classic.states import (
 )
 from drumlin.coordination.groups.classic.subscription import (
     CONSUMER_PROTOCOL_TYPE,
-    subscribed_topics,
+    add_topics,
 )
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -43,7 +53,7 @@ _log = logging.getLogger(__name__)
 #: Of a reason, parts of which clients give, this much is logged.
 REASON_LENGTH_MAX: Final = 300
 
-#: Members that are out because they have not joined: a millisecond's worth.
+#: Members that are out because they have not joined, or not synced: a millisecond's worth.
 _REMOVED_AT_ONCE: Final = 200
 
 
@@ -60,8 +70,8 @@ class GroupLifecycle:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.state_timestamp_ms: int | None = clock.wall_ms()
-        self.subscribed_topics: frozenset[str] | None = None
-        """What the members read; None where that cannot be known."""
+        self.subscribed_topics: AbstractSet[str] | None = None
+        """What the members read; None where that cannot be known, or is not known yet."""
         self._rules = rules
         self._clock = clock
         self._deadlines = deadlines
@@ -70,9 +80,11 @@ class GroupLifecycle:
         self._initial_delay_ms: int | None = None
         self._initial_remaining_ms = 0
         self._joined_during_delay = False
+        self._is_assigning = False  # the assignment of this generation is on its way to the log
+        self._late: set[str] = set()  # members that have not synced, and are out unless they join
 
-    def restore_metadata(self, metadata: GroupMetadata) -> None:
-        """Become what the log says: an empty or a stable group.
+    def restore_metadata(self, metadata: GroupMetadata) -> Work[None]:
+        """Become what the log says: an empty or a stable group; yields after each member.
 
         Its members get the time of a session to show themselves.
         """
@@ -92,18 +104,24 @@ class GroupLifecycle:
             )
             self.membership.add(member)
             self._extend_session(member)
+            yield
         if metadata.leader_id in self.membership.members:
             self.membership.leader_id = metadata.leader_id
         self.state = GroupState.STABLE if metadata.members else GroupState.EMPTY
         self.generation_id = metadata.generation_id
         self.protocol_type = metadata.protocol_type
         self.state_timestamp_ms = metadata.state_timestamp_ms
-        self.subscribed_topics = self._read_subscriptions()
+        if metadata.members:
+            yield from self._read_subscriptions(self.generation_id)
+        else:
+            self._read_nothing()
         if len(self.membership.members) > self._rules.group_max_size:
             self._prepare_rebalance("it was loaded with more members than are allowed now")
 
     def expire(self, deadline: Deadline) -> list[Effect]:
         """A deadline of this group has come."""
+        if self.state is GroupState.DEAD:
+            return []
         if deadline.kind is DeadlineKind.SESSION:
             self._session_ended(deadline.member_id)
         elif deadline.kind is DeadlineKind.JOIN:
@@ -184,6 +202,8 @@ class GroupLifecycle:
             self._schedule(DeadlineKind.JOIN, self.membership.rebalance_timeout_ms)
             return
         self._initial_delay_ms = None
+        self._cancel(DeadlineKind.SYNC)
+        self._late = set()
         self.membership.pending_sync.clear()
         self.generation_id += 1
         if self.membership.members:
@@ -191,26 +211,24 @@ class GroupLifecycle:
         else:
             self.protocol_name = None
             self._transition_to(GroupState.EMPTY)
-            self.subscribed_topics = self._read_subscriptions()
+            self._read_nothing()
             _log.info("group %r is empty in generation %d", *self._name)
-            self._effects.append(Store(self.metadata(), Emptied()))
+            self._effects.append(Store(Emptied()))
 
     def _begin_generation(self) -> None:
         self.protocol_name = self.membership.elect_protocol()
         self._transition_to(GroupState.COMPLETING_REBALANCE)
-        self.subscribed_topics = self._read_subscriptions()
+        self.subscribed_topics = None
         _log.info(
             "group %r begins generation %d with %d members",
             *self._name,
             len(self.membership.members),
         )
-        for member in self.membership.members.values():
-            is_leader = member.member_id == self.membership.leader_id
-            self._answer_join(member, self._join_answer(member, with_members=is_leader))
-            self._extend_session(member)
-            member.is_new = False
-            self.membership.pending_sync.add(member.member_id)
+        self.membership.pending_sync = set(self.membership.members)
         self._schedule(DeadlineKind.SYNC, self.membership.rebalance_timeout_ms)
+        joined = self.membership.take_join_waiters()
+        beginning = self._telling_of_generation(joined, self._join_answer(NO_MEMBER_ID))
+        self._effects.append(Answers(len(joined), beginning))
 
     def _complete_sync(self, assignments: dict[str, bytes], error: ErrorCode | None) -> None:
         """The leader's assignment is stored, or could not be."""
@@ -221,26 +239,48 @@ class GroupLifecycle:
         self._transition_to(GroupState.STABLE)
         for member in self.membership.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            self._answer_sync(member, self._sync_answer(member))
+        protocol_type, name = self.protocol_type, self.protocol_name
+        self._answer_syncs(
+            lambda member_id: SyncAnswer(
+                ErrorCode.none, protocol_type, name, assignments.get(member_id, b"")
+            )
+        )
 
     def _propagate_failure(self, error: ErrorCode) -> None:
         for member in self.membership.members.values():
             member.assignment = b""
-            self._answer_sync(member, SyncAnswer(error))
+        answer = SyncAnswer(error)
+        self._answer_syncs(lambda _: answer)
 
     def _sync_phase_ended(self) -> None:
-        absent = self.membership.pending_sync.copy()
-        for member_id in absent:
-            self._remove_member(self.membership.members[member_id])
-        if absent:
-            self._prepare_rebalance(f"{', '.join(sorted(absent))} did not sync")
+        """Whoever has not asked for its assignment is out; of very many, some at a time."""
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self._remove_late()
+        else:
+            self._late, self.membership.pending_sync = self.membership.pending_sync, set()
+            if not self._late:
+                return
+            reason = f"{len(self._late)} of {len(self.membership.members)} members did not sync"
+            self._remove_late()
+            self._prepare_rebalance(reason)
+        if self._late:
+            self._schedule(DeadlineKind.SYNC, 0)  # others have their turn; some may join in it
+        else:
+            self._complete_join_if_all_joined()
+
+    def _remove_late(self) -> None:
+        for member_id in list(islice(self._late, _REMOVED_AT_ONCE)):
+            self._late.discard(member_id)
+            member = self.membership.members.get(member_id)
+            if member is not None and member.join_waiter is None:
+                self._remove_member(member)
 
     # -- members lost ------------------------------------------------------------------------
 
     def _session_ended(self, member_id: str) -> None:
         member = self.membership.members.get(member_id)
         if member is not None:
-            if member.is_waiting and not member.is_new:
+            if member.answers_under_way or (member.is_waiting and not member.is_new):
                 return  # waiting for us is as good as a heartbeat
             _log.info("group %s, generation %d: %r is silent", *self._name, member_id)
             self._remove_member(member)
@@ -266,37 +306,97 @@ class GroupLifecycle:
         self._transition_to(GroupState.DEAD)
         self._cancel(DeadlineKind.JOIN)
         self._cancel(DeadlineKind.SYNC)
-        for member in self.membership.members.values():
-            self._answer_join(member, JoinAnswer(error, member.member_id))
-            self._answer_sync(member, SyncAnswer(error))
-            self._cancel(DeadlineKind.SESSION, member.member_id)
-        for member_id in self.membership.pending_join:
-            self._cancel(DeadlineKind.SESSION, member_id)
+        # Sessions are left to end: nobody is found then, or a group that has set its own by then.
+        if self.membership.awaiting_join:
+            joined = self.membership.take_join_waiters()
+            refusing = self._telling(joined, lambda member_id: JoinAnswer(error, member_id))
+            self._effects.append(Answers(len(joined), refusing))
+        refusal = SyncAnswer(error)
+        self._answer_syncs(lambda _: refusal)
 
     # -- what members are told ---------------------------------------------------------------
 
+    def _telling_of_generation(
+        self, joined: list[Waiting], answer: JoinAnswer
+    ) -> Iterator[Answer | None]:
+        """All who joined hear of it, and the leader of all of them."""
+        error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
+        for member, member_id, waiter in joined:
+            self._is_told(member)
+            told = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
+            if waiter is None:
+                yield None
+            elif member_id == leader_id:
+                yield from self._telling_the_leader(waiter, told)
+            else:
+                yield Answer(waiter, told)
+        yield from self._read_subscriptions(generation_id)
+
+    def _telling(
+        self, waiting: list[Waiting], answer_of: Callable[[str], JoinAnswer | SyncAnswer]
+    ) -> Iterator[Answer | None]:
+        for member, member_id, waiter in waiting:
+            self._is_told(member)
+            yield None if waiter is None else Answer(waiter, answer_of(member_id))
+
+    def _is_told(self, member: Member) -> None:
+        member.answers_under_way -= 1
+        member.is_new = False
+        is_here = self.membership.members.get(member.member_id) is member
+        if is_here and self.state is not GroupState.DEAD:
+            self._extend_session(member)
+
+    def _tell_leader(self, waiter: Any, answer: JoinAnswer) -> None:
+        if waiter is not None:
+            self._effects.append(Answers(1, self._telling_the_leader(waiter, answer)))
+
+    def _telling_the_leader(self, waiter: Any, answer: JoinAnswer) -> Iterator[Answer | None]:
+        """It hears of everybody; or, if that generation is history by then, it joins again."""
+        members = yield from self._joined_members(answer.generation_id)
+        if members is None:
+            refusal = JoinAnswer(ErrorCode.rebalance_in_progress, answer.member_id)
+            yield Answer(waiter, refusal)
+        else:
+            yield Answer(waiter, answer._replace(members=members))
+
+    def _joined_members(self, generation_id: int) -> Work[tuple[JoinedMember, ...] | None]:
+        name, joined = self.protocol_name, list[JoinedMember]()
+        for some in in_steps(self.membership.members.values()):
+            if not self._is_current(generation_id):
+                return None
+            for each in some:
+                metadata = each.metadata(name)
+                joined.append(JoinedMember(each.member_id, each.group_instance_id, metadata))
+            yield
+        return tuple(joined) if self._is_current(generation_id) else None
+
+    def _is_current(self, generation_id: int) -> bool:
+        """Whether the generation has begun and no other is prepared: who is in it stays."""
+        has_begun = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+        return has_begun and self.generation_id == generation_id
+
     def _join_answer(
-        self,
-        member: Member,
-        *,
-        with_members: bool,
-        leader_id: str | None = None,
-        skip_assignment: bool = False,
+        self, member_id: str, *, leader_id: str | None = None, skip_assignment: bool = False
     ) -> JoinAnswer:
-        members = self.membership.joined_members(self.protocol_name) if with_members else ()
+        """Without the members, which `_telling_the_leader` adds."""
         return JoinAnswer(
             ErrorCode.none,
-            member.member_id,
+            member_id,
             self.generation_id,
             self.protocol_type,
             self.protocol_name,
             leader_id or self.membership.leader_id or NO_LEADER,
             skip_assignment,
-            members,
         )
 
-    def _sync_answer(self, member: Member) -> SyncAnswer:
-        return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
+    def _sync_answer(self, assignment: bytes) -> SyncAnswer:
+        return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol_name, assignment)
+
+    def _answer_syncs(self, answer_of: Callable[[str], SyncAnswer]) -> None:
+        """Of everybody who waits for an assignment."""
+        waiting = self.membership.take_sync_waiters()
+        if waiting:
+            self._effects.append(Answers(len(waiting), self._telling(waiting, answer_of)))
 
     def _answer(self, waiter: Any, answer: JoinAnswer | SyncAnswer) -> None:
         if waiter is not None:
@@ -316,37 +416,6 @@ class GroupLifecycle:
         effects, self._effects = self._effects, []
         return effects
 
-    # -- what the log is told ----------------------------------------------------------------
-
-    def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """What the log is to remember; `assignments` if they are yet to become the members'."""
-        return GroupMetadata(
-            self.protocol_type,
-            self.generation_id,
-            self.protocol_name,
-            self.membership.leader_id,
-            self.state_timestamp_ms,
-            tuple(
-                self._member_metadata(
-                    member,
-                    member.assignment if assignments is None else assignments[member.member_id],
-                )
-                for member in self.membership.members.values()
-            ),
-        )
-
-    def _member_metadata(self, member: Member, assignment: bytes) -> MemberMetadata:
-        return MemberMetadata(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            member.rebalance_timeout_ms,
-            member.session_timeout_ms,
-            member.metadata(self.protocol_name),
-            assignment,
-        )
-
     # -- small things ------------------------------------------------------------------------
 
     @property
@@ -358,17 +427,34 @@ class GroupLifecycle:
             raise IllegalTransition(f"{self.group_id}: {self.state.value} to {state.value}")
         self.state = state
         self.state_timestamp_ms = self._clock.wall_ms()
+        self._is_assigning = False
 
-    def _read_subscriptions(self) -> frozenset[str] | None:
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return None
-        # Most members of a group say the same: that is read once.
-        said = {member.metadata(self.protocol_name) for member in self.membership.members.values()}
-        try:
-            return frozenset().union(*map(subscribed_topics, said))
-        except ValueError as error:
-            _log.warning("group %s, generation %d: no subscription: %s", *self._name, error)
-            return None
+    @property
+    def _are_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def _read_subscriptions(self, generation_id: int) -> Work[None]:
+        """What a generation reads is known in the end, unless it is history before."""
+        topics, read = set[str](), set[bytes]()
+        if not self._are_consumers:
+            return
+        for some in in_steps(self.membership.members.values()):
+            if not self._is_current(generation_id):
+                return
+            said = {each.metadata(self.protocol_name) for each in some} - read
+            read |= said  # most members of a group say the same
+            try:
+                for each in said:
+                    yield from add_topics(each, topics)
+            except ValueError as error:
+                _log.warning("group %s, generation %d: no subscription: %s", *self._name, error)
+                return
+            yield
+        if self._is_current(generation_id):
+            self.subscribed_topics = topics
+
+    def _read_nothing(self) -> None:
+        self.subscribed_topics = frozenset() if self._are_consumers else None
 
     def _extend_session(self, member: Member) -> None:
         self._schedule(DeadlineKind.SESSION, member.session_timeout_ms, member.member_id)

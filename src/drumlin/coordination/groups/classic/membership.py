@@ -7,11 +7,16 @@ order in which they came, so that what is chosen among equals is the same on eve
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from drumlin.coordination.groups.classic.messages import JoinedMember, Protocols
+from drumlin.coordination.counts import add
+from drumlin.coordination.groups.classic.messages import Protocols
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: Of those who are looked at in turns: a few hundredths of a millisecond's worth.
+MEMBERS_PER_STEP: Final = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +35,8 @@ class Member:
     sync_waiter: Any = None
     is_new: bool = False
     """Until its first join is answered: it does not know its id, so it cannot heartbeat."""
+    answers_under_way: int = 0
+    """Answers that were decided together with others', and whose turn has not come yet."""
 
     @property
     def is_waiting(self) -> bool:
@@ -40,6 +47,11 @@ class Member:
             if name == protocol_name:
                 return metadata
         raise AssertionError(f"{self.member_id} does not support {protocol_name}")
+
+
+#: Who is to be answered, its id when that was decided, and who waits for the answer. If that is
+#: None nobody does, but the member is to be looked at as its turn comes.
+Waiting = tuple[Member, str, Any]
 
 
 class Membership:
@@ -56,6 +68,8 @@ class Membership:
         """How many members have a join that waits: counted, as groups can be large."""
         self._static_ids: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
+        self._preferences: Counter[tuple[str, ...]] = Counter()
+        """How many members name just these protocols, in this order."""
 
     # -- members ---------------------------------------------------------------------------
 
@@ -66,14 +80,14 @@ class Membership:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._supporters.update(_names(member.protocols))
+        self._count(member.protocols, 1)
         self.awaiting_join += member.join_waiter is not None
         self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._supporters.subtract(_names(member.protocols))
+            self._count(member.protocols, -1)
             self.awaiting_join -= member.join_waiter is not None
             if member.group_instance_id is not None:
                 del self._static_ids[member.group_instance_id]
@@ -97,8 +111,8 @@ class Membership:
         return renamed
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        self._supporters.subtract(_names(member.protocols))
-        self._supporters.update(_names(protocols))
+        self._count(protocols, 1)
+        self._count(member.protocols, -1)
         member.protocols = protocols
 
     def static_member_id(self, group_instance_id: str) -> str | None:
@@ -130,6 +144,26 @@ class Membership:
         member.join_waiter = waiter
         return previous
 
+    def take_join_waiters(self) -> list[Waiting]:
+        """All members: whoever waits for their joins is to be answered, and does not wait here."""
+        taken = []
+        for member_id, member in self.members.items():
+            taken.append((member, member_id, member.join_waiter))
+            member.join_waiter = None
+            member.answers_under_way += 1
+        self.awaiting_join = 0
+        return taken
+
+    def take_sync_waiters(self) -> list[Waiting]:
+        """Those members whose sync is waited for; as above."""
+        taken = []
+        for member_id, member in self.members.items():
+            if member.sync_waiter is not None:
+                taken.append((member, member_id, member.sync_waiter))
+                member.sync_waiter = None
+                member.answers_under_way += 1
+        return taken
+
     @property
     def all_joined(self) -> bool:
         return self.awaiting_join == len(self.members) and not self.pending_join
@@ -154,24 +188,29 @@ class Membership:
 
     def elect_protocol(self) -> str:
         """Each member votes for its favourite among those that all support; most votes win."""
-        votes = Counter(
-            next(
-                name for name, _ in member.protocols if self._supporters[name] == len(self.members)
-            )
-            for member in self.members.values()
-        )
+        votes: Counter[str] = Counter()
+        for names, count in self._preferences.items():
+            favourite = next(name for name in names if self._supporters[name] == len(self.members))
+            votes[favourite] += count
         return votes.most_common(1)[0][0]
 
-    def joined_members(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
-        return tuple(
-            JoinedMember(member.member_id, member.group_instance_id, member.metadata(protocol_name))
-            for member in self.members.values()
-        )
+    def _count(self, protocols: Protocols, difference: int) -> None:
+        names = tuple([name for name, _ in protocols])
+        add(self._preferences, names, difference)
+        for name in set(names):
+            add(self._supporters, name, difference)
 
     @property
     def rebalance_timeout_ms(self) -> int:
         """The time that the slowest member needs."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+
+def in_steps(members: Iterable[Member]) -> Iterator[Sequence[Member]]:
+    """Those who are members now, some at a time; others may have their turn in between."""
+    known = list(members)
+    for start in range(0, len(known), MEMBERS_PER_STEP):
+        yield known[start : start + MEMBERS_PER_STEP]
 
 
 def _names(protocols: Protocols) -> set[str]:

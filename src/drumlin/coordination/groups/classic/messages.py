@@ -7,10 +7,10 @@ in a test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from drumlin.coordination.groups.classic.records import GroupMetadata
 from drumlin.wire.errors import ErrorCode
 
 NO_GENERATION = -1
@@ -68,7 +68,8 @@ class SyncRequest:
     generation_id: int
     protocol_type: str | None
     protocol_name: str | None
-    assignments: dict[str, bytes]
+    assignments: Iterable[tuple[str, bytes]]
+    """By member id. They are looked at once, and only if it is the leader that asks."""
 
 
 class SyncAnswer(NamedTuple):
@@ -93,6 +94,17 @@ class Answer(NamedTuple):
     answer: JoinAnswer | SyncAnswer
 
 
+class Answers(NamedTuple):
+    """To do: answer many requests, in turns if there are very many. All of them: none is left out.
+
+    What they are told is decided already, and so is that nobody else answers them. None among the
+    answers is a step on the way to the next one.
+    """
+
+    number: int
+    answers: Iterator[Answer | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Created:
     """The group was not there before; if it cannot be stored, it is not there now."""
@@ -108,7 +120,9 @@ class Assigned:
     """The leader's assignment becomes the generation's once it is stored."""
 
     generation_id: int
-    assignments: dict[str, bytes]
+    asked: Iterable[tuple[str, bytes]]
+    assignments: dict[str, bytes] = field(default_factory=dict)
+    """What was asked for members, filled in while the record is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +137,18 @@ class StaticMemberReplaced:
     can_skip_assignment: bool
 
 
+Purpose = Created | Emptied | Assigned | StaticMemberReplaced
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
-    """To do: write the group's metadata, then tell the group with `Group.stored`."""
+    """To do: write what `Group.to_store` says, then tell the group with `Group.stored`.
 
-    metadata: GroupMetadata
-    purpose: Created | Emptied | Assigned | StaticMemberReplaced
+    Between the two others may have their turn. Before it is written, `Group.awaits` has to be
+    asked: if it says no, whatever the group was to be told does not matter any more.
+    """
+
+    purpose: Purpose
 
 
-Effect = Answer | Store
+Effect = Answer | Answers | Store

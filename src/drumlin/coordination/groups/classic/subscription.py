@@ -9,14 +9,20 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from drumlin.turns import Work
+
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
+#: Names that are read in one step.
+_READ_AT_ONCE: Final = 64
 
-def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """
+
+def add_topics(metadata: bytes, topics: set[str]) -> Work[None]:
+    """Add the topics to those that are known. It yields where there are very many.
+
     Raises:
         ValueError: the bytes are no consumer's subscription.
     """
@@ -24,15 +30,15 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
         (version,) = _INT16.unpack_from(metadata, 0)
         (count,) = _INT32.unpack_from(metadata, 2)
         position = 6
-        topics = []
-        for _ in range(count):
+        for number in range(count):
+            if number % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+                yield
             (length,) = _INT16.unpack_from(metadata, position)
             position += 2 + length
             if length < 0 or position > len(metadata):
                 raise ValueError(f"a topic name of {length} bytes")
-            topics.append(metadata[position - length : position].decode())
+            topics.add(metadata[position - length : position].decode())
     except struct.error:
         raise ValueError("the subscription is cut off") from None
     if version < 0 or count < 0:
         raise ValueError(f"version {version}, {count} topics")
-    return frozenset(topics)

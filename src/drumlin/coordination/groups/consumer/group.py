@@ -41,6 +41,7 @@ from drumlin.coordination.groups.kind import Committer, GroupKind, PositionCheck
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.surroundings import Surroundings, Topic
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
@@ -219,13 +220,14 @@ class ConsumerGroup:
 
     # -- replay --------------------------------------------------------------------------------
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         for key, value in records:
             self.replay(key, value)
         self.regexes_resolved_ms = min(
             (each.timestamp_ms for each in self.regexes.values()), default=0
         )
         self.knows_metadata = self.knows_new_topics = False  # it may be long ago
+        yield
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         replay = _REPLAY[type(key)]

@@ -7,10 +7,9 @@ log. So nothing changes here when they cannot be written.
 
 The group's epoch goes up when subscriptions, the topics subscribed to, or the partitions that can
 be assigned change; then there is a new target assignment, which each member has with its next
-heartbeat. Nobody waits for anybody, as members may have the same partition.
-
-Most heartbeats say nothing new: those look at their own member alone, as long as nothing has
-changed since the group was looked at as a whole.
+heartbeat. Nobody waits for anybody, as members may have the same partition. Most heartbeats say
+nothing new: those look at their own member alone, as long as nothing has changed since the group
+was looked at as a whole.
 """
 
 from __future__ import annotations
@@ -420,11 +419,12 @@ class ShareGroup:
             (ShareGroupKey(self.group_id), None),
         ]
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         for key, value in records:
             self.replay(key, value)
         for member_id in self._members:
             self.keep_alive(member_id)
+        yield
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""

@@ -1,0 +1,134 @@
+"""Carries out what classic groups decide to store: at once, or, of very many members, in turns.
+
+All members of a group are one record. What goes into it is gathered in turns of the loop, then it
+is encoded in a thread. Others have their turn meanwhile: whether the group still awaits the record
+is asked last, and if it does not, nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from drumlin.coordination.groups.batch_sizes import room
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import Store
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
+from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.log import encode_batches
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_topic import Confirmation
+from drumlin.turns import Work, one_turn
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+#: What is encoded at once: a millisecond's worth, be it many members or much of them.
+_MEMBERS_AT_ONCE: Final = 200
+_BYTES_AT_ONCE: Final = 64 * 1024
+
+
+class ClassicGroupExecution(GroupExecution):
+    """What is done with the classic groups of the partitions that are led here."""
+
+    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        making, metadata = group.to_store(store.purpose), None
+        # Records of one group come in their order; but without members there is nothing to mix up.
+        if not group.stores_under_way or not group.membership.members:
+            finished = one_turn(making)
+            if finished is not None:
+                metadata = finished.result
+                if metadata is None:
+                    return
+                if not _is_large(metadata):
+                    self._store_now(shard, group, store, metadata)
+                    return
+        group.stores_under_way += 1
+        self._background.spawn(self._store_in_turns(shard, group, store, making, metadata))
+
+    def _store_now(
+        self, shard: GroupShard, group: Group, store: Store, metadata: GroupMetadata
+    ) -> None:
+        try:
+            confirmation = self._write(shard, [(GroupKey(group.group_id), metadata)])
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+        else:
+            self._when_stored(shard, group, store, confirmation)
+
+    async def _store_in_turns(
+        self,
+        shard: GroupShard,
+        group: Group,
+        store: Store,
+        making: Work[GroupMetadata | None],
+        metadata: GroupMetadata | None,
+    ) -> None:
+        """`metadata`: what `making` has come to, if it has."""
+        try:
+            async with self._storing:  # one after the other, which keeps their order, too
+                if metadata is None:
+                    metadata = await self._turns.run(making)
+                if metadata is None:
+                    return
+                batch = await self._encoded(shard, group, metadata)
+                is_there = shard.groups.get(group.group_id) is group
+                if not (is_there and group.awaits(store.purpose)):
+                    return
+                self._check_leads(shard)
+                confirmation = self._append(shard, batch)
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+        except Exception:  # noqa: BLE001  whatever it is, the members are not to wait for ever
+            _log.exception("metadata of group %r cannot be stored", group.group_id)
+            self._stored(shard, group, store, ErrorCode.unknown_server_error)
+        else:
+            self._when_stored(shard, group, store, confirmation)
+        finally:
+            group.stores_under_way -= 1
+
+    async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
+        record: GroupRecord = (GroupKey(group.group_id), metadata)
+        codec = self._config.offsets_topic_compression_codec
+        now_ms, bytes_max = self._clock.wall_ms(), room(self._batch_bytes_max(shard))
+        ((batch, _),) = await asyncio.to_thread(
+            encode_batches, [record], now_ms, codec, bytes_max=bytes_max
+        )
+        return batch
+
+    def _when_stored(
+        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation | None
+    ) -> None:
+        if confirmation is None:
+            self._stored(shard, group, store, None)
+        else:
+            self._background.spawn(self._store_when_confirmed(shard, group, store, confirmation))
+
+    async def _store_when_confirmed(
+        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
+    ) -> None:
+        try:
+            await self._confirmed(confirmation)
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+        else:
+            self._stored(shard, group, store, None)
+
+    def _stored(
+        self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
+    ) -> None:
+        if error is not None:
+            _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
+        self._carry_out(shard, group, group.stored(store, error))
+        if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
+            del shard.groups[group.group_id]
+
+
+def _is_large(metadata: GroupMetadata) -> bool:
+    members = metadata.members
+    if len(members) > _MEMBERS_AT_ONCE:
+        return True
+    return sum(len(each.subscription) + len(each.assignment) for each in members) > _BYTES_AT_ONCE

@@ -1,0 +1,215 @@
+"""A classic group of very many members: whatever it decides, others have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from coordination.classic_members import (
+    REBALANCE_MS,
+    all_of,
+    assignments,
+    check_log,
+    first_generation,
+    gated,
+    request,
+    settled,
+    single_step,
+    some_turns,
+    stored,
+    sync,
+)
+from coordination.memory_log import MemoryLog, lead_all, new_coordinator, wake
+from coordination.settings import Settings
+from coordination.test_group_coordinator import commit, loaded, with_coordinator
+from drumlin import turns
+from drumlin.clock import ManualClock
+from drumlin.coordination.groups import answering
+from drumlin.coordination.groups.classic.messages import (
+    JoinAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.wire.errors import ErrorCode
+
+
+@pytest.fixture(autouse=True)
+def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    single_step(monkeypatch)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    return gated(monkeypatch)
+
+
+def test_others_have_their_turn_all_the_time() -> None:
+    """Turns are counted, as they pass, of somebody who asks for nothing but turns."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        count = 300
+        joining = [coordinator.join("g", request()) for _ in range(count)]
+        clock.advance_ms(REBALANCE_MS)
+        wake(coordinator)
+        passed = [await _turns_until(lambda: all(each.done() for each in joining))]
+        members = [await each for each in joining]
+        group = coordinator.classic_group("g")
+        passed.append(await _turns_until(lambda: group.subscribed_topics == {"t"}))
+        syncing = sync(coordinator, members)
+        passed.append(await _turns_until(lambda: group.state_name == "Stable"))
+        passed.append(await _turns_until(lambda: all(each.done() for each in syncing)))
+        again = new_coordinator(log, clock=clock)
+        again.start()
+        lead_all(again, log)
+        await loaded(again)
+        assert assignments(again.classic_group("g")) == assignments(group)
+        await again.close()
+        # The members for the leader and the members; their topics; what they have; the answers.
+        expected = [2 * count, count, 2 * count, count]
+        assert all(a >= b - 5 for a, b in zip(passed, expected, strict=True)), passed
+
+    with_coordinator(run)
+
+
+async def _turns_until(condition: Callable[[], bool]) -> int:
+    for passed in range(100_000):
+        if condition():
+            return passed
+        await asyncio.sleep(0)
+    raise AssertionError("waited in vain")
+
+
+def test_what_is_decided_at_once_for_few_members_needs_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 10)
+    monkeypatch.setattr(answering, "TURN_S", 10)
+
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
+        joining = [coordinator.join("g", request()) for _ in range(20)]
+        clock.advance_ms(REBALANCE_MS)
+        wake(coordinator)
+        members = [each.result() for each in joining]
+        leader = next(each for each in members if each.members)
+        said = [(each.member_id, b"x") for each in members]
+        for each in members:
+            asked = said if each is leader else []
+            answer = coordinator.sync(
+                "g", SyncRequest(each.member_id, None, 1, "consumer", "range", asked)
+            )
+            assert answer.result().assignment == b"x"  # the leader is the first of them
+
+    with_coordinator(run)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.kafka_storage_error, ErrorCode.message_too_large])
+def test_a_record_that_cannot_be_written(error: ErrorCode) -> None:
+    """Everybody hears of it, and the group tries again."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        members = await first_generation(coordinator, clock)
+        log.error = error
+        syncing = sync(coordinator, members)
+        told = {each.error for each in await all_of(syncing)}
+        assert len(told) == 1
+        assert ErrorCode.none not in told
+        log.error = None
+        await settled(coordinator, clock, members)
+        await check_log(coordinator, log, clock)
+
+    with_coordinator(run)
+
+
+def test_static_members_that_come_back_are_stored_in_their_order(gate: threading.Event) -> None:
+    """The log's last word has them all, though the first record was not done when others came."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        joining = [coordinator.join("g", request(instance_id=f"static{n}")) for n in range(6)]
+        clock.advance_ms(REBALANCE_MS)
+        wake(coordinator)
+        members = [await each for each in joining]
+        said = [(each.member_id, each.member_id.encode()) for each in members]
+        for number, each in enumerate(members):
+            gate.set()
+            asked = SyncRequest(
+                each.member_id,
+                f"static{number}",
+                1,
+                "consumer",
+                "range",
+                said if not number else [],
+            )
+            assert (await coordinator.sync("g", asked)).error is ErrorCode.none
+        gate.clear()
+        back = [coordinator.join("g", request(instance_id=f"static{n}")) for n in (2, 0, 4)]
+        await some_turns(60)
+        assert not any(each.done() for each in back)
+        gate.set()
+        answers = await all_of(back)
+        assert {(each.error, each.generation_id) for each in answers} == {(ErrorCode.none, 1)}
+        assert len(stored(log)) == 1 + 1 + 3
+        last = stored(log)[-1]
+        assert last is not None
+        ids = {each.member_id: each.assignment for each in last.members}
+        assert ids == assignments(coordinator.classic_group("g"))
+        assert {each.member_id for each in answers} <= ids.keys()
+
+    with_coordinator(run, Settings(group_initial_rebalance_delay_ms=REBALANCE_MS))
+
+
+@pytest.mark.parametrize("absent", [3, 199, 200, 450])
+def test_very_many_who_do_not_sync_are_out_in_turns(absent: int) -> None:
+    """Those who join again before their turn comes stay."""
+
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
+        joining = [coordinator.join("g", request()) for _ in range(absent + 2)]
+        clock.advance_ms(REBALANCE_MS)
+        wake(coordinator)
+        members = [await each for each in joining]
+        syncing = sync(coordinator, members[1:3])
+        clock.advance_ms(REBALANCE_MS)
+        group = coordinator.classic_group("g")
+        while len(group.membership.members) == absent + 2:
+            coordinator.wake()
+        left = len(group.membership.members)
+        assert left == max(absent + 2 - 200, 2)
+        assert {each.error for each in await all_of(syncing)} == {ErrorCode.rebalance_in_progress}
+        back = [coordinator.join("g", request(each.member_id)) for each in members[1:3]]
+        late = next(
+            (each for each in list(group.membership.members) if not _is(each, members[1:3])), None
+        )
+        if late is not None:
+            back.append(coordinator.join("g", request(late)))
+        wake(coordinator)
+        answers = await all_of(back)
+        assert {(each.error, each.generation_id) for each in answers} == {(ErrorCode.none, 2)}
+        assert set(group.membership.members) == {each.member_id for each in answers}
+
+    with_coordinator(run)
+
+
+def _is(member_id: str, members: Sequence[JoinAnswer]) -> bool:
+    return member_id in {each.member_id for each in members}
+
+
+def test_much_in_few_members_is_encoded_apart(
+    monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 10)
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        members = await first_generation(coordinator, clock, 2)
+        said = [(each.member_id, bytes(100_000)) for each in members]
+        leader = next(each for each in members if each.members)
+        asked = SyncRequest(leader.member_id, None, 1, "consumer", "range", said)
+        answer = coordinator.sync("g", asked)
+        await some_turns(10)
+        assert not answer.done()
+        gate.set()
+        assert len((await answer).assignment) == 100_000
+        assert commit("g") is not None
+
+    with_coordinator(run)
