@@ -74,11 +74,15 @@ def to_end(work: Work[T]) -> T:
         return result
 
 
-def let_go(*lists: list[Any]) -> Work[None]:
-    """Empty long lists in turns: all at once, to free what is in them takes a turn and more."""
-    for each in lists:
+def let_go(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
+    """Empty what is long in turns: all at once, to free what is in it takes a turn and more."""
+    for each in collections:
         while each:
-            del each[-_FREED_TOGETHER:]
+            if isinstance(each, list):
+                del each[-_FREED_TOGETHER:]
+            else:
+                for _ in range(min(_FREED_TOGETHER, len(each))):
+                    each.popitem()
             yield
 
 

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from broker.in_process import running
 from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
 from drumlin.broker.shares.sessions import Member, SharedPartition
@@ -84,3 +86,27 @@ def _counted(work: Work[Any]) -> tuple[int, Any]:
         except StopIteration as done:
             return steps, done.value
     raise AssertionError
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_a_session_of_very_many_partitions_ends_in_turns(
+    tmp_path: Path, *, comes_again: bool
+) -> None:
+    """Who comes again meanwhile keeps what it had: nobody goes on then."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            shares, member = broker.shares, Member("g", "m")
+            many = [SharedPartition(_TOPIC_ID, each) for each in range(5_000)]
+            session = shares.sessions.open(member, many, 1, 10, acknowledges=False)
+            shares.close_session(member)
+            assert len(session.partitions) > 4_900
+            if comes_again:
+                shares.sessions.open(member, (), 1, 10, acknowledges=False)
+            for _ in range(5_000):
+                if not session.partitions:
+                    break
+                await asyncio.sleep(0)
+            assert bool(session.partitions) == comes_again
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSessions
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _MANY = 100
@@ -25,7 +26,7 @@ def _open(sessions: ShareSessions, name: str, *indexes: int) -> Member:
 
 def _is_refused(sessions: ShareSessions, member: Member, epoch: int, *indexes: int) -> bool:
     try:
-        sessions.go_on(member, epoch, _partitions(*indexes))
+        to_end(sessions.go_on(member, epoch, _partitions(*indexes)))
     except KafkaError as error:
         assert error.code is ErrorCode.share_session_limit_reached
         return True
@@ -45,7 +46,7 @@ def test_nobody_adds_partitions_for_ever(sessions: ShareSessions) -> None:
     assert len(sessions.get(member).partitions) == 10
     # It is as before, so it goes on in the same epoch, with what it has.
     assert not _is_refused(sessions, member, 10, 3, 3)
-    sessions.go_on(member, 11, (), _partitions(0, 0, 99))
+    to_end(sessions.go_on(member, 11, (), _partitions(0, 0, 99)))
     assert not _is_refused(sessions, member, 12, 10)
 
 
@@ -66,3 +67,35 @@ def test_a_new_session_needs_room_too(sessions: ShareSessions) -> None:
 def test_members_that_want_nothing_yet_always_find_room(sessions: ShareSessions) -> None:
     _open(sessions, "m", *range(10))
     assert not _is_refused(sessions, _open(sessions, "other"), 1)
+
+
+def test_very_many_are_added_and_forgotten_in_steps() -> None:
+    sessions, count = ShareSessions(), 5_000
+    member = _open(sessions, "m", *range(count))
+    many = _partitions(*range(count, 2 * count))
+    assert sum(1 for _ in sessions.go_on(member, 1, many)) >= count
+    assert sum(1 for _ in sessions.go_on(member, 2, (), many)) >= count
+    assert list(sessions.get(member).partitions) == _partitions(*range(count))
+
+
+def test_of_two_requests_at_the_same_time_one_is_out_of_order(sessions: ShareSessions) -> None:
+    """Others have their turn while partitions are added: the session goes on once."""
+    member = _open(sessions, "m", 0)
+    first = sessions.go_on(member, 1, _partitions(1))
+    next(first)
+    to_end(sessions.go_on(member, 1, _partitions(2)))
+    with pytest.raises(KafkaError) as raised:
+        to_end(first)
+    assert raised.value.code is ErrorCode.invalid_share_session_epoch
+    assert list(sessions.get(member).partitions) == _partitions(0, 2)
+
+
+def test_who_has_left_meanwhile_has_no_session(sessions: ShareSessions) -> None:
+    member = _open(sessions, "m", 0)
+    work = sessions.go_on(member, 1, _partitions(1))
+    next(work)
+    sessions.close(member)
+    with pytest.raises(KafkaError) as raised:
+        to_end(work)
+    assert raised.value.code is ErrorCode.share_session_not_found
+    _open(sessions, "m", *range(10))  # nothing is counted that is not there

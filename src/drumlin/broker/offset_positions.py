@@ -43,10 +43,7 @@ class SortedOut(NamedTuple):
 
     def let_go(self) -> Work[None]:
         """Forget all of it."""
-        yield from let_go(self.accepted)
-        while self.refused:
-            self.refused.popitem()
-            yield
+        yield from let_go(self.accepted, self.refused)
 
     @property
     def positions(self) -> list[Positions]:

@@ -21,7 +21,7 @@ from drumlin.broker.shares.acknowledging import (
 from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.requests import member_of
 from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Awaitabl
     if epoch == FINAL_EPOCH:
         session = shares.sessions.get(member)
     else:
-        session = shares.sessions.go_on(member, epoch)
+        session = yield from shares.sessions.go_on(member, epoch)
     begun = yield from begin_to_acknowledge(
         shares,
         member,
@@ -46,6 +46,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Awaitabl
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=getattr(request, "is_renew_ack", False),
     )
+    yield from let_go(said)
     return _respond(context, shape, session, begun, is_last=epoch == FINAL_EPOCH)
 
 

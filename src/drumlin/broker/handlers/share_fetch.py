@@ -10,7 +10,7 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -26,7 +26,7 @@ from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.requests import member_of
 from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SharedPartition
 from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
-from drumlin.turns import Work, to_end
+from drumlin.turns import Work, let_go, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -47,10 +47,11 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]
     named = yield from _named(request.topics, lambda each: each.partition_index)
     forgotten = yield from _named(request.forgotten_topics_data, lambda each: each)
     try:
-        partitions = _continue_session(
+        partitions = yield from _continue_session(
             context, request, member, named, forgotten, acknowledges=bool(said)
         )
     except KafkaError as error:
+        yield from let_go(said, named, forgotten)
         if error.code is ErrorCode.share_session_limit_reached:
             return Waiting(_refuse_later(context, error, request.max_wait.total_seconds()))
         raise
@@ -70,6 +71,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]
         max_bytes=request.max_bytes,
         max_wait_s=request.max_wait.total_seconds(),
     )
+    yield from let_go(said, named, forgotten)
     return Waiting(_respond(context, request, shape, member, fetch, begun))
 
 
@@ -96,11 +98,11 @@ def _continue_session(
     context: RequestContext,
     request: Any,
     member: Member,
-    named: Iterable[SharedPartition],
-    forgotten: Iterable[SharedPartition],
+    named: Collection[SharedPartition],
+    forgotten: Collection[SharedPartition],
     *,
     acknowledges: bool,
-) -> list[SharedPartition]:
+) -> Work[list[SharedPartition]]:
     """What the member fetches, by its session; nothing with its last request."""
     shares, epoch = context.broker.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
@@ -109,10 +111,12 @@ def _continue_session(
     if epoch == INITIAL_EPOCH:
         limit = context.broker.config.group_share_max_share_sessions
         number = id(context.connection)
+        former = shares.sessions.partitions_of(member)
         session = shares.sessions.open(member, named, number, limit, acknowledges=acknowledges)
         shares.watch(context.connection)
+        yield from let_go(former)
     else:
-        session = shares.sessions.go_on(member, epoch, named, forgotten)
+        session = yield from shares.sessions.go_on(member, epoch, named, forgotten)
     return session.in_turn(epoch)
 
 

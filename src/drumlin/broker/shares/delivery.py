@@ -7,7 +7,8 @@ their group, with their topic, when they are fenced, and when they could not be 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.shares.group_settings import GroupSettings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Share partitions that a member that is gone lets go of in the same turn of the loop.
 _RELEASED_AT_ONCE: Final = 64
+_ENDED: Final = object()
 
 
 class ShareDelivery:
@@ -165,32 +167,47 @@ class ShareDelivery:
     def close_session(self, member: Member) -> None:
         """A member is gone: what it had goes to the others."""
         session = self.sessions.close(member)
-        group_id = member.group_id
-        keys = self._holding.pop(member, set())
-        if session is not None:  # it may be waiting in those of which it has nothing
-            keys |= {
-                SharePartitionKey(group_id, shared.topic_id, shared.partition)
-                for shared in session.partitions
-                if shared.topic_id is not None
-            }
-        held = [live for key in keys if (live := self._find(key)) is not None]
-        for live in held[:_RELEASED_AT_ONCE]:
-            live.release(member.member_id)
-        is_last = not self.sessions.has_group(group_id)
+        partitions = {} if session is None else session.partitions
+        releasing = self._release(member, self._holding.pop(member, set()), partitions)
+        is_done = sum(1 for _ in islice(releasing, _RELEASED_AT_ONCE)) < _RELEASED_AT_ONCE
+        is_last = not self.sessions.has_group(member.group_id)
         if is_last:
-            self._settings.pop(group_id, None)
-        if is_last or len(held) > _RELEASED_AT_ONCE:
-            self._retiring.spawn(self._wind_up(member, held[_RELEASED_AT_ONCE:]))
+            self._settings.pop(member.group_id, None)
+        if is_last or not is_done:
+            self._retiring.spawn(self._wind_up(member, releasing))
 
-    async def _wind_up(self, member: Member, held: Sequence[LivePartition]) -> None:
+    def _release(
+        self,
+        member: Member,
+        held: Collection[SharePartitionKey],
+        partitions: dict[SharedPartition, None],
+    ) -> Iterator[None]:
+        """Let go of what a member has, then of where it may be waiting, which is forgotten."""
+        for key in held:
+            self._release_one(member, key)
+            yield
+        while partitions:
+            (topic_id, partition), _ = partitions.popitem()
+            if topic_id is not None:
+                key = SharePartitionKey(member.group_id, topic_id, partition)
+                if key not in held:
+                    self._release_one(member, key)
+            yield
+
+    def _release_one(self, member: Member, key: SharePartitionKey) -> None:
+        live = self._find(key)
+        if live is not None:
+            live.release(member.member_id)
+
+    async def _wind_up(self, member: Member, releasing: Iterator[None]) -> None:
         """Release the rest of what a member had; after the last one drop what nobody reads."""
         pace = Pace()
-        for live in held:
+        while not self.sessions.has(member):
+            if next(releasing, _ENDED) is _ENDED:
+                break
             await pace.give_way()
-            if self.sessions.has(member):
-                return  # it has come again: what it had before stays its own until locks end
-            if not live.is_closed:
-                live.release(member.member_id)
+        else:
+            return  # it has come again: what it had before stays its own until locks end
         for live in self._of_group(member.group_id):
             await pace.give_way()
             if self.sessions.has_group(member.group_id):

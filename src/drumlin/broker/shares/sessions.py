@@ -9,12 +9,13 @@ its records are locked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.counts import add
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 INITIAL_EPOCH: Final = 0
@@ -100,29 +101,40 @@ class ShareSessions:
         self,
         member: Member,
         epoch: int,
-        added: Iterable[SharedPartition] = (),
-        forgotten: Iterable[SharedPartition] = (),
-    ) -> ShareSession:
-        """The session in its next epoch.
+        added: Collection[SharedPartition] = (),
+        forgotten: Collection[SharedPartition] = (),
+    ) -> Work[ShareSession]:
+        """The session in its next epoch, which begins at once in the end.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
                 SHARE_SESSION_LIMIT_REACHED; then it is as before.
         """
+        session = self._due(member, epoch)
+        former: dict[SharedPartition, None] = {}
+        if added or forgotten:
+            partitions = session.partitions.copy()
+            yield from _add_all(partitions, added)
+            room = len(partitions) - len(session.partitions)
+            self._check_room(room)
+            yield from _remove_all(partitions, forgotten)
+            if self._due(member, epoch) is not session:  # others had their turn
+                raise KafkaError(ErrorCode.share_session_not_found)
+            self._check_room(room)
+            former = session.partitions
+            self._partition_count += len(partitions) - len(former)
+            session.partitions = partitions
+        session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
+        yield from let_go(former)
+        return session
+
+    def _due(self, member: Member, epoch: int) -> ShareSession:
+        """The member's session, which is in that epoch."""
         session = self.get(member)
         if session.epoch != epoch:
             raise KafkaError(
                 ErrorCode.invalid_share_session_epoch, f"{epoch} where {session.epoch} is due"
             )
-        before = len(session.partitions)
-        # Of dicts all at once, as what has been hashed need not be hashed again.
-        partitions = session.partitions | dict.fromkeys(added)
-        self._check_room(len(partitions) - before)
-        for each in forgotten:
-            partitions.pop(each, None)
-        self._partition_count += len(partitions) - before
-        session.partitions = partitions
-        session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         return session
 
     def _check_room(self, size: int) -> None:
@@ -139,6 +151,11 @@ class ShareSessions:
         if session is None:
             raise KafkaError(ErrorCode.share_session_not_found)
         return session
+
+    def partitions_of(self, member: Member) -> dict[SharedPartition, None]:
+        """What the member's session has; for whoever puts another one in its place."""
+        session = self._sessions.get(member)
+        return {} if session is None else session.partitions
 
     def is_open(self, session: ShareSession) -> bool:
         """Whether it goes on: it was not closed, and no other one took its place."""
@@ -165,3 +182,19 @@ class ShareSessions:
         return [
             member for member, session in self._sessions.items() if session.connection == connection
         ]
+
+
+def _add_all(
+    partitions: dict[SharedPartition, None], added: Iterable[SharedPartition]
+) -> Work[None]:
+    for each in added:
+        partitions[each] = None
+        yield
+
+
+def _remove_all(
+    partitions: dict[SharedPartition, None], forgotten: Iterable[SharedPartition]
+) -> Work[None]:
+    for each in forgotten:
+        partitions.pop(each, None)
+        yield
