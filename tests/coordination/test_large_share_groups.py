@@ -14,6 +14,7 @@ from drumlin import turns
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.share import group as group_module
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.shares.coordinator import ShareCoordinator
@@ -298,3 +299,32 @@ def test_whose_target_is_written_may_end(end: str, monkeypatch: pytest.MonkeyPat
         assert len(world.offsets_log.records()) == growing.written
 
     run_growing(monkeypatch, then)
+
+
+def test_a_large_group_that_changes_all_the_time_is_not_assigned_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is asked is answered all the same; who comes later has the assignment made."""
+
+    async def scenario(world: ShareWorld) -> None:
+        world.topics.put("t", 100)
+        world.topics.put("u", 100)
+        epoch = (await world.beat("a", 0, "t")).member_epoch
+        await world.beat("b", 0, "t")
+        world.pass_time(3_000)
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        monkeypatch.setattr(group_module, "_SMALL", 0)
+        beat, count = asyncio.create_task(world.beat("a", epoch, "t", "u")), 101
+        while not beat.done():
+            await asyncio.sleep(0)
+            world.topics.put("t", count)
+            count += 1
+        group = world.share.group("g")
+        assert group.target.epoch < group.epoch
+        for _ in range(2):
+            world.pass_time(3_000)
+            epoch = (await world.beat("a", epoch)).member_epoch
+        assert group.target.epoch == group.epoch
+        assert len(world.assigned()["a"]) == 2
+
+    run(scenario)

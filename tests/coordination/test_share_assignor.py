@@ -130,3 +130,12 @@ def test_the_same_as_its_slow_twin(
     )
     alike = dict.fromkeys(subscriptions, frozenset(_TOPICS))
     assert assign(alike, assignable, current) == slowly_assigned(alike, assignable, current)
+
+
+def test_of_very_many_different_subscriptions_it_gives_way_at_each() -> None:
+    topics = [UUID(int=each) for each in range(1, 51)]
+    members = {f"m{each}": frozenset(topics[: each + 1]) for each in range(50)}
+    steps = 0
+    for _ in assignor.assign(members, {each: range(1) for each in topics}, {}):
+        steps += 1
+    assert steps >= sum(map(len, members.values()))

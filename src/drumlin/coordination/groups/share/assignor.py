@@ -43,7 +43,8 @@ def assign(
     each topic is shared by itself among those who want it.
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
-    for topic_ids, members in _circles(subscriptions):
+    circles = yield from _circles(subscriptions)
+    for topic_ids, members in circles:
         sharing = yield from _begin(topic_ids, members, assignable, current)
         yield from _spread(sharing)
         for member, got in sharing.got.items():
@@ -59,9 +60,10 @@ def assign(
 
 def _circles(
     subscriptions: Mapping[str, frozenset[UUID]],
-) -> Iterable[tuple[Sequence[UUID], Sequence[str]]]:
+) -> Work[Iterable[tuple[Sequence[UUID], Sequence[str]]]]:
     """Topics, sorted, that are shared as a whole, and by which members, sorted."""
     members = sorted(subscriptions)
+    yield
     distinct = set(subscriptions.values())
     if len(distinct) <= 1:
         return [(sorted(topic_ids, key=_order_of), members) for topic_ids in distinct]
@@ -69,6 +71,7 @@ def _circles(
     for member in members:
         for topic_id in subscriptions[member]:
             subscribers.setdefault(topic_id, []).append(member)
+            yield
     return [((topic_id,), subscribers[topic_id]) for topic_id in sorted(subscribers, key=_order_of)]
 
 

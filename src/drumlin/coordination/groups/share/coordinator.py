@@ -32,7 +32,7 @@ from drumlin.coordination.groups.surroundings import Topics as KnownTopics
 from drumlin.coordination.shares.coordinator import ShareCoordinator
 from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.written import Written
-from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side, to_end
+from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partition -> what happened to it; `None` is success.
@@ -158,8 +158,8 @@ class ShareGroups:
             shard = self._groups.shard_of(group_id)
             group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
             known = shard.groups.get(group_id)
-            work = group.consider(request, limits, at_once=at_once)
-            considered = await self._in_turns(work) if tries_left else to_end(work)
+            work = group.consider(request, limits, at_once=at_once, tries=tries_left)
+            considered = await self._in_turns(work)
             is_same = shard is self._groups.shard_of(group_id)
             is_same = is_same and shard.groups.get(group_id) is known
             if not (is_same and considered.is_current()):

@@ -56,13 +56,13 @@ from drumlin.coordination.groups.share.records import (
     ShareTargetMemberKey,
     TopicPartitions,
 )
-from drumlin.coordination.groups.share.subscription import subscribed_topics
+from drumlin.coordination.groups.share.subscription import all_subscribed, subscribed_topics
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Of a heartbeat to be considered, others having their turn meanwhile.
-_TRIES: Final = 3
+#: Members, their subscriptions and partitions: a few milliseconds.
+_SMALL: Final = 3000
 
 
 class ShareGroup:
@@ -138,26 +138,28 @@ class ShareGroup:
     # -- heartbeats ------------------------------------------------------------------------
 
     def consider(
-        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool = False
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, tries: int
     ) -> Work[Considered]:
         """What a heartbeat comes to. `at_once`: however young the target assignment is.
 
         An assignment gives way. If the group is not the same afterwards, all of it is considered
-        anew, in the end without giving way.
+        anew; after so many tries without giving way, and the assignment of a large group has to
+        wait for another heartbeat.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
         """
-        for _ in range(_TRIES):
-            considered = yield from self._consider(request, limits, at_once=at_once)
+        for _ in range(tries):
+            considered = yield from self._consider(request, limits, at_once=at_once, assigns=True)
             if considered is not None:
                 return considered
-        considered = to_end(self._consider(request, limits, at_once=at_once))
+        last = self._consider(request, limits, at_once=at_once, assigns=self._is_small)
+        considered = to_end(last)
         assert considered is not None
         return considered
 
     def _consider(
-        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, assigns: bool
     ) -> Work[Considered | None]:
         """None if the group has changed meanwhile."""
         before = self._check_heartbeat(request, limits.max_size)
@@ -180,7 +182,7 @@ class ShareGroup:
             self._has_looked = epoch == self.epoch and not lacking
         target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
         next_target = NextTarget({}, [])
-        if epoch > target.epoch and (at_once or self._may_assign_again()):
+        if assigns and epoch > target.epoch and (at_once or self._may_assign_again()):
             subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
             subscriptions[request.member_id] = metadata.topics
             targets = yield from self._assign(subscriptions)
@@ -338,18 +340,14 @@ class ShareGroup:
         return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
     def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
-        topics = self._surroundings.topics
-        # Most members of a group subscribe to the same: that is looked up once.
-        ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
-        wanted: dict[str, frozenset[UUID]] = {}
-        for member_id, names in subscriptions.items():
-            if (ids := ids_of.get(names)) is None:
-                ids = frozenset(each.topic_id for each in subscribed_topics(topics, names))
-            ids_of[names] = wanted[member_id] = ids
-            yield
-        every_name = {name for names in ids_of for name in names}
-        assignable = self._assignable(every_name)
-        return (yield from assign(wanted, assignable, dict(self._targets)))
+        wanted, names = yield from all_subscribed(self._surroundings.topics, subscriptions)
+        return (yield from assign(wanted, self._assignable(names), dict(self._targets)))
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether an assignment takes so little that others can wait for it."""
+        partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
+        return len(self._members) + self._subscribers.total() + partitions <= _SMALL
 
     def _next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
         records: list[GroupRecord] = []

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
 
 from drumlin.coordination.groups.surroundings import Topic, Topics
+from drumlin.turns import Work
+
+
+class Subscribed(NamedTuple):
+    """What members subscribe to: each of them by the topics' ids, and all by their names."""
+
+    ids: dict[str, frozenset[UUID]]
+    names: set[str]
 
 
 def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
     """Those that are there, by name."""
     found = (topics.by_name(name) for name in sorted(names))
     return [topic for topic in found if topic is not None]
+
+
+def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Work[Subscribed]:
+    """Most members of a group subscribe to the same: that is looked up once."""
+    ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
+    subscribed = Subscribed({}, set())
+    for member_id, names in members.items():
+        if (ids := ids_of.get(names)) is None:
+            ids = ids_of[names] = frozenset(
+                each.topic_id for each in subscribed_topics(topics, names)
+            )
+            subscribed.names.update(names)
+        subscribed.ids[member_id] = ids
+        yield
+    return subscribed
