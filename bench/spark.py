@@ -147,7 +147,11 @@ def _growth(broker: Broker, options: Options) -> list[Comparison]:
         "Reading records of 100 B",
         [
             Curve("topic in GB, one partition", gigabytes, [each[0] for each in sizes]),
-            Curve(f"partitions, {options.scale:g} GB", _GROWTH_PARTITIONS, [each[0] for each in partitions]),
+            Curve(
+                f"partitions, {options.scale:g} GB",
+                _GROWTH_PARTITIONS,
+                [each[0] for each in partitions],
+            ),
         ],
     )
     return [comparison for each in sizes + partitions for comparison in each]
