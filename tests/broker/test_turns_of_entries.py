@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.handlers import describe_producers, list_offsets
+from drumlin.broker.handlers import describe_producers, list_offsets, offset_delete
 from drumlin.replication.partition import PartitionRegistry
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
 
@@ -69,3 +70,15 @@ def test_what_list_offsets_is_asked_again_and_again_costs_no_step_for_its_answer
     assert steps < 2 * _ENTRIES / 100
     assert told.partition_index == 7
     assert told.error_code is ErrorCode.invalid_request
+
+
+def test_a_position_that_is_to_be_deleted_again_and_again_is_deleted_once() -> None:
+    context = _context(47, 0)
+    state = SimpleNamespace(partition=lambda index: index if index < 2 else None)
+    context.broker.metadata.image.topics["t"] = state  # type: ignore[assignment]
+    parts = tuple(SimpleNamespace(partition_index=each % 3) for each in range(_ENTRIES))
+    topics = [SimpleNamespace(name="t", partitions=parts)]
+    assert sum(1 for _ in offset_delete._sort(context, topics)) >= _ENTRIES
+    unknown, known = to_end(offset_delete._sort(context, topics))
+    assert list(known) == [("t", 0), ("t", 1)]
+    assert len(unknown) == _ENTRIES // 3  # those are told each time

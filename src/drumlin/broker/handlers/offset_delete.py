@@ -7,18 +7,18 @@ the group refuses, its error stands alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 #: Of one topic: indexes of partitions, and what became of each.
 _Results = list[tuple[int, ErrorCode]]
-
-
+#: By topic and partition.
+_Codes = dict[tuple[str, int], ErrorCode]
 #: Topic, and what became of one of its partitions: nothing, where no partition of it was named.
 _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
@@ -26,18 +26,18 @@ _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     unknown, known = await context.broker.turns.run(_sort(context, request.topics))
     try:
-        deleting = context.broker.groups.delete_offsets(request.group_id, known)
+        deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
         codes = await (await context.broker.turns.run(deleting))
     except KafkaError as error:
         return _response(shape, error.code, ())
-    return _respond(request, shape, unknown, dict(zip(known, codes, strict=True)))
+    return _respond(request, shape, unknown, known, codes)
 
 
-def _sort(context: RequestContext, topics: Any) -> Work[tuple[_Unknown, list[tuple[str, int]]]]:
-    """Partitions that there are not, and those that there are."""
+def _sort(context: RequestContext, topics: Any) -> Work[tuple[_Unknown, _Codes]]:
+    """Partitions that there are not, and those that there are: each once, however often named."""
     image = context.broker.metadata.image
     unknown: _Unknown = []
-    known: list[tuple[str, int]] = []
+    known: _Codes = {}
     for topic in topics:
         state = image.topics.get(topic.name)
         if state is None:  # it is answered even where no partition of it is named
@@ -47,24 +47,31 @@ def _sort(context: RequestContext, topics: Any) -> Work[tuple[_Unknown, list[tup
             if state is None or state.partition(index) is None:
                 unknown.append((topic.name, (index, ErrorCode.unknown_topic_or_partition)))
             else:
-                known.append((topic.name, index))
+                known[topic.name, index] = ErrorCode.none
             yield
     return unknown, known
 
 
 def _respond(
-    request: Any, shape: Shape, unknown: _Unknown, code_of: Mapping[tuple[str, int], ErrorCode]
+    request: Any, shape: Shape, unknown: _Unknown, code_of: _Codes, codes: Sequence[ErrorCode]
 ) -> Work[Any]:
+    """`codes`: of those that there are, in turn."""
+    for each, code in zip(code_of, codes, strict=True):
+        if code is not ErrorCode.none:
+            code_of[each] = code
+        yield
     found = []
     for topic in request.topics:
         results = yield from _results_of(topic, code_of)
         if results:
             found.append((topic.name, results))
-    topics = _together(unknown, found) if unknown else found
-    return (yield from _response(shape, ErrorCode.none, topics))
+    topics = (yield from _together(unknown, found)) if unknown else found
+    answer = yield from _response(shape, ErrorCode.none, topics)
+    yield from let_go(unknown, code_of)
+    return answer
 
 
-def _results_of(topic: Any, code_of: Mapping[tuple[str, int], ErrorCode]) -> Work[_Results]:
+def _results_of(topic: Any, code_of: _Codes) -> Work[_Results]:
     results = []
     for part in topic.partitions:
         code = code_of.get((topic.name, part.partition_index))
@@ -77,12 +84,14 @@ def _results_of(topic: Any, code_of: Mapping[tuple[str, int], ErrorCode]) -> Wor
 def _together(
     unknown: Iterable[tuple[str, tuple[int, ErrorCode] | None]],
     found: Iterable[tuple[str, _Results]],
-) -> Iterable[tuple[str, _Results]]:
+) -> Work[Iterable[tuple[str, _Results]]]:
     topics: dict[str, _Results] = {}
     for name, result in unknown:
         topics.setdefault(name, []).extend([] if result is None else [result])
+        yield
     for name, results in found:
         topics.setdefault(name, []).extend(results)
+        yield
     return topics.items()
 
 
