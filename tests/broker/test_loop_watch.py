@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -50,6 +51,28 @@ def test_a_long_turn_is_told_with_its_culprit(caplog: pytest.LogCaptureFixture) 
     assert measured["slow_turns", "1"] == 0
     assert measured["longest_turn_seconds",] >= 4 * SLOW_S
     assert measured["busy_seconds",] >= 4 * SLOW_S
+
+
+def test_a_long_turn_without_the_processor_is_told_as_such(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It waited for a disk, or on a machine that had other things to do."""
+    watch = LoopWatch()
+
+    async def work() -> None:
+        watch.begin()
+        for _ in range(1000):  # until the watch has looked at the time that the loop had
+            if watch.has_looked:
+                break
+            await asyncio.sleep(0.01)
+        _hold_up(4 * SLOW_S)
+        await asyncio.sleep(0)
+        watch.end()
+
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(work())
+    (line,) = [each.getMessage() for each in caplog.records if "held up" in each.getMessage()]
+    assert re.search(r"; it had the processor for at most \d+ ms", line)
 
 
 def test_many_long_turns_are_told_once_a_second(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,6 +38,8 @@ _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
 #: When a turn has lasted so long, its place is noted: it may become a slow one.
 _SUSPECT_S: Final = 0.03
+#: A turn that has lasted no longer than that has had next to no processor time yet.
+_YOUNG_S: Final = 0.003
 _LOG_INTERVAL_S: Final = 1.0
 _LONGEST_WITHIN_S: Final = 60.0
 _FRAMES_SHOWN: Final = 12
@@ -74,6 +76,11 @@ class LoopWatch:
         self._selector.counts_from = math.inf
         self._may_end.set()
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether it knows how much processor time the loop had before a turn."""
+        return self._selector.worked_s is not None
+
     def measures(self) -> Iterator[Measure]:
         """What Prometheus is told."""
         selector = self._selector
@@ -104,14 +111,18 @@ class LoopWatch:
 
     def _look(self, loop_thread: int) -> None:
         selector = self._selector
+        processor_clock = time.pthread_getcpuclockid(loop_thread)
         noted: float | None = None
         while not self._may_end.wait(_LOOK_INTERVAL_S):
             began = selector.began
-            if began is None or began == noted or time.monotonic() - began < _SUSPECT_S:
+            lasted_s = 0.0 if began is None else time.monotonic() - began
+            if lasted_s < _YOUNG_S:
+                selector.worked_s = time.clock_gettime(processor_clock)
+            if began is None or began == noted or lasted_s < _SUSPECT_S:
                 continue
             frame = sys._current_frames().get(loop_thread)
             if frame is not None and selector.began == began:
-                selector.place = (began, _place(frame))
+                selector.place = (began, place_of(frame))
                 noted = began
 
 
@@ -137,6 +148,7 @@ class _TimingSelector(selectors.DefaultSelector):
         self.slow_turns = [0] * len(_STEPS_S)
         self.counts_from = math.inf  # before that a long turn is nobody's wait
         self.place: tuple[float, str] | None = None  # of the turn that began then
+        self.worked_s: float | None = None  # the loop's processor time, looked at between turns
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
         self._minute = 0.0
         self._events_max = _EVENTS_PER_TURN
@@ -205,11 +217,15 @@ class _TimingSelector(selectors.DefaultSelector):
         if self.place is not None and self.place[0] == began:
             place = self.place[1]
         also = f" ({self._untold} more since the last that was told)" if self._untold else ""
+        if self.worked_s is not None:
+            worked_s = time.thread_time() - self.worked_s
+            if worked_s < took_s / 2:
+                also = f"; it had the processor for at most {worked_s * 1e3:.0f} ms{also}"
         _log.warning("the event loop was held up for %.0f ms by %s%s", took_s * 1e3, place, also)
         self._told_at, self._untold = began, 0
 
 
-def _place(frame: FrameType | None) -> str:
+def place_of(frame: FrameType | None) -> str:
     """Where a thread is, its innermost function first, on one line."""
     shown: list[str] = []
     while frame is not None and len(shown) < _FRAMES_SHOWN:
