@@ -30,6 +30,7 @@ BENCHES = {
     "offset_map": "memory of the cleaner's map for each key",
     "partitions": "5,000 partitions: start, and what an idle one costs",
     "stalls": "what a steady client sees beside a hostile or heavy one",
+    "turns": "the longest turn of our event loop, whatever is asked",
     "real_clients": "the shapes that real clients have: rate and processor time",
 }
 
@@ -88,12 +89,13 @@ def _arguments() -> argparse.Namespace:
         "--scale",
         type=float,
         default=1.0,
-        help="of the topics of `compaction*` and `spark*`, and the sizes of `stalls` (default: 1)",
+        help="of the topics of `compaction*` and `spark*`, and the sizes of `stalls` and `turns` "
+        "(default: 1)",
     )
     parser.add_argument(
         "--rows",
         metavar="ROW,…",
-        help="of `spark`, `spark_write`, `stalls` and `real_clients` (default: all of them)",
+        help="of `spark`, `spark_write`, `stalls`, `turns` and `real_clients` (default: all)",
     )
     parser.add_argument(
         "--directory",

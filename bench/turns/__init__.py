@@ -1,0 +1,86 @@
+"""The longest turn of Drumlin's event loop that any request brings about, whatever its API.
+
+For every API that the broker advertises, in its lowest and its highest version, and for every array
+in its request, that array has 40,000 elements (`--scale`): of what there is, of what there is not,
+one over and over, and empty ones. `--rows` chooses among the APIs. There is nobody to compare with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bench.harness import Comparison, Options
+from bench.turns.broker import WatchedBroker
+from bench.turns.requests import Case, cases
+from bench.turns.table import print_results
+from drumlin.broker.served import SERVED
+from rig.raw import Closed, NoAnswer
+
+_COUNT = 40_000
+_EPOCHS = 3
+
+
+class Result(NamedTuple):
+    """What one case brought about: the longest turn, in ms of processor time, and its place."""
+
+    case: Case
+    turn_ms: float
+    place: str
+    answer: str
+
+
+def run(options: Options) -> list[Comparison]:
+    """All APIs, or those of `options.rows`."""
+    unknown = set(options.rows) - SERVED.keys()
+    if unknown:
+        raise ValueError(f"no such API: {', '.join(sorted(unknown))}")
+    count = max(1, round(_COUNT * options.scale))
+    results = []
+    with contextlib.closing(WatchedBroker(options.directory)) as broker:
+        for case in cases(count, options.rows):
+            result = _measured(broker, case)
+            results.append(result)
+            print(
+                f"turns, {case}: {result.turn_ms:.1f} ms, {result.answer} {result.place}",
+                file=sys.stderr,
+                flush=True,
+            )
+    print_results(results)
+    return []
+
+
+def _measured(broker: WatchedBroker, case: Case) -> Result:
+    broker.prepare(case)
+    broker.longest_turn()
+    answers = list(_answers(broker, case))
+    turn_ms, place = broker.longest_turn()
+    return Result(case, turn_ms, place, ", ".join(dict.fromkeys(answers)))
+
+
+def _answers(broker: WatchedBroker, case: Case) -> Iterator[str]:
+    """What the broker says each time that it is asked, in one session."""
+    world = broker.world
+    world.member_id = str(uuid.uuid4())
+    world.session_id, world.session_epoch = 0, 0 if case.has_session else -1
+    with broker.connect() as client:
+        if case.needs_share_session:
+            broker.open_share_session(client)
+            world.session_epoch = 1
+        for number in range(_EPOCHS if case.has_session else 1):
+            if number:
+                world.session_epoch += 1
+            try:
+                client.send_bytes(case.frame(world))
+                answer = client.receive(case.api, case.version)
+            except Closed:
+                yield "closed"
+                return
+            except NoAnswer:
+                yield "no answer"
+                return
+            world.session_id = getattr(answer, "session_id", 0)
+            yield broker.codes_of(answer)
