@@ -65,6 +65,7 @@ def _answers(broker: WatchedBroker, case: Case) -> Iterator[str]:
     """What the broker says each time that it is asked, in one session."""
     world = broker.world
     world.member_id = str(uuid.uuid4())
+    world.is_to_create = case.api == "create_topics"
     world.session_id, world.session_epoch = 0, 0 if case.has_session else -1
     with broker.connect() as client:
         if case.needs_share_session:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from bench.turns.requests import Case
 from bench.turns.values import World, names
+from drumlin.wire.errors import ErrorCode
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.raw import RawClient
 from rig.waiting import wait_until
@@ -194,7 +195,7 @@ class WatchedBroker:
 def _codes(message: Any) -> Iterator[Any]:
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)
-        if field.name.endswith("error_code"):
+        if isinstance(value, ErrorCode):
             yield value
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             for each in value:

@@ -58,6 +58,7 @@ class Case(NamedTuple):
         )
 
 
+_ALSO_SHORTER = (Kind.EXISTING, Kind.UNKNOWN, Kind.TRANSACTIONAL)
 _EPOCHS = ("session_epoch", "share_session_epoch", "member_epoch")
 
 
@@ -73,7 +74,7 @@ def cases(count: int, wanted: tuple[str, ...]) -> Iterator[Case]:
                     if kind is Kind.NULL and not is_optional(hint):
                         continue
                     yield Case(api, version, path, kind, count)
-                    if kind in (Kind.EXISTING, Kind.UNKNOWN) and count >= 10:
+                    if kind in _ALSO_SHORTER and count >= 10:
                         # What is refused for its length may be taken when it is shorter.
                         yield Case(api, version, path, kind, count // 10)
             if not any(True for _ in _arrays(entity)):

@@ -56,6 +56,7 @@ _INTEGERS: Final[Mapping[str, int]] = {
     "acknowledge_types": 1,
     "delivery_count": 1,
     "count": 2,
+    "broker_ids": 1,
 }
 _MILLISECONDS: Final[Mapping[str, int]] = {"max_wait": 100, "retention_time": -1}
 _USUAL_MS: Final = 30_000
@@ -83,7 +84,8 @@ class World:
     producer_epoch: int = -1
     session_id: int = 0
     session_epoch: int = 0
-    member_id: str = ""
+    member_id: str = ""  # another one for each case
+    is_to_create: bool = False  # what is unknown is so from its first one on
 
     def value(self, entity: str, field: str, type_: str, kind: Kind, index: int) -> Any:
         """What the field of a structure is to say, in the element of that index."""
@@ -110,8 +112,8 @@ class World:
         subject = _subject(field) or _subject(entity.lower()) or _BY_ITSELF
         if subject == "group" and "share" in entity.lower():
             subject = "share_group"
-        if kind is Kind.UNKNOWN and index:
-            return f"no-{subject}-{entity}-{index}"
+        if kind is Kind.UNKNOWN and (index or self.is_to_create):
+            return f"no-{subject}-{self.member_id[:8]}-{index}"
         return self._one_of(self.names[subject], kind, index)
 
     @staticmethod
