@@ -17,7 +17,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -77,7 +77,7 @@ async def _add(
 ) -> Codes:
     wanted, refused = await context.broker.turns.run(_sort(context, topics))
     if refused:
-        return {each: refused.get(each, ErrorCode.operation_not_attempted) for each in wanted}
+        return await context.broker.turns.run(_not_added(wanted, refused))
     codes = await context.broker.transactions.add_partitions(
         transactional_id,
         producer_id,
@@ -112,6 +112,15 @@ def _sort(context: RequestContext, topics: Any) -> Work[tuple[list[TopicPartitio
     return list(wanted), internal or missing
 
 
+def _not_added(wanted: list[TopicPartition], refused: Codes) -> Work[Codes]:
+    codes: Codes = {}
+    for each in wanted:
+        codes[each] = refused.get(each, ErrorCode.operation_not_attempted)
+        yield
+    yield from let_go(refused)
+    return codes
+
+
 def _respond(shape: Shape, codes: Codes) -> Work[Any]:
     topics = yield from _topics(shape, codes)
     return shape(
@@ -136,4 +145,5 @@ def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
             shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
         )
         yield
+    yield from let_go(codes)
     return tuple(topics)

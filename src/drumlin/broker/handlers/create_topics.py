@@ -25,7 +25,7 @@ from drumlin.broker.topics import (
     create_topic,
     plan_topic,
 )
-from drumlin.turns import Work, side_by_side
+from drumlin.turns import Work, let_go, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -36,7 +36,7 @@ _KEYS_MAX: Final = 5_000
 class _Sorted(NamedTuple):
     """What a request asks for: topics to create, and names that it has more than once."""
 
-    wishes: Sequence[TopicWish]
+    wishes: list[TopicWish]
     duplicates: Sequence[str]
     names: Sequence[str]
 
@@ -49,6 +49,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             raise KafkaError(ErrorCode.request_timed_out)
         check_partition_total(context.broker, wanted.wishes)
     except KafkaError as error:
+        await turns.run(let_go(wanted.wishes))
         return _respond(shape, (), wanted.names, error)
     # All are checked against the topics there are now: names within one request may collide.
     plans = await turns.run(_plan_all(context, wanted.wishes))

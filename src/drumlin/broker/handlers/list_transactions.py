@@ -11,17 +11,23 @@ from typing import Any
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.regexes import compile_regex
 from drumlin.coordination.transactions.listing import TransactionFilter
-from drumlin.coordination.transactions.states import BY_LABEL
+from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
-    unknown = [each for each in request.state_filters if each not in BY_LABEL]
+    unknown, states = list[str](), set[TransactionState]()
+    for each in request.state_filters:
+        if each in BY_LABEL:
+            states.add(BY_LABEL[each])
+        else:
+            unknown.append(each)
+        yield
     code, found = ErrorCode.none, []
     try:
-        wanted = _filter(request)
+        wanted = _filter(request, states)
         now_ms = context.broker.clock.wall_ms()
         for transaction in context.broker.transactions.transactions():
             if wanted.includes(transaction, now_ms):
@@ -47,17 +53,16 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     )
 
 
-def _filter(request: Any) -> TransactionFilter:
+def _filter(request: Any, states: set[TransactionState]) -> TransactionFilter:
     """
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION.
     """
-    states = frozenset(BY_LABEL[each] for each in request.state_filters if each in BY_LABEL)
     duration_ms = getattr(request, "duration_filter", -1)
     pattern = getattr(request, "transactional_id_pattern", None)
     return TransactionFilter(
         frozenset(request.producer_id_filters),
-        states if request.state_filters else None,
+        frozenset(states) if request.state_filters else None,
         duration_ms if duration_ms >= 0 else None,
         compile_regex(pattern).fullmatch if pattern else None,
     )

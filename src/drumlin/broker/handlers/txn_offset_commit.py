@@ -146,6 +146,7 @@ def _answer(
     """
     results: dict[Any, dict[int, ErrorCode]] = {}
     for topic in asked.commit.topics:
+        yield
         if topic.partitions or topic.topic in sorted_out.refused:
             found = results.setdefault(topic.topic, {})
             for some in _some_at_a_time(topic.partitions):

@@ -45,7 +45,7 @@ _NO_VALUE: Final = varint(-1)
 #: Of names whose keys are kept: clients say the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 200
 #: What a batch says is taken over in one turn, topic by topic.
-_TOPICS_MAX: Final = 4000
+_TOPICS_MAX: Final = 2000
 #: Of a record at most, besides its key and its value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
