@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coordination.share_world import ShareWorld, run
+from drumlin import turns
 from drumlin.coordination.groups.share.records import SharePartitionsKey
 from drumlin.coordination.shares.state import ShareState, StateBatch
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -319,11 +320,30 @@ def test_offsets_are_altered_and_deleted() -> None:
             "fenced_state_epoch"
         )
         results = await world.share.delete_offsets("g", ["t", "missing"])
-        assert [error is None for _, _, error in results] == [True, False]
+        assert [error is None for _, error in results.values()] == [True, False]
         await world.restart()
         assert world.share.initialized("g") == {}
         summary = await world.states.summary("g", topic.topic_id, 0)
         assert summary.start_offset == -1
+
+    run(scenario)
+
+
+def test_very_many_topics_to_delete_are_looked_up_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: ShareWorld) -> None:
+        world.topics.put("t", 2)
+        await world.beat("a", 0, "t")
+        await world.beat("a", -1)
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        names = ["t", *(f"missing-{each}" for each in range(1_000))]
+        deleting, count = asyncio.create_task(world.share.delete_offsets("g", names)), 0
+        while not deleting.done():
+            await asyncio.sleep(0)
+            count += 1
+        assert count > 1_000
+        results = deleting.result()
+        assert list(results) == names
+        assert [name for name, (_, error) in results.items() if error is None] == ["t"]
 
     run(scenario)
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.broker.context import RequestContext
+from drumlin.coordination.groups.share.messages import Deleted
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    names = [topic.topic_name for topic in request.topics]
     code, message = ErrorCode.none, None
     responses: tuple[Any, ...] = ()
     try:
-        results = await context.broker.share_groups.delete_offsets(request.group_id, names)
-        responses = tuple(
-            shape(
-                "DeleteShareGroupOffsetsResponseTopic",
-                topic_name=name,
-                topic_id=topic_id,
-                error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else error.message or error.code.name,
-            )
-            for name, topic_id, error in results
-        )
+        names = (topic.topic_name for topic in request.topics)
+        deleted = await context.broker.share_groups.delete_offsets(request.group_id, names)
+        responses = await context.broker.turns.run(_told(shape, deleted))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -34,3 +27,20 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         error_message=message,
         responses=responses,
     )
+
+
+def _told(shape: Shape, deleted: Deleted) -> Work[tuple[Any, ...]]:
+    topics = []
+    for name, (topic_id, error) in deleted.items():
+        topics.append(
+            shape(
+                "DeleteShareGroupOffsetsResponseTopic",
+                topic_name=name,
+                topic_id=topic_id,
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else error.message or error.code.name,
+            )
+        )
+        yield
+    yield from let_go(deleted)
+    return tuple(topics)

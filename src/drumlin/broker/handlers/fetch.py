@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TOPIC_IDS_FROM: Final = 13
 #: Larger requests would take more than a turn of the loop to be read.
-_READ_APART_BYTES: Final = 128 * 1024
+_READ_APART_BYTES: Final = 32 * 1024
 
 
 def answer(context: RequestContext, frame: memoryview) -> Parts | Later:

@@ -8,7 +8,7 @@ the share coordinator. Requests raise `KafkaError` with what the client is to be
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.coordination.groups.coordinator import GroupCoordinator
@@ -21,9 +21,12 @@ from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.share.messages import (
     LEAVE_EPOCH,
     Considered,
+    Deleted,
+    Outcome,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
     ShareLimits,
+    TopicOutcome,
     Topics,
 )
 from drumlin.coordination.groups.share.records import Assignment, SharePartitions, TopicPartitions
@@ -35,8 +38,6 @@ from drumlin.coordination.written import Written
 from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Partition -> what happened to it; `None` is success.
-Outcome = Mapping[int, KafkaError | None]
 #: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
 _Found = list[tuple[str, Topic | None, Mapping[int, int]]]
 _Starts = dict[UUID, dict[int, int]]
@@ -58,14 +59,6 @@ class ShareGroupConfig(Protocol):
     def group_share_initialize_retry_interval_ms(self) -> int: ...
     @property
     def group_share_max_size(self) -> int: ...
-
-
-class TopicOutcome(NamedTuple):
-    """What became of a request for one topic; without an id there is no such topic."""
-
-    name: str
-    topic_id: UUID | None
-    partitions: Outcome
 
 
 class ShareGroups:
@@ -311,37 +304,41 @@ class ShareGroups:
                     yield
         return found, starts
 
-    async def delete_offsets(
-        self, group_id: str, names: Iterable[str]
-    ) -> list[tuple[str, UUID | None, KafkaError | None]]:
+    async def delete_offsets(self, group_id: str, names: Iterable[str]) -> Deleted:
         """DeleteShareGroupOffsets: the group has nothing to do with these topics any more.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
         """
-        shard = self._groups.shard_of(group_id)
-        group = self._found(shard, group_id)
+        group = self._found(self._groups.shard_of(group_id), group_id)
         group.check_delete()
-        results: dict[str, tuple[UUID | None, KafkaError | None]] = {}
+        results, chosen = await self._turns.run(self._sorted_out(group, names))
+        self._found(self._groups.shard_of(group_id), group_id).check_delete()
+        by_id = {id_: name for name, (id_, _) in results.items() if id_ is not None}
+        errors = await self._delete_states(group_id, by_id, chosen)
+        for topic_id, error in errors.items():
+            results[by_id[topic_id]] = topic_id, error
+        return results
+
+    def _sorted_out(
+        self, group: ShareGroup, names: Iterable[str]
+    ) -> Work[tuple[Deleted, dict[UUID, frozenset[int]]]]:
+        """What can be said of each name, and which partitions there are to be deleted."""
+        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+        message = "the group has no offsets in this topic"
+        strange = KafkaError(ErrorCode.unknown_topic_or_partition, message)
+        results: Deleted = {}
         chosen: dict[UUID, frozenset[int]] = {}
         for name in names:
             topic = self._topics.by_name(name)
             partitions = None if topic is None else self._deletable(group, topic)
-            if topic is None:
-                results[name] = None, KafkaError(ErrorCode.unknown_topic_or_partition)
-            elif partitions is None:
-                message = "the group has no offsets in this topic"
-                error = KafkaError(ErrorCode.unknown_topic_or_partition, message)
-                results[name] = None, error
+            if topic is None or partitions is None:
+                results[name] = None, unknown if topic is None else strange
             else:
                 results[name] = topic.topic_id, None
                 chosen[topic.topic_id] = partitions
-        deleted_names = {id_: name for name, (id_, _) in results.items() if id_ is not None}
-        errors = await self._delete_states(group_id, deleted_names, chosen)
-        return [
-            (name, topic_id, error if topic_id is None else errors.get(topic_id))
-            for name, (topic_id, error) in results.items()
-        ]
+            yield
+        return results, chosen
 
     @staticmethod
     def _deletable(group: ShareGroup, topic: Topic) -> frozenset[int] | None:

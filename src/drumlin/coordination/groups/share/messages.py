@@ -8,6 +8,7 @@ from uuid import UUID
 
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.share.records import Assignment, TopicPartitions
+from drumlin.wire.errors import KafkaError
 
 JOIN_EPOCH: Final = 0
 #: Of a group that has had no member; 0 would be taken for a member that joins.
@@ -15,6 +16,10 @@ FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 
 Topics = Mapping[UUID, TopicPartitions]
+#: Partition -> what happened to it; `None` is success.
+Outcome = Mapping[int, KafkaError | None]
+#: Topic name -> its id, and what went wrong; without an id there is nothing of it to delete.
+Deleted = dict[str, tuple[UUID | None, KafkaError | None]]
 
 
 class ShareLimits(NamedTuple):
@@ -76,3 +81,11 @@ class DescribedMember(NamedTuple):
     client_host: str
     topics: tuple[str, ...]
     assignment: Assignment
+
+
+class TopicOutcome(NamedTuple):
+    """What became of a request for one topic; without an id there is no such topic."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: Outcome
