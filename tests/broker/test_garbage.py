@@ -61,11 +61,30 @@ for _ in range(5):
     gc.collect()
     del circles, each
     for _ in range(3):
-        collection.look()
+        collection.look(is_serving=False)
     kept.append(gc.get_freeze_count())
 assert kept[0] > 100_000  # little: it is not worth looking at everything
 assert min(kept[1:]) < 100_000, kept
 assert max(kept) < 5 * kept[0], kept
+""")
+
+
+def test_while_anybody_is_connected_there_has_to_be_very_much() -> None:
+    """To look at everything keeps all of them waiting."""
+    _run("""
+garbage._BLOCKS_MORE_SERVING = 1_000_000
+living = [[] for _ in range(400_000)]
+gc.collect()
+looked_at.clear()
+for _ in range(5):
+    collection.look(is_serving=True)
+assert not looked_at, looked_at
+more = [[] for _ in range(800_000)]
+gc.collect()
+looked_at.clear()
+for _ in range(3):
+    collection.look(is_serving=True)
+assert max(looked_at) > 1_000_000, looked_at
 """)
 
 
@@ -75,10 +94,10 @@ for _ in range(5):
     request = [[] for _ in range(400_000)]
     gc.collect()
     looked_at.clear()
-    collection.look()
+    collection.look(is_serving=False)
     assert not looked_at, looked_at
     del request
-    collection.look()
+    collection.look(is_serving=False)
 """)
 
 
@@ -91,5 +110,5 @@ def walks(*arguments):
 gc.get_freeze_count = gc.get_objects = walks
 looked_at = None
 gc.callbacks.remove(starting)
-collection.look()
+collection.look(is_serving=False)
 """)

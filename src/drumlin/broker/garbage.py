@@ -6,7 +6,9 @@ one mostly lives on. So it is frozen, that is, left out of those that follow, an
 at what has come since the last one. Frozen objects go as all others do when nothing refers to
 them; only circles among them would stay. They are looked for, too, once much more memory is in use
 than when all of it was known to be needed, and has been for minutes: what one large request takes
-for a moment is no reason to stop everybody. Memory is counted in the allocator's blocks, as to
+for a moment is no reason to stop everybody. That look takes a hundred milliseconds and more where
+there is much, so as long as anybody is connected it waits until there is very much: of circles that
+live long we know none. Memory is counted in the allocator's blocks, as to
 count the objects, Python walks along all of them: 40 ms for each million.
 
 All of this is the process's; whoever runs a broker in a process of his own making need not have it.
@@ -18,6 +20,7 @@ import asyncio
 import gc
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 _log = logging.getLogger(__name__)
@@ -29,6 +32,8 @@ _LOOK_INTERVAL_S: Final = 60.0
 #: Blocks; an object that may be part of a circle has two or more.
 _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
+#: While somebody is connected: some 250 MB.
+_BLOCKS_MORE_SERVING: Final = 3_000_000
 #: Looks in a row that have to find so many.
 _PATIENCE: Final = 3
 
@@ -47,16 +52,17 @@ class GarbageCollection:
         gc.collect()
         self._in_use = sys.getallocatedblocks()
 
-    async def keep_looking(self) -> None:
-        """Until it is cancelled."""
+    async def keep_looking(self, is_serving: Callable[[], bool]) -> None:
+        """Until it is cancelled. `is_serving`: whether anybody is connected."""
         while True:
             await asyncio.sleep(_LOOK_INTERVAL_S)
-            self.look()
+            self.look(is_serving=is_serving())
 
-    def look(self) -> None:
+    def look(self, *, is_serving: bool) -> None:
         """Collect among all objects if there may be much to find, and was the last times."""
         blocks = sys.getallocatedblocks()
-        if blocks <= _BLOCKS_TIMES * self._in_use + _BLOCKS_MORE:
+        more = _BLOCKS_MORE_SERVING if is_serving else _BLOCKS_MORE
+        if blocks <= _BLOCKS_TIMES * self._in_use + more:
             self._found_many = 0
             return
         self._found_many += 1

@@ -79,7 +79,7 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
         watch.begin()
 
     broker = await _start(config, stop, before_serving)
-    looking = loop.create_task(garbage.keep_looking())
+    looking = loop.create_task(garbage.keep_looking(lambda: broker.server.is_serving))
     broker.endpoints.metrics.add(watch.measures)
     addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
     print(  # noqa: T201

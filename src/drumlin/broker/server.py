@@ -157,6 +157,11 @@ class Server:
         if self._per_ip[connection.peer_host] <= 0:
             del self._per_ip[connection.peer_host]
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether anybody is connected."""
+        return bool(self._connections)
+
     def close_idle(self, now: float) -> None:
         """Close connections on which nothing has moved for `connections.max.idle.ms`."""
         self._memory.look_after(now)
