@@ -161,6 +161,8 @@ class _Builder:
             return self._beside(entity, name, path, kind, depth)
         if not path and depth >= len(self._case.path) and kind is Kind.EMPTY:
             return ()
+        if not is_long and depth > 1 and self._world.session_epoch == 0:
+            return ()  # who begins a session has got nothing yet of which something might be said
         count = self._case.count if is_long else 1
         if not dataclasses.is_dataclass(item):
             type_ = fields_of(entity)[number][0].metadata.get("kafka_type", "")
