@@ -81,6 +81,7 @@ def _named(
     """Each once, in the order in which they are named."""
     named: dict[SharedPartition, None] = {}
     for topic in topics:
+        yield
         for each in topic.partitions:
             named[SharedPartition(topic.topic_id, index_of(each))] = None
             yield

@@ -62,6 +62,7 @@ def acknowledgements(topics: Iterable[Any]) -> Work[dict[SharedPartition, list[A
     """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
     said: dict[SharedPartition, list[Acknowledgement]] = {}
     for topic in topics:
+        yield
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 # Named twice, it counts twice: what is dropped here would be delivered again.
