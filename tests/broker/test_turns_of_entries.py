@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.handlers import describe_producers, list_offsets, offset_delete
+from drumlin.broker.handlers import (
+    consumer_group_heartbeat,
+    describe_producers,
+    list_offsets,
+    offset_delete,
+    share_group_heartbeat,
+)
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
@@ -82,3 +90,39 @@ def test_a_position_that_is_to_be_deleted_again_and_again_is_deleted_once() -> N
     unknown, known = to_end(offset_delete._sort(context, topics))
     assert list(known) == [("t", 0), ("t", 1)]
     assert len(unknown) == _ENTRIES // 3  # those are told each time
+
+
+@pytest.mark.parametrize(
+    ("module", "api_key", "fields"),
+    [
+        (consumer_group_heartbeat, 68, {"instance_id": None, "topic_partitions": ()}),
+        (share_group_heartbeat, 76, {}),
+    ],
+)
+def test_a_member_names_no_more_topics_than_can_be_looked_up_in_a_turn(
+    module: Any, api_key: int, fields: dict[str, Any]
+) -> None:
+    context = _context(api_key, 1)
+    context.broker.config = SimpleNamespace(group_coordinator_rebalance_protocols=["consumer"])  # type: ignore[assignment]
+    request = SimpleNamespace(
+        member_id="m", member_epoch=0, subscribed_topic_names=("t",) * 10_001, **fields
+    )
+    api = "consumer_group_heartbeat" if api_key == 68 else "share_group_heartbeat"
+    answer = module.handle(context, request, response_shape(api, 1))
+    if asyncio.iscoroutine(answer):
+        with pytest.raises(StopIteration) as done:
+            answer.send(None)
+        answer = done.value.value
+    assert answer.error_code is ErrorCode.invalid_request
+
+
+def test_what_a_member_owns_is_read_in_steps() -> None:
+    """Of a topic that is named again and again it owns all that is said of it."""
+    topics = [
+        SimpleNamespace(topic_id=UUID(int=1 + each % 7), partitions=(each,))
+        for each in range(_ENTRIES)
+    ]
+    assert sum(1 for _ in consumer_group_heartbeat._owned(topics)) >= _ENTRIES
+    owned = to_end(consumer_group_heartbeat._owned(topics))
+    assert len(owned) == 7
+    assert sum(map(len, owned.values())) == _ENTRIES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -31,7 +31,7 @@ class ImageTopics:
     def by_id(self, topic_id: UUID) -> Topic | None:
         return _seen(self._image.topics_by_id.get(topic_id))
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._image.topics.keys()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
@@ -15,3 +15,14 @@ def add(counts: dict[Name, int], name: Name, difference: int) -> None:
         counts[name] = count
     else:
         del counts[name]
+
+
+def add_all(counts: dict[Name, int], names: Iterable[Name], difference: int) -> None:
+    """As `add`, of each name: there may be thousands."""
+    get = counts.get
+    for name in names:
+        count = get(name, 0) + difference
+        if count:
+            counts[name] = count
+        else:
+            del counts[name]

@@ -16,7 +16,9 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.subscription_limit import check_named
 from drumlin.coordination.written import Pending
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.heartbeat_response import unchanged_response
 from drumlin.wire.messages import ZERO, Shape
@@ -28,13 +30,30 @@ _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
+#: Topics that a member may say it owns without giving way.
+_OWNED_AT_ONCE_MAX: Final = 500
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+    topics = request.topic_partitions
+    if topics is None:
+        return _beat(context, request, shape, None)
+    if len(topics) <= _OWNED_AT_ONCE_MAX:
+        return _beat(context, request, shape, to_end(_owned(topics)))
+    return _beat_in_turns(context, request, shape)
+
+
+def _beat_in_turns(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+    owned = yield from _owned(request.topic_partitions)
+    return _beat(context, request, shape, owned)
+
+
+def _beat(context: RequestContext, request: Any, shape: Shape, owned: Partitions | None) -> Any:
     try:
+        check_named(request.subscribed_topic_names)
         if not _is_served(context.broker):
             raise KafkaError(ErrorCode.unsupported_version)
-        heartbeat = _read(request, context.version, context.client_id, context.client_host)
+        heartbeat = _read(request, context, owned)
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _refusal(shape, error)
@@ -47,34 +66,38 @@ def _is_served(broker: Broker) -> bool:
     return _PROTOCOL in broker.config.group_coordinator_rebalance_protocols
 
 
-def _read(request: Any, version: int, client_id: str | None, client_host: str) -> HeartbeatRequest:
+def _read(request: Any, context: RequestContext, owned: Partitions | None) -> HeartbeatRequest:
     rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
     topics = request.subscribed_topic_names
     given = rebalance_timeout_ms != _NOT_GIVEN_MS
     return HeartbeatRequest(
         member_id=request.member_id,
         epoch=request.member_epoch,
-        client_id=client_id or "",
-        client_host=client_host,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
         group_instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=rebalance_timeout_ms if given else None,
         topics=None if topics is None else frozenset(topics),
         regex=getattr(request, "subscribed_topic_regex", None),
         assignor=request.server_assignor,
-        owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
-        must_have_member_id=version >= _MEMBER_MAKES_ID,
+        owned=owned,
+        must_have_member_id=context.version >= _MEMBER_MAKES_ID,
     )
 
 
-def _owned(topics: Any) -> Partitions:
-    owned: dict[UUID, frozenset[int]] = {}
+def _owned(topics: Any) -> Work[Partitions]:
+    owned: dict[UUID, set[int]] = {}
     for topic in topics:
         if topic.topic_id is not None and topic.partitions:
             # Named twice, it owns both: what is left out would be given to others.
-            known = owned.get(topic.topic_id, frozenset())
-            owned[topic.topic_id] = known.union(topic.partitions)
-    return owned
+            owned.setdefault(topic.topic_id, set()).update(topic.partitions)
+        yield
+    partitions: dict[UUID, frozenset[int]] = {}
+    for topic_id, indexes in owned.items():
+        partitions[topic_id] = frozenset(indexes)
+        yield
+    return partitions
 
 
 async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Any:

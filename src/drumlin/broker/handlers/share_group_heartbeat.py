@@ -16,6 +16,7 @@ from drumlin.coordination.groups.share.messages import (
     ShareHeartbeatAnswer,
 )
 from drumlin.coordination.groups.share.records import Assignment
+from drumlin.coordination.groups.subscription_limit import check_named
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -24,16 +25,16 @@ _NOTHING: Final = ShareHeartbeatAnswer("", 0)
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     topics = request.subscribed_topic_names
-    heartbeat = ShareHeartbeat(
-        request.member_id,
-        request.member_epoch,
-        request.rack_id,
-        context.client_id or "",
-        context.client_host,
-        None if topics is None else tuple(topics),
-    )
     try:
         _check(request)
+        heartbeat = ShareHeartbeat(
+            request.member_id,
+            request.member_epoch,
+            request.rack_id,
+            context.client_id or "",
+            context.client_host,
+            None if topics is None else tuple(topics),
+        )
         answer = await context.broker.share_groups.heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _answered(shape, _NOTHING, error)
@@ -41,6 +42,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
 
 
 def _check(request: Any) -> None:
+    check_named(request.subscribed_topic_names)
     problem = None
     if not request.member_id:
         raise KafkaError(ErrorCode.invalid_request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -27,13 +27,22 @@ class Topics(Protocol):
 
     def by_name(self, name: str) -> Topic | None: ...
     def by_id(self, topic_id: UUID) -> Topic | None: ...
-    def names(self) -> Iterable[str]: ...
+    def names(self) -> Collection[str]:
+        """To be looked into rather than copied: there may be very many."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
         """Whether it is known to be gone for good; a topic may be missing for other reasons."""
 
     def was_any_deleted(self) -> bool:
         """Whether there is one of which that is known."""
+
+
+def those_there(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
+    """The topics of these names: a member may name thousands, and not one of them be there."""
+    there = topics.names()
+    for name in names:
+        if name in there and (topic := topics.by_name(name)) is not None:
+            yield topic
 
 
 @dataclass(frozen=True, slots=True)

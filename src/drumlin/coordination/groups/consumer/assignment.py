@@ -100,6 +100,7 @@ class _Topics:
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._find = group.surroundings.topics.by_name
+        self._there = frozenset(group.surroundings.topics.names())
         self._regexes = dict(group.regexes)
         self._found: dict[str, Topic | None] = {}
         self._ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
@@ -113,7 +114,7 @@ class _Topics:
         if known is None:
             resolved = self._regexes.get(said.regex) if said.regex else None
             names = said.topics if resolved is None else said.topics | resolved.topics
-            found = map(self._known, names)
+            found = map(self._known, self._there & names)
             known = frozenset(topic.topic_id for topic in found if topic is not None)
             self._ids[key] = known
         return known

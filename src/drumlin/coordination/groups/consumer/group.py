@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.coordination.counts import add
+from drumlin.coordination.counts import add, add_all
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer import leaving
 from drumlin.coordination.groups.consumer.member import (
@@ -40,7 +40,7 @@ from drumlin.coordination.groups.effects import Effect
 from drumlin.coordination.groups.kind import Committer, GroupKind, PositionCheck
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_values import TargetEpoch
-from drumlin.coordination.groups.surroundings import Surroundings, Topic
+from drumlin.coordination.groups.surroundings import Surroundings, Topic, those_there
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -207,12 +207,10 @@ class ConsumerGroup:
         resolved = self.regexes.get(subscription.regex) if subscription.regex else None
         if resolved is not None:
             names = subscription.topics | resolved.topics
-        found = map(self.surroundings.topics.by_name, names)
-        return frozenset(topic.topic_id for topic in found if topic is not None)
+        return frozenset(topic.topic_id for topic in those_there(self.surroundings.topics, names))
 
     def existing(self, names: Iterable[str]) -> list[Topic]:
-        found = map(self.surroundings.topics.by_name, names)
-        return [topic for topic in found if topic is not None]
+        return list(those_there(self.surroundings.topics, names))
 
     def setting(self, name: str) -> int:
         """A number of the group's configuration: "session.timeout.ms" and so on."""
@@ -321,8 +319,7 @@ class ConsumerGroup:
             del self._static_ids[instance_id]
 
     def _count(self, subscription: Subscription, difference: int) -> None:
-        for topic in subscription.topics:
-            add(self.subscribers, topic, difference)
+        add_all(self.subscribers, subscription.topics, difference)
         if subscription.regex:
             add(self.regex_subscribers, subscription.regex, difference)
         if subscription.assignor is not None:

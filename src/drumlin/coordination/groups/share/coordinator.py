@@ -249,8 +249,7 @@ class ShareGroups:
             )
 
         outcomes = await _each({each: topics[each].partitions for each in topics}, begin)
-        good = _partitions_where(topics, outcomes, succeeded=True)
-        bad = _partitions_where(topics, outcomes, succeeded=False)
+        good, bad = await self._turns.run(_divided(topics, outcomes))
         await self._note_partitions(
             group_id,
             lambda known: share_partitions.failed(share_partitions.initialized(known, good), bad),
@@ -459,17 +458,19 @@ async def _each(
     return dict(outcomes)
 
 
-def _partitions_where(
-    topics: Topics, outcomes: Mapping[UUID, Outcome], *, succeeded: bool
-) -> Topics:
-    return {
-        topic_id: TopicPartitions(
-            topics[topic_id].name,
-            frozenset(each for each, error in outcome.items() if (error is None) is succeeded),
-        )
-        for topic_id, outcome in outcomes.items()
-        if any((error is None) is succeeded for error in outcome.values())
-    }
+def _divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> Work[tuple[Topics, Topics]]:
+    """Partitions with which all went well, and the others."""
+    good: dict[UUID, TopicPartitions] = {}
+    bad: dict[UUID, TopicPartitions] = {}
+    for topic_id, outcome in outcomes.items():
+        failed = frozenset(each for each, error in outcome.items() if error is not None)
+        name = topics[topic_id].name
+        if failed:
+            bad[topic_id] = TopicPartitions(name, failed)
+        if len(failed) < len(outcome):
+            good[topic_id] = TopicPartitions(name, frozenset(outcome.keys() - failed))
+        yield
+    return good, bad
 
 
 def _told(

@@ -14,13 +14,12 @@ was looked at as a whole.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.coordination.counts import add
+from drumlin.coordination.counts import add_all
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
 from drumlin.coordination.groups.effects import Effect, Write
@@ -82,7 +81,7 @@ class ShareGroup:
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
-        self._subscribers: Counter[str] = Counter()
+        self._subscribers: dict[str, int] = {}
         """Topic name -> how many members name it."""
         self._has_looked = False
         """Whether nothing was to be done when all was looked at, and nothing has changed since."""
@@ -347,7 +346,7 @@ class ShareGroup:
     def _is_small(self) -> bool:
         """Whether an assignment takes so little that others can wait for it."""
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
-        return len(self._members) + self._subscribers.total() + partitions <= _SMALL
+        return len(self._members) + sum(self._subscribers.values()) + partitions <= _SMALL
 
     def _next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
         records: list[GroupRecord] = []
@@ -472,8 +471,7 @@ class ShareGroup:
             self._surroundings.deadlines.cancel(self._session(member_id))
 
     def _count(self, topics: Iterable[str], difference: int) -> None:
-        for topic in topics:
-            add(self._subscribers, topic, difference)
+        add_all(self._subscribers, topics, difference)
 
     def _member(self, member_id: str) -> Member:
         return self._members.setdefault(member_id, Member(NEW_METADATA))

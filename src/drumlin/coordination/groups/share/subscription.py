@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.surroundings import Topic, Topics
+from drumlin.coordination.groups.surroundings import Topic, Topics, those_there
 from drumlin.turns import Work
 
 
@@ -19,8 +20,7 @@ class Subscribed(NamedTuple):
 
 def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
     """Those that are there, by name."""
-    found = (topics.by_name(name) for name in sorted(names))
-    return [topic for topic in found if topic is not None]
+    return sorted(those_there(topics, names), key=attrgetter("name"))
 
 
 def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Work[Subscribed]:
