@@ -8,12 +8,11 @@ a broker that is away, an election or a transaction that hangs, is waited for an
 
 from __future__ import annotations
 
-import functools
-import gc
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from drumlin.spark import garbage
 from drumlin.spark.cluster import client_of
 from drumlin.spark.data_loss import ReadFailed, report_data_loss
 from drumlin.spark.options import SourceOptions
@@ -45,7 +44,7 @@ def read_task(
     kernels.bring(code)
     batches = of_good_size(_read_ranges(options, ranges), options.batch_bytes)
     yield from options.transform.results(batches) if options.transform else batches
-    _spare_garbage_collection()
+    garbage.spare_what_is_loaded()
 
 
 def _read_ranges(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -73,18 +72,6 @@ def _read_range(
         except ClientError as error:
             progress.skip_or_wait(error)
             batches = progress.read_on()
-
-
-@functools.cache
-def _spare_garbage_collection() -> None:
-    """Take all that is loaded by now out of garbage collection, once in a worker process.
-
-    Spark collects garbage after every task. Going through Arrow, PySpark and the protocol's
-    schemas each time would cost tens of milliseconds, more than reading a small range. At the
-    end of its first task a process has loaded them all, and is connected.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def read_options(options: SourceOptions) -> ReadOptions:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from drumlin.records.kernels.travelling import NO_CODE, pack
+from drumlin.spark import garbage
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
@@ -55,7 +56,9 @@ class _Writer:
 
     def __getstate__(self) -> dict[str, Any]:
         # Whoever writes elsewhere may have no kernels. To look for ours takes milliseconds.
-        return self.__dict__ | {"_code": pack()}
+        state = self.__dict__ | {"_code": pack()}
+        garbage.spare_what_is_loaded()  # the planner's process has done all it is there for
+        return state
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in a task."""
@@ -64,6 +67,7 @@ class _Writer:
         kernels.bring(self._code)
         if self._options.delivery == "at-least-once":
             report = write_at_least_once(self._options, self._columns, iterator)
+            garbage.spare_what_is_loaded()
             return Written(report.record_count)
         identity = self._task_identity()
         message = write_once(
@@ -73,6 +77,7 @@ class _Writer:
             identity,
             is_in_foreach_batch=isinstance(self, BatchWriter) and bool(identity.query),
         )
+        garbage.spare_what_is_loaded()
         return Written(message.rows, message)
 
     def _task_identity(self) -> TaskIdentity:
@@ -93,6 +98,7 @@ class _Writer:
         number = told[0].identity.batch if batch is None else batch
         client, options = client_of(self._options), self._options
         report = commit_batch(client, options.settings, told, number, options.source)
+        garbage.spare_what_is_loaded()
         check_alone(told[0].identity, was_decided=report.was_decided)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
