@@ -30,6 +30,7 @@ from drumlin.peer.errors import (
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.login import log_in
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.outgoing import EncryptedOutgoing, PlainOutgoing
 from drumlin.peer.security.access import Access
 from drumlin.peer.security.exchanges import Exchange
 from drumlin.peer.security.tls import explained
@@ -54,8 +55,6 @@ _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
 _RENEWED_AFTER: Final = (0.85, 0.95)  # parts of a session's life, as in Kafka's clients
 _LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
-# Below this, one write of joined parts is cheaper than a system call for each.
-_JOIN_BYTES_MAX: Final = 128 * 1024
 
 #: Builds a request in the version that was negotiated.
 RequestBuilder = Callable[[Shape], Any]
@@ -97,6 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._transport: asyncio.Transport | None = None
+        self._outgoing: PlainOutgoing | EncryptedOutgoing | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._closed_by: PeerError | None = None
         self._is_paused = False  # the transport has enough
@@ -198,9 +198,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def writable(self) -> None:
         """Wait until what was sent before is mostly on its way."""
         await self._may_write.wait()
-        if self._has_unanswered and self._access.tls is not None:
-            # Neither a limit of zero, nor one for what is encrypted already, can be set there.
-            while self._is_sending():  # noqa: ASYNC110 - asyncio tells nobody when it is through
+        if self._has_unanswered:
+            while self._is_sending:  # noqa: ASYNC110 - TLS of asyncio tells nobody when it is through
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     def send(
@@ -230,19 +229,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         version = self.version_of(api_name, version_max)
         self._has_unanswered = True
-        if self._transport is not None and self._access.tls is None:
-            self._transport.set_write_buffer_limits(high=0)
+        if self._outgoing is not None:
+            self._outgoing.report_any()
         self._write(api_name, version, build(request_shape(api_name, version)))
 
+    @property
     def _is_sending(self) -> bool:
-        """Whether TLS, or the socket's transport below it, has something that is not sent."""
-        below = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
-        layers = (self._transport, below)
-        return self.is_open and any(
-            each.get_write_buffer_size()
-            for each in layers
-            if isinstance(each, asyncio.WriteTransport)
-        )
+        return self.is_open and self._outgoing is not None and self._outgoing.is_sending
 
     def _send(
         self,
@@ -271,7 +264,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return response
 
     def _write(self, api_name: str, version: int, message: Any, *, is_login: bool = False) -> int:
-        if self._closed_by is not None or self._transport is None:
+        if self._closed_by is not None or self._outgoing is None:
             raise ConnectionLost(f"{api_name} not sent: {self._closed_by or 'not connected'}")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -279,7 +272,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._held_back is not None and not is_login:
             self._held_back.append(parts)
         else:
-            _put(self._transport, parts)
+            self._outgoing.put(parts)
         return correlation_id
 
     def _time_out(self, api_name: str, timeout_ms: float) -> None:
@@ -370,8 +363,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         lifetime_s = await self._log_in(exchange)
         held_back, self._held_back = self._held_back, None
         for parts in held_back:
-            if self._transport is not None:
-                _put(self._transport, parts)
+            if self._outgoing is not None:
+                self._outgoing.put(parts)
         if not self._is_paused:
             self._may_write.set()
         return lifetime_s
@@ -381,6 +374,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        is_plain = self._access.tls is None
+        self._outgoing = (
+            PlainOutgoing(transport, self) if is_plain else EncryptedOutgoing(transport)
+        )
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.writable()
@@ -459,16 +456,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._all_answered.set()
         if self._session is not None and self._session is not asyncio.current_task():
             self._session.cancel()
-        if self._transport is not None:
+        if self._transport is not None and self._outgoing is not None:
+            self._outgoing.close()
             self._transport.abort()
-
-
-def _put(transport: asyncio.Transport, parts: Sequence[bytes | memoryview]) -> None:
-    if sum(map(len, parts)) <= _JOIN_BYTES_MAX:
-        transport.write(b"".join(parts))
-    else:
-        for part in parts:
-            transport.write(part)
 
 
 def _reason(error: OSError) -> str:
