@@ -1,7 +1,8 @@
 """`format("drumlin")` as a sink, exactly once, beside Spark's own Kafka sink, at least once.
 
 Two warm sessions on `local[2]` write the same cached frame to new topics of the same broker, in
-turns: Spark's sink with its defaults, and with large batches that wait to be filled. Then what a
+turns: Spark's sink with its defaults, and with large batches that wait to be filled. Ceiling: a
+sink that drops its rows beside Spark's, see `dropping`; none in Python can be faster. Then what a
 micro-batch of 1,000 rows takes, by the number of tasks that write it; and the most memory that a
 writing task takes, whatever it writes.
 """
@@ -64,6 +65,9 @@ def run(options: Options) -> list[Comparison]:
         for row, scenario in SCENARIOS.items():
             if _is_chosen(row, options):
                 results += _frames(broker, scenario, options)
+        for row in ("100b", "1kb"):
+            if _is_chosen(f"ceiling_{row}", options):
+                results += _ceiling(broker, SCENARIOS[row], options)
         for tasks in _TASKS:
             if _is_chosen(f"batches_{tasks}", options):
                 results += _micro_batches(broker, tasks, options)
@@ -91,12 +95,16 @@ def _metrics(target: float | None) -> list[Metric]:
     return [Metric("rate", "records/s", target=target), *costs]
 
 
-def _frames(broker: Broker, scenario: Scenario, options: Options) -> list[Comparison]:
+def _shape(scenario: Scenario, given: Mapping[str, str], options: Options) -> Shape:
     rows = max(1000, round(scenario.frame_bytes * options.scale / scenario.record_bytes))
+    return Shape(rows, scenario.record_bytes, _PARTITIONS, given)
+
+
+def _frames(broker: Broker, scenario: Scenario, options: Options) -> list[Comparison]:
     results = []
     for rival, tuning in ((_DEFAULTS, {}), (_TUNED, _TUNING)):
         with contextlib.ExitStack() as stack:
-            ours = Shape(rows, scenario.record_bytes, _PARTITIONS, scenario.ours)
+            ours = _shape(scenario, scenario.ours, options)
             theirs = ours._replace(options=scenario.theirs | tuning)
             sides = {
                 "Drumlin's sink": _round(stack, "frame-drumlin", broker, ours),
@@ -106,6 +114,18 @@ def _frames(broker: Broker, scenario: Scenario, options: Options) -> list[Compar
             metrics = _metrics(scenario.target)
             results += compare("Spark write", name, metrics, sides, options)
     return results
+
+
+def _ceiling(broker: Broker, scenario: Scenario, options: Options) -> list[Comparison]:
+    """The ratio that a sink in Python would have which takes no time itself."""
+    shape = _shape(scenario, {}, options)
+    with contextlib.ExitStack() as stack:
+        sides = {
+            "rows that are dropped": _round(stack, "frame-dropping", broker, shape),
+            _DEFAULTS: _round(stack, "frame-kafka", broker, shape),
+        }
+        metrics = _metrics(None)
+        return compare("Spark write, ceiling", scenario.name, metrics, sides, options)
 
 
 def _micro_batches(

@@ -67,6 +67,11 @@ def _write_frame(source: str, address: str, shape: Shape) -> Write:
     session = new_session(os.environ["SPARK_KAFKA_JARS"])
     frame = _frame(session, shape)
 
+    if source == "dropping":
+        from bench.dropping import DroppingSink
+
+        session.dataSource.register(DroppingSink)
+
     def write(topic: str) -> float:
         started = _now()
         writer = frame.write.format(source).mode("append").options(**shape.options)
@@ -109,6 +114,7 @@ def _write_batches(source: str, address: str, shape: Shape) -> Write:
 WRITERS = {
     "frame-drumlin": lambda *given: _write_frame("drumlin", *given),
     "frame-kafka": lambda *given: _write_frame("kafka", *given),
+    "frame-dropping": lambda *given: _write_frame("dropping", *given),
     "batches-drumlin": lambda *given: _write_batches("drumlin", *given),
     "batches-kafka": lambda *given: _write_batches("kafka", *given),
 }

@@ -1,0 +1,31 @@
+"""A Spark sink that drops its rows: what Spark itself takes to hand them over, and nothing else.
+
+It is given the same Arrow batches as Drumlin's sink, in as many tasks, and lets go of each. No
+sink in Python can be written to faster with the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+
+class DroppingSink(DataSource):
+    """`format("dropping")`; options are not looked at."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dropping"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _Writer()
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
