@@ -17,7 +17,11 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed, RequestRefused
 from drumlin.client.stream_appender import EncodingRules
-from drumlin.client.transactions.errors import TransactionError, TransactionFailed
+from drumlin.client.transactions.errors import (
+    TransactionError,
+    TransactionFailed,
+    UnknownTransaction,
+)
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.wire.errors import ErrorCode
@@ -362,6 +366,23 @@ def test_what_was_refused_is_not_taken_for_ended(
         client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
     broker.script("describe_transactions", described("Empty"))
     client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
+
+
+def test_what_was_acknowledged_and_is_gone_is_not_taken_for_committed(
+    broker: ScriptedBroker, client: Client
+) -> None:
+    broker.script("end_txn", ended_with(ErrorCode.invalid_txn_state))
+    broker.script("describe_transactions", described("Empty"))
+    broker.script("produce", taken)
+    with (
+        pytest.raises(UnknownTransaction, match="has lost"),
+        client.transaction(_ID) as transaction,
+    ):
+        append(transaction)
+    detached = OpenTransaction(_ID, 7, 0)
+    fates = client.end_transactions([detached], commit=True, are_written=True)
+    assert isinstance(fates[detached], UnknownTransaction)
+    assert client.end_transactions([detached], commit=True) == {detached: None}
 
 
 def test_an_abort_from_outside_where_brokers_allow_less_time_by_now(

@@ -80,10 +80,21 @@ class TransactionCalls:
         self._run(ending.end_transaction(self._connections, who, commit=commit))
 
     def end_transactions(
-        self, transactions: Collection[OpenTransaction], commit: bool
+        self,
+        transactions: Collection[OpenTransaction],
+        commit: bool,
+        *,
+        are_written: bool = False,
     ) -> dict[OpenTransaction, ClientError | None]:
-        """As `end_transaction` for many, side by side: what it would raise for each, or None."""
-        return self._run(many.end_all(self._connections, transactions, commit=commit))
+        """As `end_transaction` for many, side by side: what it would raise for each, or None.
+
+        To commit what is empty is a success, unless it is known that something was acknowledged
+        in all of them (`are_written`): then the coordinator has lost it, `UnknownTransaction`.
+        """
+        ended = many.end_all(
+            self._connections, transactions, commit=commit, are_written=are_written
+        )
+        return self._run(ended)
 
     def describe_transactions(
         self, transactional_ids: Iterable[str]

@@ -49,8 +49,12 @@ async def end_transaction(
     *,
     commit: bool,
     coordinator: TransactionCoordinator | None = None,
+    is_written: bool = False,
 ) -> None:
     """Commit or abort; does nothing if just that has been done already.
+
+    `is_written`: its coordinator has acknowledged that something is in it. To commit it is no
+    success then if the coordinator says that there is nothing: it has lost what it knew.
 
     Raises:
         TransactionError: which tells what became of it, or that nobody knows.
@@ -73,6 +77,8 @@ async def end_transaction(
         if error.code not in TELLING:
             raise
         fate = await fate_of(connections, who, error)
+        if commit and is_written and isinstance(fate, NothingToEnd):
+            fate = _forgotten(who)
         if not _is_what_was_wanted(fate, commit):
             raise fate from error
 
@@ -137,6 +143,11 @@ def _fate_by_code(who: OpenTransaction, code: ErrorCode) -> TransactionError:
 def _fenced(who: OpenTransaction, *, was_ended: bool | None = None) -> ProducerFenced:
     why = "somebody else has begun under this id"
     return ProducerFenced(why, who.transactional_id, was_ended=was_ended)
+
+
+def _forgotten(who: OpenTransaction) -> UnknownTransaction:
+    why = "the coordinator knows the id, and has lost what was written in the transaction"
+    return UnknownTransaction(why, who.transactional_id)
 
 
 def _unknown(who: OpenTransaction) -> UnknownTransaction:

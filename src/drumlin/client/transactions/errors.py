@@ -62,7 +62,8 @@ class ProducerFenced(TransactionError):
 class UnknownTransaction(TransactionError, LookupError):
     """The coordinator does not know the id (any more), or not with this producer id.
 
-    Brokers forget ids that nobody has used for days (transactional.id.expiration.ms).
+    Brokers forget ids that nobody has used for days (transactional.id.expiration.ms). Or it knows
+    the id and nothing of what was acknowledged: it has lost a part of its own log.
     """
 
 

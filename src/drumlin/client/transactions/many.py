@@ -22,7 +22,11 @@ _AT_A_TIME: Final = 64
 
 
 async def end_all(
-    connections: BrokerConnections, transactions: Collection[OpenTransaction], *, commit: bool
+    connections: BrokerConnections,
+    transactions: Collection[OpenTransaction],
+    *,
+    commit: bool,
+    are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
     """What `end_transaction` raises for each; None: it has ended so."""
     try:
@@ -34,7 +38,9 @@ async def end_all(
     async def end(who: OpenTransaction) -> None:
         node_id = coordinators.get(who.transactional_id)
         coordinator = TransactionCoordinator(connections, who.transactional_id, node_id)
-        await end_transaction(connections, who, commit=commit, coordinator=coordinator)
+        await end_transaction(
+            connections, who, commit=commit, coordinator=coordinator, is_written=are_written
+        )
 
     return await _each(transactions, end)
 

@@ -35,6 +35,11 @@ class Participants:
             False  # the coordinator may have heard of one: there is something to end
         )
 
+    @property
+    def are_known(self) -> bool:
+        """Whether the coordinator has acknowledged one."""
+        return bool(self._partitions or self._groups)
+
     async def add(self, topic: str, partition: int) -> None:
         """
         Raises:

@@ -127,7 +127,11 @@ class TransactionSession:
             return
         try:
             await end_transaction(
-                self._connections, self.who, commit=commit, coordinator=self._coordinator
+                self._connections,
+                self.who,
+                commit=commit,
+                coordinator=self._coordinator,
+                is_written=self._participants.are_known,
             )
         except TransactionCommitted:
             # That is the one before, where the coordinator has not even heard of this one.
