@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from drumlin.spark.writing.protocol.errors import (
     Superseded,
 )
 from drumlin.spark.writing.protocol.messages import (
+    Opened,
     SinkSettings,
     SourceOffsets,
     TaskIdentity,
@@ -293,6 +295,32 @@ def test_a_committed_winner_whose_id_was_taken_is_not_taken_for_lost(
     with pytest.raises(NotRepairable, match="nothing tells whether"):
         commit_batch(client, SETTINGS, [again], 0)
     await_rows(client, topic, "a")
+
+
+def test_a_winner_that_its_coordinator_has_lost_is_not_taken_for_committed(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    with client.transaction(f"drumlin.{sink}.run1.{0:012x}.0") as nothing_in_it:
+        opened = Opened(*nothing_in_it.detach())
+        lost = dataclasses.replace(message, opened=opened)
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "missing", lambda *_: [])  # it was open when it was decided
+            dies_after_the_decision(client, [lost], monkeypatch)
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    with pytest.raises(NotRepairable, match="has lost"):
+        commit_batch(client, SETTINGS, [again], 0)
+    abort_batch(client, SETTINGS, [message, None], 0)
+
+
+def test_a_task_that_cannot_end_aborts_at_once(client: Client, topic: str, sink: str) -> None:
+    begun = begin_task(client, identity(sink, 0, 0), SETTINGS)
+    assert isinstance(begun, TaskWrite)
+    begun.transaction.append(pa.table({"value": ["a"]}), topic)
+    client.commit_offsets(f"drumlin.{sink}", {(SETTINGS.decision_topic, 0): 0}).result()
+    with pytest.raises(StateLost):
+        begun.finish(1, "a")
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
 
 
 def test_other_rows_in_place_of_lost_ones_stop_the_query(

@@ -317,6 +317,8 @@ class Cluster:
         if each.is_prepared:
             is_same = (each.state == "PrepareCommit") == is_commit
             return LATER if is_same else ("committed" if each.state[7:] == "Commit" else "aborted")
+        if each.state == "Empty":
+            return "unknown"
         if each.state != "Ongoing":
             return "committed" if each.state == "CompleteCommit" else "aborted"
         if not is_commit:

@@ -65,18 +65,25 @@ class TaskWrite:
             checksum: of them, whatever their order: the same rows always have the same.
 
         Raises:
-            RequestFailed: not all of it could be written; `abort` it.
+            RequestFailed: not all of it could be written, or it is not known whether it may count;
+                it is aborted.
         """
         message = TaskMessage(self._identity, False, self._opened, rows, checksum)
-        return self._performer.run(
-            task.finish(self._identity, self._settings, self._ids, message, self._begun)
-        )
+        try:
+            finished = self._performer.run(
+                task.finish(self._identity, self._settings, self._ids, message, self._begun)
+            )
+        except BaseException:
+            self.abort()
+            raise
+        self._opened = None  # the driver's from here on
+        return finished
 
     def abort(self) -> None:
         """Take back what was written. Raises nothing: what cannot be aborted now times out."""
-        if self._opened is not None:
-            self._performer.perform(AbortOwn(self._opened))
-            self._opened = None
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            self._performer.perform(AbortOwn(opened))
 
 
 def begin_task(

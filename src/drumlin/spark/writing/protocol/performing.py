@@ -199,7 +199,9 @@ class Performer:
         self._transactions[it.opened].detach()
 
     def _abort_own(self, it: ask.AbortOwn) -> None:
-        begun = self._transactions.pop(it.opened)
+        begun = self._transactions.pop(it.opened, None)
+        if begun is None:
+            return
         try:
             if begun.state == "detached":
                 self._client.end_transaction(OpenTransaction(*it.opened), commit=False)
@@ -210,7 +212,8 @@ class Performer:
 
     def _commit_all(self, it: ask.CommitAll) -> dict[Opened, ask.Outcome]:
         whole = [OpenTransaction(*each) for each in it.opened]
-        fates = self._client.end_transactions(whole, commit=True)
+        # What is decided was open, so something is in it.
+        fates = self._client.end_transactions(whole, commit=True, are_written=True)
         return {Opened(*each): _outcome(error) for each, error in fates.items()}
 
     def _fence_all(self, it: ask.FenceAll) -> int:

@@ -87,7 +87,8 @@ class AbortOwn(NamedTuple):
 
 
 #: "committed"; "aborted": it is certain that it was, or will be; "unknown": no coordinator knows
-#: the id any more, or somebody has taken it since; "unanswered": ask again later.
+#: the id any more, or what was written in it, or somebody has taken it since; "unanswered": ask
+#: again later.
 Outcome: TypeAlias = Literal["committed", "aborted", "unknown", "unanswered"]
 
 

@@ -51,7 +51,8 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
     if unknown:
         why = (
             "may be in the topics or not: their transactional ids have expired, or somebody else "
-            "has initialised them, so nothing tells whether they were committed"
+            "has initialised them, or their coordinator has lost what it knew of them, so nothing "
+            "tells whether they were committed"
         )
         raise NotRepairable(sink, batch, unknown, why)
     return Fates(
