@@ -56,7 +56,7 @@ def test_what_is_open_is_listed_and_described(run: Run, client: Client, sink: st
 def test_records_of_others_in_the_decision_topic_do_no_harm(
     run: Run, client: Client, sink: str
 ) -> None:
-    client.create_topic(sink + "-decisions", 1)
+    client.create_topic(sink + "-decisions", 1, configs={"retention.ms": "-1"})
     settings = SinkSettings(sink + "-decisions")
     begun = begin_task(client, TaskIdentity(sink, "query", 0, "run", 0), settings)
     assert isinstance(begun, TaskWrite)

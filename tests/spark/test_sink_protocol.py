@@ -13,6 +13,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark.writing.protocol import driver, names
+from drumlin.spark.writing.protocol.aborting import forget
 from drumlin.spark.writing.protocol.entry import (
     AlreadyDecided,
     TaskWrite,
@@ -35,6 +36,7 @@ from drumlin.spark.writing.protocol.messages import (
     TaskIdentity,
     TaskMessage,
 )
+from drumlin.spark.writing.protocol.performing import Performer
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
@@ -321,6 +323,45 @@ def test_a_task_that_cannot_end_aborts_at_once(client: Client, topic: str, sink:
     with pytest.raises(StateLost):
         begun.finish(1, "a")
     wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+
+
+def test_a_decision_topic_that_was_deleted_is_missed(client: Client, topic: str, sink: str) -> None:
+    settings = SinkSettings(f"{sink}-decisions")
+    first = write(client, topic, identity(sink, 0, 0), "a")
+    commit_batch(client, settings, [first], 0)
+    client.delete_topic(settings.decision_topic)
+    group = f"drumlin.{sink}"
+    wait_until(lambda: not client.committed_offsets(group), "its offsets to be gone", 20)
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    for _ in range(2):
+        with pytest.raises(StateLost, match="sinks forget"):
+            commit_batch(client, settings, [again], 0)
+        with pytest.raises(StateLost, match="sinks forget"):
+            abort_batch(client, settings, [again], 0)
+    performer = Performer(client)
+    performer.run(forget(sink, settings))
+    performer.close()
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    await_rows(client, topic, "a")
+    client.delete_topic(settings.decision_topic)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_decision_topic_that_forgets_by_age_is_refused(
+    client: Client, topic: str, sink: str, policy: str
+) -> None:
+    settings = SinkSettings(f"{sink}-decisions")
+    configs = {"cleanup.policy": policy, "retention.ms": "86400000"}
+    client.create_topic(settings.decision_topic, 1, configs=configs)
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    with pytest.raises(RequestFailed, match=rf"cleanup\.policy={policy}"):
+        commit_batch(client, settings, [message], 0)
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    client.set_topic_configs(settings.decision_topic, {"retention.ms": "-1"})
+    again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
+    commit_batch(client, settings, [again], 0)
+    await_rows(client, topic, "a")
+    client.delete_topic(settings.decision_topic)
 
 
 def test_other_rows_in_place_of_lost_ones_stop_the_query(

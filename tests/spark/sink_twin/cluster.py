@@ -139,6 +139,16 @@ class Cluster:
             self.write_markers(name)
         self.load_offsets()
 
+    def clock_ms(self) -> int:
+        """The wall clock, of brokers and all others."""
+        return int(self.now * 1000)
+
+    def delete_topic(self) -> None:
+        """Somebody deletes the decision topic, and offsets in it with it."""
+        self.log.clear()
+        self.end_offset = 0
+        self.delete_group()
+
     def delete_group(self) -> None:
         """Somebody deletes the sinks' groups: what was decided last is only in the topic then."""
         for key in [each for each in self.groups if each[0].startswith("drumlin.")]:

@@ -34,13 +34,13 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         "each.epoch += not name.endswith('.driver') or each.epoch < 0",
     ),
     "the last decision is read before the fence": Mutation(
-        driver,
-        "commit",
-        """    driver = yield InitDriver(names.driver_id(job.sink))
-    state = yield from last_state(job.sink, settings)
+        reading,
+        "take_over",
+        """    driver: Opened = yield InitDriver(driver_id)
+    return driver, (yield from last_state(sink, settings))
 """,
-        """    state = yield from last_state(job.sink, settings)
-    driver = yield InitDriver(names.driver_id(job.sink))
+        """    state = yield from last_state(sink, settings)
+    return (yield InitDriver(driver_id)), state
 """,
     ),
     "the last decision is read before it is stable": Mutation(
@@ -99,6 +99,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         driver,
         "mark_done",
         "        yield from write",
+        "        from drumlin.spark.writing.protocol.requests import InitDriver\n"
         "        driver = yield InitDriver(names.driver_id(sink))\n        yield from write",
     ),
     "lost rows are written again unproven": Mutation(
@@ -108,7 +109,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         driver, "_decided_before", "if fates.is_void:", "if fates.lost:"
     ),
     "winners are listed among losers": Mutation(
-        driver, "_open_losers", "if each not in winning\n", "if True\n"
+        driver, "open_besides", "if each not in kept\n", "if True\n"
     ),
     "tasks that found the batch decided are no hindrance to deciding it anew": Mutation(
         driver,
@@ -162,8 +163,19 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
 }
 
 
-#: Too rare for seeds: found by a story of its own, see test_sink_twin.py.
+#: Too rare for seeds: found by a story of its own, see test_sink_twin.py and test_sink_stories.py.
 REFUSAL_IS_NOT_READ = Mutation(driver, "check", "if job.winners and any(", "if False and any(")
+LOSERS_ARE_ABORTED_FIRST = Mutation(
+    driver,
+    "_complete",
+    "    if not decision.is_finished:\n",
+    "    if losers:\n        yield FenceAll(losers)\n    if not decision.is_finished:\n",
+)
+A_RUN_S_WINNERS_ARE_ABORTED = Mutation(aborting, "abort_run", "if each not in kept", "if True")
+WHAT_HAS_WON_IS_FORGOTTEN = Mutation(
+    aborting, "forget", "if not state.is_done and state.batch is not None:", "if False:"
+)
+THE_DRIVERS_ID_IS_NOT_LOOKED_AT = Mutation(reading, "take_over", "if not is_known:", "if False:")
 
 #: Where each is found soonest; others are tried if that is true no more.
 FOUND_BY = {

@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumlin.spark.writing.protocol import names
-from drumlin.spark.writing.protocol.driver import Job, abort_open, mark_done, refused_run, write
-from drumlin.spark.writing.protocol.errors import WinnersLost
+from drumlin.spark.writing.protocol.driver import (
+    Job,
+    abort_open,
+    mark_done,
+    open_besides,
+    refused_run,
+    write,
+)
+from drumlin.spark.writing.protocol.errors import NotRepairable, StateLost, WinnersLost
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.writing.protocol.reading import glance, last_state
+from drumlin.spark.writing.protocol.reading import glance, last_state, take_over
 from drumlin.spark.writing.protocol.requests import (
     FenceAll,
+    FetchAnchor,
     InitDriver,
     ListOpen,
     PrepareTopic,
@@ -42,8 +50,7 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
     if seen is not None and seen.batch is not None and seen.batch > batch:
         return (yield from abort_open(job))
     yield PrepareTopic(settings.decision_topic)
-    driver = yield InitDriver(names.driver_id(job.sink))
-    state = yield from last_state(job.sink, settings)
+    driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
     if state is not None and state.is_settled(batch):
         # Ours may have won, and who won is not written any more; nothing is open of it then.
         return (yield from abort_open(job))
@@ -66,8 +73,9 @@ def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
     An earlier job of the run may have decided, as where a function in `foreachBatch` tries again:
     its winners are kept.
     """
-    yield InitDriver(names.driver_id(identity.sink))
-    state = yield from last_state(identity.sink, settings)
+    seen = yield from glance(identity.sink, settings, identity.batch)
+    yield PrepareTopic(settings.decision_topic)
+    _, state = yield from take_over(identity.sink, settings, is_known=seen is not None)
     kept = {each.transactional_id for each in state.winners} if state is not None else set()
     prefix = f"{names.PREFIX}{identity.sink}.{names.run_name(identity.run)}."
     found = yield ListOpen(prefix)
@@ -90,29 +98,53 @@ def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[st
         WinnersLost: of what is decided, something has timed out; nothing was aborted then.
     """
     yield PrepareTopic(settings.decision_topic)
-    driver = yield InitDriver(names.driver_id(sink))
-    state = (yield from last_state(sink, settings)) or SinkState("")
+    seen = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
+    driver, state = yield from take_over(sink, settings, is_known=seen is not None)
+    state = state or SinkState("")
     fates = Fates((), ())
     if not state.is_done and state.batch is not None:
         fates = yield from finish(sink, state.batch, state.winners)
         if fates.lost:
             raise WinnersLost(sink, state.batch, fates.lost)
-    winning = {each.transactional_id for each in state.winners}
-    found = yield ListOpen(f"{names.PREFIX}{sink}.")
-    parsed = {each: names.parse_task_id(each) for each in found}
-    losers = {each: told for each, told in parsed.items() if told is not None and told.sink == sink}
-    losers = {each: told for each, told in losers.items() if each not in winning}
-    runs = sorted({told.run for told in losers.values()})
+    losers = yield from open_besides(sink, state.winners)
     if losers or not state.is_done:
-        refusing = state.refusing(*(refused_run(state.next_batch, run) for run in runs))
+        refusing = state.refusing(*_runs_of(losers, state.next_batch))
         yield from write(driver, sink, settings, replace(refusing, is_done=True, winners=()))
-    if losers:
-        yield FenceAll(tuple(losers))
-    return fates, tuple(losers)
+    yield from _fenced(losers)
+    return fates, losers
 
 
-def forget(sink: str, settings: SinkSettings) -> Steps[None]:
-    """For an operator: whatever batch comes next, of whatever query, is the sink's first."""
+def forget(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, ...]]]:
+    """For an operator: whatever batch comes next, of whatever query, is the sink's first.
+
+    What is decided is committed as far as it can be, and all else that is open is aborted: nobody
+    else would do that any more. Where the decision cannot be read, it is aborted as well. Gives
+    what has become of winners, and what was aborted.
+
+    Raises:
+        Unfinished: of winners it is not known yet whether they are committed; nothing is forgotten.
+    """
     yield PrepareTopic(settings.decision_topic)
     driver = yield InitDriver(names.driver_id(sink))
-    yield from write(driver, sink, settings, SinkState("", is_forgotten=True))
+    try:
+        state = (yield from last_state(sink, settings)) or SinkState("")
+    except StateLost:
+        state = SinkState("")
+    fates = Fates((), ())
+    if not state.is_done and state.batch is not None:
+        try:
+            fates = yield from finish(sink, state.batch, state.winners)
+        except NotRepairable as error:
+            fates = Fates((), error.lost)  # of the others, all that could be committed is
+    losers = yield from open_besides(sink, ())
+    forgotten = SinkState("", is_forgotten=True)
+    forgotten = forgotten.refusing(*_runs_of(losers, forgotten.next_batch))
+    yield from write(driver, sink, settings, forgotten)
+    yield from _fenced(losers)
+    return fates, losers
+
+
+def _runs_of(transactional_ids: Sequence[str], batch: int) -> list[str]:
+    """What refuses the runs of these tasks, from a batch on."""
+    told = map(names.parse_task_id, transactional_ids)
+    return sorted({refused_run(batch, each.run) for each in told if each is not None})

@@ -37,15 +37,14 @@ from drumlin.spark.writing.protocol.reading import (
     check_beginning,
     check_query,
     glance,
-    last_state,
     superseded,
+    take_over,
 )
 from drumlin.spark.writing.protocol.requests import (
     Append,
     CommitDriver,
     Describe,
     FenceAll,
-    InitDriver,
     ListOpen,
     PrepareTopic,
     SendOffsets,
@@ -134,8 +133,7 @@ def commit(
         # No decision can be, so none names ours: readers are not to wait for their time-out.
         yield FenceAll(job.besides(()))
         raise
-    driver = yield InitDriver(names.driver_id(job.sink))
-    state = yield from last_state(job.sink, settings)
+    driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
     try:
         check(job, settings, state)
         if state is not None and state.batch == batch:
@@ -288,16 +286,21 @@ def _open_losers(
     own = job.besides(decided.winners)
     if not job.may_have_losers(state, settings):
         return own
-    found = yield ListOpen(f"{names.PREFIX}{job.sink}.")
-    winning = {each.transactional_id for each in decided.winners}
-    others = [
+    others = yield from open_besides(job.sink, decided.winners)
+    return tuple(dict.fromkeys((*own, *others)))
+
+
+def open_besides(sink: str, winners: Sequence[Winner]) -> Steps[tuple[str, ...]]:
+    """Ids of the sink's open transactions, whoever's, that are not among these."""
+    kept = {each.transactional_id for each in winners}
+    found = yield ListOpen(f"{names.PREFIX}{sink}.")
+    return tuple(
         each
         for each in found
-        if each not in winning
-        and (parsed := names.parse_task_id(each)) is not None
-        and parsed.sink == job.sink
-    ]
-    return tuple(dict.fromkeys((*own, *others)))
+        if each not in kept
+        and (told := names.parse_task_id(each)) is not None
+        and told.sink == sink
+    )
 
 
 def _check_open(job: Job, decided: SinkState) -> Steps[None]:

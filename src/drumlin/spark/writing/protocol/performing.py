@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -45,6 +46,8 @@ _logger = logging.getLogger(__name__)
 #: searched, so a dead driver's is not to stay for long.
 _DRIVER_TIMEOUT_MS: Final = 60_000
 _PAUSE_S: Final = 0.05
+#: Decision topics that are known to keep what is decided, of each cluster.
+_seen_topics: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 #: Few records, so that what was replaced goes soon; one decision may name very many tasks.
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -116,14 +119,12 @@ class Performer:
         return _last_with_key(batches, it.key)
 
     def _find_record(self, it: ask.FindRecord) -> bytes | None:
+        # No topic would not mean that nothing was decided: it has been made, so it was deleted.
         place = (it.topic, 0)
-        try:
-            end = self._client.list_offsets({place: "latest"})[place].offset
-            self._wait_until_stable(it.topic, end)
-            batches = self._client.read_batches(it.topic, [0], end=end, isolation="read_committed")
-            return _last_with_key(batches, it.key)
-        except UnknownTopic:
-            return None
+        end = self._client.list_offsets({place: "latest"})[place].offset
+        self._wait_until_stable(it.topic, end)
+        batches = self._client.read_batches(it.topic, [0], end=end, isolation="read_committed")
+        return _last_with_key(batches, it.key)
 
     def _wait_until_stable(self, topic: str, end: int) -> None:
         """Until no transaction is open before `end`: what it hides may be what is looked for.
@@ -145,6 +146,7 @@ class Performer:
 
     def _prepare_topic(self, it: ask.PrepareTopic) -> None:
         if self._client.look_up_topics([it.topic]).found:
+            self._check_cleanup(it.topic)
             return
         try:
             self._client.create_topic(it.topic, 1, configs=_TOPIC_CONFIGS, if_not_exists=True)
@@ -154,6 +156,28 @@ class Performer:
                 "see nor make it. If it is not there, make it, with 1 partition and "
                 "cleanup.policy=compact; the user needs Read and Write on it"
             ) from error
+
+    def _check_cleanup(self, topic: str) -> None:
+        """
+        Raises:
+            RequestFailed: it lets decisions go by age or size, and nobody would notice.
+        """
+        seen = _seen_topics.setdefault(self._client, set())
+        if topic in seen:
+            return
+        try:
+            configs = self._client.topic_configs(topic)
+        except NotAuthorized:  # to look at it is not what the sink needs
+            return
+        policy = configs["cleanup.policy"].value or ""
+        limits = [configs[each].value for each in ("retention.ms", "retention.bytes")]
+        if "delete" in policy and limits != ["-1", "-1"]:
+            raise RequestFailed(
+                f"topic {topic!r}, where the sink keeps its decisions, has cleanup.policy={policy}:"
+                " it forgets what was decided, and batches would be written twice. Set the topic's "
+                "cleanup.policy to compact, or the option 'decisionTopic' to another topic"
+            )
+        seen.add(topic)
 
     # -- transactions ----------------------------------------------------------------------
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.errors import StateLost, Superseded
-from drumlin.spark.writing.protocol.messages import SinkSettings
-from drumlin.spark.writing.protocol.requests import FetchAnchor, FindRecord, ReadRecord, Steps
+from drumlin.spark.writing.protocol.messages import Opened, SinkSettings
+from drumlin.spark.writing.protocol.requests import (
+    Describe,
+    FetchAnchor,
+    FindRecord,
+    InitDriver,
+    ReadRecord,
+    Steps,
+)
 from drumlin.spark.writing.protocol.state import Anchor, Note, SinkState
+from drumlin.spark.writing.protocol.winners import COMMITTED
 
 
 def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | None]:
@@ -29,6 +37,29 @@ def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | N
         if value is not None:
             return SinkState.decode(sink, value)
     return SinkState.from_note(note)
+
+
+def take_over(
+    sink: str, settings: SinkSettings, *, is_known: bool
+) -> Steps[tuple[Opened, SinkState | None]]:
+    """Fence all other drivers, and learn what was decided last; None: nothing was.
+
+    `is_known`: the group has told of a decision.
+
+    Raises:
+        StateLost: something was decided, and cannot be read.
+    """
+    driver_id = names.driver_id(sink)
+    if not is_known:
+        # Topic and offset go together. What is left then is the id of who has decided, which says
+        # so until somebody begins under it.
+        found = (yield Describe((driver_id,))).get(driver_id)
+        if found is not None and found.state in COMMITTED:
+            value = yield FindRecord(settings.decision_topic, sink)
+            if value is None:
+                raise _removed(sink, settings)
+    driver: Opened = yield InitDriver(driver_id)
+    return driver, (yield from last_state(sink, settings))
 
 
 def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
@@ -89,6 +120,14 @@ def check_beginning(sink: str, settings: SinkSettings, state: SinkState | None, 
             "here before, its decisions are gone: see whether its last batch is in the topics. If "
             "it has not, say so by the option sinkIsNew=true"
         )
+
+
+def _removed(sink: str, settings: SinkSettings) -> StateLost:
+    return StateLost(
+        f"sink {sink!r}: a batch was decided, and topic {settings.decision_topic!r} knows nothing "
+        "of it: its records were deleted, or the option decisionTopic was another. See which "
+        f"batches are in the topics; then `drumlin sinks forget {sink}` lets the query go on"
+    )
 
 
 def _lost(sink: str, settings: SinkSettings, note: Note) -> StateLost:

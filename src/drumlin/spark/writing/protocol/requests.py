@@ -35,14 +35,17 @@ class ReadRecord(NamedTuple):
 
 
 class FindRecord(NamedTuple):
-    """-> bytes | None: the last committed value with this key in all of the topic."""
+    """-> bytes | None: the last committed value with this key in all of the topic.
+
+    The topic has to be there: whoever asks has prepared it.
+    """
 
     topic: str
     key: str
 
 
 class PrepareTopic(NamedTuple):
-    """-> None: make the decision topic, if it is not there."""
+    """-> None: make the decision topic, if it is not there; refuse one that forgets by age."""
 
     topic: str
 

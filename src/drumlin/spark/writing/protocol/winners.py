@@ -15,6 +15,7 @@ from drumlin.spark.writing.protocol.requests import CommitAll, Describe, Descrip
 from drumlin.spark.writing.protocol.state import SinkState
 
 ONGOING = "Ongoing"
+COMMITTED = ("PrepareCommit", "CompleteCommit")
 _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
 
 

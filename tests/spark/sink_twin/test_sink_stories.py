@@ -1,0 +1,206 @@
+"""What is too rare for seeds, step by step: each story holds, and finds the bug it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from drumlin.spark.writing.protocol import aborting, driver, task
+from drumlin.spark.writing.protocol.errors import (
+    NotDecided,
+    NotRepairable,
+    StateLost,
+    WinnersLost,
+)
+from drumlin.spark.writing.protocol.messages import CommitReport, TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.own_ids import OwnIds
+from drumlin.spark.writing.protocol.requests import CommitDriver
+from spark.sink_twin import mutations
+from spark.sink_twin.cluster import Cluster, WriteRows
+from spark.sink_twin.mutations import Mutation, applied
+from spark.sink_twin.queries import QUERY, SETTINGS, SINK
+from spark.sink_twin.test_sink_twin import Program
+
+
+class Tale(Program):
+    """Steps that can fall asleep behind a request, and tell what they have asked for."""
+
+    def __init__(self, cluster: Cluster, steps: Generator[Any, Any, Any]) -> None:
+        self.asked: list[type] = []
+        super().__init__(cluster, steps)
+
+    def _go_on(self) -> None:
+        self.asked.append(type(self.request))
+        super()._go_on()
+
+    def run_behind(self, kind: type) -> Tale:
+        self.run(before=kind)
+        while isinstance(self.request, kind):
+            self._go_on()
+        return self
+
+
+def wrote(
+    cluster: Cluster, process: int, run: str = "run", batch: int = 0, **more: Any
+) -> TaskMessage:
+    """A task that is through, in a process of its own."""
+    who = TaskIdentity(SINK, QUERY, batch, run, **{"partition": 0, **more})
+    ids = OwnIds(f"{process:012x}")
+
+    def steps() -> Generator[Any, Any, TaskMessage]:
+        begun = yield from task.begin(who, SETTINGS)
+        if isinstance(begun, TaskMessage):
+            return begun
+        opened = yield from task.open_transaction(who, SETTINGS, ids, begun)
+        yield WriteRows(opened, (who.partition,))
+        message = TaskMessage(who, False, opened, 1, str(who.partition))
+        return (yield from task.finish(who, SETTINGS, ids, message, begun))
+
+    message: TaskMessage = Program(cluster, steps()).run()
+    return message
+
+
+def committing(cluster: Cluster, *messages: TaskMessage) -> Tale:
+    batch = messages[0].identity.batch
+    return Tale(cluster, driver.commit(messages, batch, SETTINGS, None, cluster.clock_ms))
+
+
+def committed(cluster: Cluster, *messages: TaskMessage) -> CommitReport:
+    report: CommitReport = committing(cluster, *messages).run()
+    return report
+
+
+def decided(cluster: Cluster, *messages: TaskMessage) -> Tale:
+    """A commit that has decided, and falls asleep."""
+    return committing(cluster, *messages).run_behind(CommitDriver)
+
+
+def is_open(cluster: Cluster) -> bool:
+    return any(each.state == "Ongoing" for each in cluster.ids.values())
+
+
+# -- losers, and those who are none ----------------------------------------------------------------
+
+
+def losers_may_still_win() -> None:
+    cluster = Cluster()
+    first, second = wrote(cluster, 1, "run1"), wrote(cluster, 2, "run2")
+    sleeps = decided(cluster, first)  # and it holds the second for a loser
+    assert first.opened is not None
+    cluster.time_out(first.opened.transactional_id)
+    cluster.settle()
+    goes_on = decided(cluster, second)  # all was lost: the second has won now
+    with pytest.raises(WinnersLost):
+        sleeps.run()
+    goes_on.run()
+    assert cluster.visible == {0: 1}
+
+
+def a_run_s_winners_are_kept() -> None:
+    cluster = Cluster()
+    decided(cluster, wrote(cluster, 1))  # and it dies
+    left = wrote(cluster, 2, batch=1)
+    identity = TaskIdentity(SINK, QUERY, 0, "run", 0)
+    assert Program(cluster, aborting.abort_run(identity, SETTINGS)).run() == 1
+    again = wrote(cluster, 3, "run2")
+    assert again.found_decided
+    assert committed(cluster, again).was_decided
+    assert left.opened is not None
+    assert cluster.visible == {0: 1}
+    assert not is_open(cluster)
+
+
+# -- decisions that are gone -----------------------------------------------------------------------
+
+
+def a_deleted_decision_is_missed() -> None:
+    cluster = Cluster()
+    committed(cluster, wrote(cluster, 1))
+    cluster.delete_topic()
+    for run in range(2, 5):
+        message = wrote(cluster, run, f"run{run}")
+        with pytest.raises(StateLost, match="was decided"):
+            committed(cluster, message)
+        # Spark calls abort then, which is not to wipe the trace.
+        with pytest.raises(StateLost, match="was decided"):
+            Program(cluster, aborting.abort([message], 0, SETTINGS)).run()
+    assert cluster.visible == {0: 1}
+    Program(cluster, aborting.forget(SINK, SETTINGS)).run()
+    assert not is_open(cluster)
+    cluster.batches.clear()  # somebody has said that it may be decided again
+    committed(cluster, wrote(cluster, 9, "run9"))
+    assert cluster.visible == {0: 2}
+
+
+def test_what_a_coordinator_has_lost_is_not_taken_for_committed() -> None:
+    cluster = Cluster()
+    message = wrote(cluster, 1)
+    decided(cluster, message)
+    assert message.opened is not None
+    cluster.ids[message.opened.transactional_id].state = "Empty"
+    with pytest.raises(NotRepairable, match="has lost"):
+        committed(cluster, wrote(cluster, 2, "run2"))
+    assert not cluster.visible
+
+
+# -- a sink that is forgotten ----------------------------------------------------------------------
+
+
+def what_has_won_is_committed_before_it_is_forgotten() -> None:
+    cluster = Cluster()
+    wrote(cluster, 2, "run2", partition=7)
+    sleeps = decided(cluster, wrote(cluster, 1))
+    fates, aborted = Program(cluster, aborting.forget(SINK, SETTINGS)).run()
+    assert (len(fates.committed), len(aborted)) == (1, 1)
+    assert not is_open(cluster)
+    sleeps.run()  # finds its winners committed, and may not mark anything
+    assert cluster.visible == {0: 1}
+
+
+def test_a_commit_that_wakes_reads_that_its_sink_is_forgotten() -> None:
+    cluster = Cluster()
+    committed(cluster, wrote(cluster, 1))
+    sleeps = committing(cluster, wrote(cluster, 2, batch=1))
+    forgets = Tale(cluster, aborting.forget(SINK, SETTINGS)).run_behind(CommitDriver)
+    with pytest.raises(NotDecided, match="aborted meanwhile"):
+        sleeps.run()
+    forgets.run()
+    assert cluster.visible == {0: 1}
+    assert not is_open(cluster)
+
+
+def test_where_the_decision_cannot_be_read_all_is_aborted() -> None:
+    cluster = Cluster()
+    decided(cluster, wrote(cluster, 1))
+    cluster.log.clear()
+    cluster.decided, cluster.undone, cluster.batches = set(), set(), {}  # nobody knows of them
+    with pytest.raises(StateLost):
+        committed(cluster, wrote(cluster, 2, "run2"))
+    Program(cluster, aborting.forget(SINK, SETTINGS)).run()
+    assert not is_open(cluster)
+    committed(cluster, wrote(cluster, 3, "run3"))
+    assert cluster.visible == {0: 1}
+
+
+STORIES: dict[Callable[[], None], Mutation] = {
+    losers_may_still_win: mutations.LOSERS_ARE_ABORTED_FIRST,
+    a_run_s_winners_are_kept: mutations.A_RUN_S_WINNERS_ARE_ABORTED,
+    a_deleted_decision_is_missed: mutations.THE_DRIVERS_ID_IS_NOT_LOOKED_AT,
+    what_has_won_is_committed_before_it_is_forgotten: mutations.WHAT_HAS_WON_IS_FORGOTTEN,
+}
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_story_holds(story: Callable[[], None]) -> None:
+    story()
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_its_bug_is_found(story: Callable[[], None]) -> None:
+    with (
+        applied(STORIES[story]),
+        pytest.raises((AssertionError, pytest.fail.Exception, WinnersLost)),
+    ):
+        story()
