@@ -364,6 +364,20 @@ def test_a_decision_topic_that_forgets_by_age_is_refused(
     client.delete_topic(settings.decision_topic)
 
 
+@pytest.mark.parametrize(("minutes", "warned"), [(7, False), (8, True)])
+def test_a_batch_that_comes_close_to_its_time_out_is_warned_about(
+    client: Client,
+    topic: str,
+    sink: str,
+    minutes: int,
+    warned: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    message = write(client, topic, identity(sink, 0, 0), "a")
+    commit_batch(client, SETTINGS, [message], 0, clock=lambda: driver.now_ms() + minutes * 60_000)
+    assert ("Raise the option kafka.transaction.timeout.ms" in caplog.text) == warned
+
+
 def test_other_rows_in_place_of_lost_ones_stop_the_query(
     client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

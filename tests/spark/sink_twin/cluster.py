@@ -210,7 +210,13 @@ class Cluster:
     def _Describe(self, it: ask.Describe) -> dict[str, ask.Description]:  # noqa: N802
         known = {name: self.ids[name] for name in it.transactional_ids if name in self.ids}
         return {
-            name: ask.Description(each.state, each.producer_id, each.epoch)
+            name: ask.Description(
+                each.state,
+                each.producer_id,
+                each.epoch,
+                round(each.started * 1000),
+                round(each.timeout_s * 1000),
+            )
             for name, each in known.items()
         }
 

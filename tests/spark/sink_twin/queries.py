@@ -181,7 +181,7 @@ class Query:
             raise
         told = [messages[each] for each in range(self.partitions)]
         source = SourceOffsets("readers", {("in", 0): batch})
-        committing = driver.commit(told, batch, SETTINGS, source, lambda: 0)
+        committing = driver.commit(told, batch, SETTINGS, source, self.world.cluster.clock_ms)
         call = yield from self._call(f"commit{run}.{batch}", committing)
         if call.error is None and not call.is_killed and call.is_over:
             self.outcomes["repaired"] += bool(call.result.repaired)
@@ -244,9 +244,18 @@ class Query:
         if worker is None:
             worker = len(self.workers)
             self.workers.append(OwnIds(f"{worker:012x}"))
-        who = TaskIdentity(SINK, QUERY, batch, f"run{run}", partition, number)
-        self.busy.add(worker)
         self.spawned += 1
+        who = TaskIdentity(
+            SINK,
+            QUERY,
+            batch,
+            f"run{run}",
+            partition,
+            number,
+            task_id=self.spawned,
+            has_twins=self.speculates,
+        )
+        self.busy.add(worker)
         name = f"task{run}.{batch}.{partition}.{number}#{self.spawned}"
         program = self.task(who, worker, layout[partition])
         return Attempt(partition, number, self.world.start(name, program), worker)

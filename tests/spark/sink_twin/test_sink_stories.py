@@ -16,9 +16,9 @@ from drumlin.spark.writing.protocol.errors import (
 )
 from drumlin.spark.writing.protocol.messages import CommitReport, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.own_ids import OwnIds
-from drumlin.spark.writing.protocol.requests import CommitDriver
+from drumlin.spark.writing.protocol.requests import CommitDriver, ListOpen
 from spark.sink_twin import mutations
-from spark.sink_twin.cluster import Cluster, WriteRows
+from spark.sink_twin.cluster import TASK_TIMEOUT_S, Cluster, WriteRows
 from spark.sink_twin.mutations import Mutation, applied
 from spark.sink_twin.queries import QUERY, SETTINGS, SINK
 from spark.sink_twin.test_sink_twin import Program
@@ -112,6 +112,37 @@ def a_run_s_winners_are_kept() -> None:
     assert not is_open(cluster)
 
 
+@pytest.mark.parametrize("seconds", [0, 11])
+def test_a_repeated_stage_leaves_nothing_open(seconds: int) -> None:
+    cluster = Cluster()
+    committed(cluster, wrote(cluster, 1, task_id=1))
+    # Its second attempt counts from 0 again: only numbers of tasks tell, or nothing at all.
+    wrote(cluster, 2, batch=1, task_id=2)
+    cluster.pass_time(seconds)
+    messages = [wrote(cluster, 3, batch=1, task_id=4)]
+    if not seconds:
+        messages.append(wrote(cluster, 4, batch=1, partition=1, task_id=3 + 3))
+    assert committed(cluster, *messages).aborted == 1
+    assert not is_open(cluster)
+
+
+def test_twins_are_looked_for_where_there_may_be_some() -> None:
+    cluster = Cluster()
+    committed(cluster, wrote(cluster, 1, task_id=1))
+    wrote(cluster, 2, batch=1, task_id=2, attempt=1)
+    assert committed(cluster, wrote(cluster, 3, batch=1, task_id=1, has_twins=True)).aborted == 1
+    assert not is_open(cluster)
+
+
+def test_where_nothing_says_so_they_are_not_looked_for_with_each_batch() -> None:
+    cluster = Cluster()
+    for batch in range(3):
+        commit = committing(cluster, wrote(cluster, batch, batch=batch, task_id=batch))
+        commit.run()
+        cluster.pass_time(4)
+        assert (ListOpen in commit.asked) == (batch == 0)
+
+
 # -- decisions that are gone -----------------------------------------------------------------------
 
 
@@ -182,6 +213,19 @@ def test_where_the_decision_cannot_be_read_all_is_aborted() -> None:
     assert not is_open(cluster)
     committed(cluster, wrote(cluster, 3, "run3"))
     assert cluster.visible == {0: 1}
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "was_close"), [(0.4, False), (0.6, True)])
+def test_a_commit_tells_how_close_the_time_out_was(share: float, was_close: bool) -> None:
+    cluster = Cluster()
+    message = wrote(cluster, 1)
+    cluster.pass_time(TASK_TIMEOUT_S * share)
+    report = committed(cluster, message)
+    assert report.open_ms == pytest.approx(TASK_TIMEOUT_S * share * 1000)
+    assert report.was_close == was_close
 
 
 STORIES: dict[Callable[[], None], Mutation] = {

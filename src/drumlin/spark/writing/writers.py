@@ -85,7 +85,13 @@ class _Writer:
         if context is None:
             raise RuntimeError("rows are written by tasks of Spark, and this is none")
         batch = type(self)._identify(self._names, context.getLocalProperty)
-        return TaskIdentity(*batch, context.partitionId(), context.attemptNumber())
+        return TaskIdentity(
+            *batch,
+            context.partitionId(),
+            context.attemptNumber(),
+            task_id=context.taskAttemptId(),
+            has_twins=context.getLocalProperty("spark.speculation") == "true",
+        )
 
     def _commit(self, messages: Messages, batch: int | None) -> None:
         from drumlin.spark.writing.protocol.entry import commit_batch

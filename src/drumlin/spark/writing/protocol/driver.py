@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.errors import (
@@ -53,8 +54,12 @@ from drumlin.spark.writing.protocol.requests import (
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
+#: How long transactions may hold up readers that neither messages nor Spark have told of.
+_LOOK_AGAIN_MS: Final = 10_000
 
-def _now_ms() -> int:
+
+def now_ms() -> int:
+    """The wall clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -101,11 +106,21 @@ class Job:
         kept = {each.opened for each in winners}
         return tuple(each.transactional_id for each in self.winners if each.opened not in kept)
 
-    def may_have_losers(self, state: SinkState | None, settings: SinkSettings) -> bool:
-        """Whether transactions may be open that no message names."""
-        is_new_run = state is None or state.run != self.run
-        is_repeated = any(message.identity.attempt > 0 for message in self.messages)
-        return is_new_run or is_repeated or settings.speculation
+    def may_have_losers(self, state: SinkState | None, settings: SinkSettings, now_ms: int) -> bool:
+        """Whether to look for transactions that no message names.
+
+        A stage that is repeated as a whole leaves no trace in its messages, so now and then it is
+        looked for anyway: a request to each broker, which costs little beside so much time.
+        """
+        who = [message.identity for message in self.messages]
+        if settings.speculation or any(each.attempt > 0 or each.has_twins for each in who):
+            return True
+        if state is None or state.run != self.run:
+            return True
+        # Spark counts attempts. Where some of another stage ran in between, ours may be repeated.
+        numbers = [each.task_id for each in who]
+        has_gap = max(numbers) - min(numbers) >= len(numbers)
+        return has_gap or not 0 <= now_ms - state.looked_ms < _LOOK_AGAIN_MS
 
 
 def commit(
@@ -113,7 +128,7 @@ def commit(
     batch: int,
     settings: SinkSettings,
     source: SourceOffsets | None = None,
-    now_ms: Callable[[], int] = _now_ms,
+    clock: Callable[[], int] = now_ms,
 ) -> Steps[CommitReport]:
     """Decide a batch and commit it; or go on with what was decided of it.
 
@@ -134,23 +149,27 @@ def commit(
         yield FenceAll(job.besides(()))
         raise
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
+    losers: tuple[str, ...] = ()
+    age = _Age()
     try:
         check(job, settings, state)
         if state is not None and state.batch == batch:
             decision = yield from _decided_before(job, state)
         else:
-            decision = yield from _first_decision(job, state, now_ms())
+            decision = yield from _first_decision(job, state, clock())
         if decision.needs_writing:
-            losers = yield from _open_losers(job, settings, state, decision.state)
-            yield from _check_open(job, decision.state)
+            if job.may_have_losers(state, settings, clock()):
+                losers = yield from _open_losers(job, decision.state)
+                decision = decision.after_looking(clock())
+            age = yield from _check_open(job, decision.state)
             yield from write(driver, job.sink, settings, decision.state, source)
     except (SinkError, ValueError) as error:
         if not isinstance(error, DecisionUnknown | Fenced):  # who has fenced us may decide ours
             yield FenceAll(job.besides(() if state is None else state.winners))
         raise
-    if not decision.needs_writing:
-        losers = job.besides(decision.state.winners)
-    return (yield from _complete(driver, job, settings, decision, losers))
+    losers = tuple(dict.fromkeys((*job.besides(decision.state.winners), *losers)))
+    report = yield from _complete(driver, job, settings, decision, losers)
+    return report._replace(open_ms=age.until(clock()), timeout_ms=age.timeout_ms)
 
 
 def abort_open(job: Job) -> Steps[int]:
@@ -172,6 +191,20 @@ class _Decision:
     needs_writing: bool
     repaired: int = 0
     is_finished: bool = False
+
+    def after_looking(self, now_ms: int) -> _Decision:
+        """The same, with a note of when losers were looked for."""
+        return replace(self, state=replace(self.state, looked_ms=now_ms))
+
+
+class _Age(NamedTuple):
+    """Of the winner that was open first; by the broker's clock."""
+
+    start_ms: int = -1
+    timeout_ms: int = 0
+
+    def until(self, now_ms: int) -> int:
+        return max(0, now_ms - self.start_ms) if self.start_ms >= 0 else 0
 
 
 def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
@@ -220,6 +253,7 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
         winners=job.winners,
         refused=state.refused if state is not None else (),
         decided_ms=now_ms,
+        looked_ms=state.looked_ms if state is not None else -1,
     )
     return _Decision(decided if job.winners else decided.done(), needs_writing=True)
 
@@ -274,20 +308,14 @@ def _replacements(job: Job, fates: Fates) -> list[Winner]:
     return found
 
 
-def _open_losers(
-    job: Job, settings: SinkSettings, state: SinkState | None, decided: SinkState
-) -> Steps[tuple[str, ...]]:
-    """Ids of transactions that will count for nothing once the batch is decided.
+def _open_losers(job: Job, decided: SinkState) -> Steps[tuple[str, ...]]:
+    """Ids of open transactions that will count for nothing once the batch is decided.
 
     Listed before the decision: whatever is open then is of this batch or of an earlier one, as
     nobody begins the next before this one is decided. So it is a loser for ever, and may be
     aborted at any later time.
     """
-    own = job.besides(decided.winners)
-    if not job.may_have_losers(state, settings):
-        return own
-    others = yield from open_besides(job.sink, decided.winners)
-    return tuple(dict.fromkeys((*own, *others)))
+    return (yield from open_besides(job.sink, decided.winners))
 
 
 def open_besides(sink: str, winners: Sequence[Winner]) -> Steps[tuple[str, ...]]:
@@ -303,15 +331,16 @@ def open_besides(sink: str, winners: Sequence[Winner]) -> Steps[tuple[str, ...]]
     )
 
 
-def _check_open(job: Job, decided: SinkState) -> Steps[None]:
-    """
+def _check_open(job: Job, decided: SinkState) -> Steps[_Age]:
+    """How long those have been open that are to win.
+
     Raises:
         NotDecided: a transaction that was to win is over.
     """
     own = {each.opened for each in job.winners}
     new = [each for each in decided.winners if each.opened in own]
     if not new:
-        return
+        return _Age()
     known = yield Describe(tuple(each.transactional_id for each in new))
     gone = missing(new, known)
     if gone:
@@ -321,6 +350,8 @@ def _check_open(job: Job, decided: SinkState) -> Steps[None]:
             f"{tasks} are over: they timed out, or another run of the batch has aborted them. "
             "Nothing was written; run the batch again"
         )
+    found = [known[each.transactional_id] for each in new]
+    return min(_Age(each.start_ms, each.timeout_ms) for each in found)
 
 
 def write(

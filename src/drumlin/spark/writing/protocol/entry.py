@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drumlin.client.client import Client
@@ -19,6 +20,8 @@ from drumlin.spark.writing.protocol.messages import (
 from drumlin.spark.writing.protocol.performing import Performer
 from drumlin.spark.writing.protocol.requests import AbortOwn
 from drumlin.spark.writing.protocol.state import SinkState
+
+_logger = logging.getLogger(__name__)
 
 
 class AlreadyDecided(NamedTuple):
@@ -109,8 +112,11 @@ def commit_batch(
     messages: Sequence[TaskMessage],
     batch_id: int,
     source: SourceOffsets | None = None,
+    clock: Callable[[], int] = driver.now_ms,
 ) -> CommitReport:
     """Decide the batch, and commit what its tasks have written. All messages are needed.
+
+    Warns if the batch took more than half of the time that its transactions may be open.
 
     If it raises, call `abort_batch` with the same messages, and run the batch again; unless it is
     `NotRepairable` or `StateLost`, of which only a person knows the way out.
@@ -120,9 +126,20 @@ def commit_batch(
     """
     performer = Performer(client)
     try:
-        return performer.run(driver.commit(messages, batch_id, settings, source))
+        report = performer.run(driver.commit(messages, batch_id, settings, source, clock))
     finally:
         performer.close()
+    if report.was_close:
+        _logger.warning(
+            "sink %r: batch %d has kept a transaction open for %.0f s, and brokers abort it after "
+            "%.0f s. Raise the option kafka.transaction.timeout.ms (and transaction.max.timeout.ms "
+            "of the brokers, which limits it), or make the batches smaller",
+            messages[0].identity.sink,
+            batch_id,
+            report.open_ms / 1000,
+            report.timeout_ms / 1000,
+        )
+    return report
 
 
 def abort_batch(

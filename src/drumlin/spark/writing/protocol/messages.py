@@ -55,7 +55,7 @@ class SinkSettings(Crossing):
         transaction_timeout_ms: of tasks' transactions; None: the longest that the broker allows.
         may_begin_late: a batch other than 0 may be the first that the cluster knows of. Without
             it such a batch is refused, as its decision may have been lost.
-        speculation: Spark may run a task twice at a time, so look for losers after each batch.
+        speculation: look for losers with each batch, whatever Spark says about twins.
     """
 
     decision_topic: str = names.DECISION_TOPIC
@@ -75,6 +75,8 @@ class TaskIdentity(Crossing):
         run: new at every start of the query (`spark.jobGroup.id`), or of the write.
         partition, attempt: as TaskContext has them.
         part: tells several writes of one batch apart, if one decision is made for all.
+        task_id: Spark's number of the attempt in the application; -1: not known.
+        has_twins: Spark may run another attempt at the same time (`spark.speculation`).
     """
 
     sink: str
@@ -84,6 +86,8 @@ class TaskIdentity(Crossing):
     partition: int
     attempt: int = 0
     part: str = ""
+    task_id: int = -1
+    has_twins: bool = False
 
     def __post_init__(self) -> None:
         names.check_sink(self.sink)
@@ -135,6 +139,8 @@ class CommitReport(NamedTuple):
         repaired: so many tasks' rows were written again, as their transactions had timed out.
         is_marked_done: else a later commit marks it; nothing is wrong with the batch.
         aborted: transactions of losers and zombies.
+        open_ms: how long the first of the winners was open; 0: not known.
+        timeout_ms: after how long it would have been aborted.
     """
 
     batch: int
@@ -144,6 +150,13 @@ class CommitReport(NamedTuple):
     repaired: int = 0
     is_marked_done: bool = True
     aborted: int = 0
+    open_ms: int = 0
+    timeout_ms: int = 0
+
+    @property
+    def was_close(self) -> bool:
+        """Whether a batch that takes twice as long would be lost."""
+        return self.open_ms * 2 > self.timeout_ms > 0
 
 
 def token_of(opened: Iterable[Opened]) -> str:

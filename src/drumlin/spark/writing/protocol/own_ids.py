@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass, field
-from typing import Final
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.messages import Opened
 from drumlin.spark.writing.protocol.requests import Describe, Steps
 from drumlin.spark.writing.protocol.state import SinkState
-
-_COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
+from drumlin.spark.writing.protocol.winners import COMMITTED
 
 
 @dataclass(slots=True)
@@ -46,8 +44,7 @@ class OwnIds:
                 for each in settled:
                     del own.waiting[each]
                     found = known.get(each.transactional_id)
-                    is_same = found is not None and tuple(found[1:]) == each[1:]
-                    if is_same and found.state in _COMMITTED:
+                    if found is not None and found.is_of(each) and found.state in COMMITTED:
                         own.free.append(each.transactional_id)
         if own.free:
             return own.free.pop()

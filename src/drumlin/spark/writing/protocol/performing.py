@@ -184,7 +184,13 @@ class Performer:
     def _describe(self, it: ask.Describe) -> dict[str, ask.Description]:
         found = self._client.describe_transactions(it.transactional_ids)
         return {
-            name: ask.Description(each.state, each.producer_id, each.epoch)
+            name: ask.Description(
+                each.state,
+                each.producer_id,
+                each.epoch,
+                -1 if each.start_time is None else round(each.start_time.timestamp() * 1000),
+                each.timeout_ms,
+            )
             for name, each in found.items()
         }
 

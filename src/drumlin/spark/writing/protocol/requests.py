@@ -56,6 +56,12 @@ class Description(NamedTuple):
     state: str
     producer_id: int
     epoch: int
+    start_ms: int = -1  # of the transaction, by the broker's clock
+    timeout_ms: int = -1
+
+    def is_of(self, opened: Opened) -> bool:
+        """Whether nobody has initialised the id since, nor has it timed out."""
+        return (self.producer_id, self.epoch) == opened[1:]
 
 
 class Describe(NamedTuple):

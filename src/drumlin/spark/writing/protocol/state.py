@@ -35,6 +35,7 @@ class Note(NamedTuple):
     run: str
     is_done: bool
     has_more: bool  # which only the record tells
+    looked_ms: int = -1
 
     def encode(self) -> str:
         return json.dumps(
@@ -45,6 +46,7 @@ class Note(NamedTuple):
                 "run": self.run,
                 "done": self.is_done,
                 "more": self.has_more,
+                "looked": self.looked_ms,
             }
         )
 
@@ -56,7 +58,14 @@ class Note(NamedTuple):
         """
         found = _parsed(sink, text, "the committed offset's metadata")
         try:
-            return cls(found["query"], found["batch"], found["run"], found["done"], found["more"])
+            return cls(
+                found["query"],
+                found["batch"],
+                found["run"],
+                found["done"],
+                found["more"],
+                found["looked"],
+            )
         except KeyError as error:
             raise StateLost(f"sink {sink!r}: the metadata of its group lacks {error}") from error
 
@@ -73,6 +82,7 @@ class SinkState:
             is forgotten when that is done: it can neither be decided nor repaired then.
         repairs: how often winners of the batch were replaced.
         is_forgotten: an operator has said that whatever batch comes next is the first.
+        looked_ms: when a driver has last looked for transactions that no message names.
     """
 
     query: str
@@ -84,11 +94,12 @@ class SinkState:
     repairs: int = 0
     decided_ms: int = -1
     is_forgotten: bool = False
+    looked_ms: int = -1
 
     @property
     def note(self) -> Note:
         has_more = bool(self.winners or self.refused or self.is_forgotten)
-        return Note(self.query, self.batch, self.run, self.is_done, has_more)
+        return Note(self.query, self.batch, self.run, self.is_done, has_more, self.looked_ms)
 
     def is_settled(self, batch: int) -> bool:
         """Whether all of a batch that counts is committed."""
@@ -127,6 +138,7 @@ class SinkState:
             "decided_ms": self.decided_ms,
             "repairs": self.repairs,
             "forgotten": self.is_forgotten,
+            "looked_ms": self.looked_ms,
             "refused": list(self.refused),
             "winners": winners,
         }
@@ -154,6 +166,7 @@ class SinkState:
                 found["repairs"],
                 found["decided_ms"],
                 found["forgotten"],
+                found["looked_ms"],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StateLost(f"sink {sink!r}: its decision cannot be read: {error}") from error
@@ -161,7 +174,7 @@ class SinkState:
     @classmethod
     def from_note(cls, note: Note) -> SinkState:
         """All there is to know, if the note says that nothing is left to do."""
-        return cls(note.query, note.batch, note.run, note.is_done)
+        return cls(note.query, note.batch, note.run, note.is_done, looked_ms=note.looked_ms)
 
 
 def _batch_of(refused: str) -> int:

@@ -65,7 +65,7 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
 def is_open(winner: Winner, known: dict[str, Description]) -> bool:
     """Whether this very transaction could be committed now."""
     found = known.get(winner.transactional_id)
-    return found is not None and tuple(found) == (ONGOING, *winner.opened[1:])
+    return found is not None and found.state == ONGOING and found.is_of(winner.opened)
 
 
 def is_lost(winner: Winner, known: dict[str, Description]) -> bool:
