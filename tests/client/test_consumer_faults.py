@@ -87,8 +87,8 @@ class Log:
         topic = shape("ListOffsetsTopicResponse", name="t", partitions=(each,))
         return shape("ListOffsetsResponse", throttle_time=ZERO, topics=(topic,))
 
-    def find_coordinator(self, shape: Shape, request: Any) -> Any:
-        where = {"node_id": 1, "host": "127.0.0.1", "port": self._port}
+    def find_coordinator(self, shape: Shape, request: Any, node_id: int = 1) -> Any:
+        where = {"node_id": node_id, "host": "127.0.0.1", "port": self._port}
         found = shape(
             "Coordinator", key="g", error_code=ErrorCode.none, error_message=None, **where
         )
@@ -309,6 +309,25 @@ def test_errors_that_pass_are_waited_out(broker: EpochBroker, log: Log, client: 
         for start in range(0, 100, 10):
             assert offsets(consumer.poll(WAIT_MS)) == list(range(start, start + 10))
     assert len(broker.asked("find_coordinator")) == 2
+
+
+def test_a_coordinator_that_has_left_the_cluster_is_asked_for_again(
+    broker: EpochBroker, log: Log, client: Client
+) -> None:
+    def gone(shape: Shape, request: Any) -> Any:
+        return log.find_coordinator(shape, request, node_id=9)
+
+    broker.script("find_coordinator", gone, log.find_coordinator)
+    with client.consumer(assign=[PLACE], group="g", commit_interval_ms=None) as consumer:
+        assert offsets(consumer.poll(WAIT_MS)) == list(range(10))
+        broker.script("find_coordinator", gone, gone, log.find_coordinator)
+        broker.script(
+            "offset_commit",
+            failing(log.offset_commit, ErrorCode.not_coordinator),
+            log.offset_commit,
+        )
+        consumer.commit()
+    assert log.commits == [10]
 
 
 def test_an_error_that_stays_is_raised(broker: EpochBroker, log: Log, client: Client) -> None:

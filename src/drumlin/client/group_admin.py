@@ -19,7 +19,11 @@ from drumlin.client.committed_offsets import (
     fetched_offsets,
     refused_commits,
 )
-from drumlin.client.coordinators import LOST_COORDINATOR, known_coordinator
+from drumlin.client.coordinators import (
+    LOST_COORDINATOR,
+    coordinator_connection,
+    known_coordinator,
+)
 from drumlin.client.errors import CommitFailed, translated
 from drumlin.client.group_members import Member, classic_members, consumer_members
 from drumlin.client.offsets import TopicPartition
@@ -73,7 +77,7 @@ async def ask_coordinator(
 
     async def attempt() -> T:
         node_id = await known_coordinator(connections, group)
-        connection = await connections.broker(node_id)
+        connection = await coordinator_connection(connections, node_id)
         return read(await connection.request(api_name, build, version_max=version_max))
 
     return await connections.retrying(attempt)

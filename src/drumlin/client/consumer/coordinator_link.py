@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from drumlin.client.coordinators import LOST_COORDINATOR, find_coordinator
+from drumlin.client.coordinators import (
+    LOST_COORDINATOR,
+    coordinator_connection,
+    find_coordinator,
+)
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection, RequestBuilder
 from drumlin.peer.errors import PeerError
@@ -80,7 +84,7 @@ class CoordinatorLink:
                 self._node_id = await find_coordinator(self._connections, self.group_id)
             node_id = self._node_id
         try:
-            return await connections.broker(node_id)
+            return await coordinator_connection(connections, node_id)
         except KafkaError:
             self.forget()
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from drumlin.client.committed_offsets import GroupMetadata
 from drumlin.client.offsets import TopicPartition
@@ -22,13 +22,9 @@ NO_PARTITIONS: Partitions = frozenset()
 RETRY_S = 0.1
 
 
-#: Errors that pass, besides those that Kafka calls retriable.
-_PASSING: Final = frozenset({ErrorCode.broker_not_available, ErrorCode.unknown_server_error})
-
-
 def passes(code: ErrorCode) -> bool:
     """Whether the same request may succeed later, perhaps at another broker."""
-    return bool(code.retriable) or code in _PASSING
+    return bool(code.retriable) or code is ErrorCode.unknown_server_error
 
 
 class DutyKind(Enum):
