@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from drumlin.cli import output
+from drumlin.peer.rights import Denied
 from drumlin.wire.errors import KafkaError
 
 
@@ -49,5 +50,7 @@ def for_each(
 
 def sentence(error: KafkaError) -> str:
     """A broker's error in one line."""
+    if isinstance(error, Denied):
+        return str(error)
     reason = error.code.name.replace("_", " ")
     return f"{error.message.rstrip('.')} ({reason})" if error.message else reason

@@ -12,6 +12,7 @@ from typing import Final
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.errors import only
+from drumlin.peer.rights import refusal
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -126,7 +127,8 @@ async def find_transaction_coordinators(
             found[each.key] = each.node_id
             _remember(connections, _TRANSACTION, each.key, each.node_id)
         elif not each.error_code.retriable:
-            raise KafkaError(each.error_code, f"coordinator of transactional id {each.key!r}")
+            what = f"coordinator of transactional id {each.key!r}"
+            raise refusal("find_coordinator", each.error_code, what)
     return found
 
 
@@ -138,7 +140,7 @@ async def _find(connections: BrokerConnections, key: str, key_type: int, what: s
     response = await connection.request("find_coordinator", build)
     found = only(getattr(response, "coordinators", (response,)), what)
     if found.error_code is not ErrorCode.none:
-        raise KafkaError(found.error_code, what)
+        raise refusal("find_coordinator", found.error_code, what)
     node_id: int = found.node_id
     _remember(connections, key_type, key, node_id)
     return node_id

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from drumlin.peer.errors import AuthenticationFailed as NotAuthentic
 from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
+from drumlin.peer.rights import Denied
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -140,6 +141,8 @@ def as_client_error(error: KafkaError | PeerError) -> ClientError:
     """The same failure in this module's terms."""
     if isinstance(error, KafkaError):
         kind = _REFUSALS.get(error.code, RequestRefused)
+        if isinstance(error, Denied):
+            return NotAuthorized(str(error), error.code)
         if kind is NotAuthorized:
             what = error.message or "the request"
             return kind(f"{what}: this user has no right to it ({error.code.name})", error.code)
@@ -157,9 +160,10 @@ def as_delivery_failed(
     topic: str, partition: int, error: BaseException, *, may_be_written: bool = False
 ) -> DeliveryFailed:
     """`error` is why records of this partition were not written."""
-    failure = DeliveryFailed(
-        f"topic {topic!r} partition {partition}: {error}", may_be_written=may_be_written
-    )
+    where = f"topic {topic!r} partition {partition}"
+    why = str(error)
+    message = why if why.startswith(where) else f"{where}: {why}"
+    failure = DeliveryFailed(message, may_be_written=may_be_written)
     failure.__cause__ = error
     return failure
 

@@ -11,7 +11,8 @@ from drumlin.client.arguments import ACKS_ALL, acks_number
 from drumlin.client.errors import DeliveryFailed, as_delivery_failed
 from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.rights import refusal
+from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 #: How long nobody asks whether a topic has more partitions, as metadata.max.age.ms of Kafka's.
@@ -129,7 +130,7 @@ class Producer:
             connection = await self._connections.any()
             response = await connection.request("init_producer_id", build)
             if response.error_code is not ErrorCode.none:
-                raise KafkaError(response.error_code, "init_producer_id")
+                raise refusal("init_producer_id", response.error_code, "an idempotent producer")
             return response
 
         response = await self._connections.retrying(attempt)

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.errors import only
+from drumlin.peer.rights import refusal
 from drumlin.records.batch import Buffer
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
 # From 13 on topics go by id.
@@ -73,7 +74,7 @@ def produced(response: Any, topic: str, partition: int) -> Produced:
     what = f"produce to topic {topic!r} partition {partition}"
     answer = only(only(response.responses, what).partition_responses, what)
     if answer.error_code is not ErrorCode.none:
-        raise KafkaError(answer.error_code, _complaint(answer, topic, partition))
+        raise refusal("produce", answer.error_code, _complaint(answer, topic, partition))
     time = answer.log_append_time
     return Produced(
         answer.base_offset,

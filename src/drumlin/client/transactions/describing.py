@@ -68,7 +68,8 @@ async def describe(
             response = await connection.request("describe_transactions", _describe(asked))
             for state in response.transaction_states:
                 if state.error_code is not ErrorCode.transactional_id_not_found:
-                    check(state.error_code, f"transaction {state.transactional_id!r}")
+                    what = f"transaction {state.transactional_id!r}"
+                    check("describe_transactions", state.error_code, what)
                     found[state.transactional_id] = _description(state, node_id)
                 missing.pop(state.transactional_id, None)
         for each in missing:
@@ -127,7 +128,8 @@ async def list_transactions(
         for node_id in sorted(connections.view.brokers):
             connection = await coordinator_connection(connections, node_id)
             response = await connection.request("list_transactions", build)
-            check(response.error_code, f"transactions of broker {node_id}")
+            what = f"transactions of broker {node_id}"
+            check("list_transactions", response.error_code, what)
             if response.unknown_state_filters:
                 unknown = ", ".join(map(repr, response.unknown_state_filters))
                 why = f"no such state of a transaction: {unknown} (as 'Ongoing', 'Empty')"

@@ -66,7 +66,7 @@ async def end_transaction(
         await coordinator.ask(
             "end_txn",
             end_request(who, commit=commit),
-            lambda response: check(response.error_code, what),
+            lambda response: check("end_txn", response.error_code, what),
             END_VERSION_MAX,
         )
     except (ConnectionLost, RequestTimeout) as error:

@@ -59,7 +59,7 @@ async def _open_in(
         connection = await connections.leader(topic, partition)
         response = await connection.request("describe_producers", build)
         answer: Any = only(only(response.topics, what).partitions, what)
-        check(answer.error_code, what)
+        check("describe_producers", answer.error_code, what)
         return [
             OpenProducer(
                 topic,
@@ -145,6 +145,6 @@ async def _write_marker(connections: BrokerConnections, producer: OpenProducer) 
             "write_txn_markers", build, version_max=_MARKERS_VERSION_MAX
         )
         answer: Any = only(only(only(response.markers, what).topics, what).partitions, what)
-        check(answer.error_code, what)
+        check("write_txn_markers", answer.error_code, what)
 
     await connections.retrying(attempt, topics=(producer.topic,))

@@ -64,7 +64,7 @@ class Participants:
         await self._coordinator.ask(
             "add_offsets_to_txn",
             add_offsets_request(self._who, group_id),
-            lambda response: check(response.error_code, what),
+            lambda response: check("add_offsets_to_txn", response.error_code, what),
             ADD_OFFSETS_VERSION_MAX,
         )
         self._groups.add(group_id)

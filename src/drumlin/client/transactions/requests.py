@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata, offset_topics
 from drumlin.client.offsets import TopicPartition, by_topic
 from drumlin.peer.connection import RequestBuilder
-from drumlin.wire.errors import ErrorCode, KafkaError, error_of
+from drumlin.peer.rights import refusal
+from drumlin.wire.errors import ErrorCode, error_of
 from drumlin.wire.messages import Shape
 
 INIT_VERSION_MAX: Final = 4
@@ -50,7 +51,8 @@ def begun(response: Any, transactional_id: str) -> OpenTransaction:
     Raises:
         KafkaError: refused.
     """
-    check(response.error_code, f"init_producer_id of {transactional_id!r}")
+    what = f"init_producer_id of {transactional_id!r}"
+    check("init_producer_id", response.error_code, what)
     return OpenTransaction(transactional_id, response.producer_id, response.producer_epoch)
 
 
@@ -84,7 +86,8 @@ def check_added(response: Any, transactional_id: str) -> None:
             # The others are only told that nobody has tried.
             if each.partition_error_code is not ErrorCode.operation_not_attempted:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
-                check(each.partition_error_code, f"{where} in transaction {transactional_id!r}")
+                what = f"{where} in transaction {transactional_id!r}"
+                check("add_partitions_to_txn", each.partition_error_code, what)
 
 
 def add_offsets_request(who: OpenTransaction, group_id: str) -> RequestBuilder:
@@ -131,7 +134,8 @@ def check_committed(response: Any, group_id: str) -> None:
     for topic in response.topics:
         for each in topic.partitions:
             where = f"topic {topic.name!r} partition {each.partition_index}"
-            check(each.error_code, f"txn_offset_commit of group {group_id!r}, {where}")
+            what = f"txn_offset_commit of group {group_id!r}, {where}"
+            check("txn_offset_commit", each.error_code, what)
 
 
 def end_request(who: OpenTransaction, *, commit: bool) -> RequestBuilder:
@@ -149,10 +153,10 @@ def end_request(who: OpenTransaction, *, commit: bool) -> RequestBuilder:
     return build
 
 
-def check(code: ErrorCode | int, what: str) -> None:
+def check(api_name: str, code: ErrorCode | int, what: str) -> None:
     """
     Raises:
         KafkaError: unless `code` is none.
     """
     if code != ErrorCode.none:
-        raise KafkaError(error_of(code), what)
+        raise refusal(api_name, error_of(code), what)

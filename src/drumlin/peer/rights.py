@@ -1,0 +1,56 @@
+"""Which right a user lacks, where a broker refuses for lack of one: in the words of Kafka's ACLs.
+
+Brokers name the kind of thing alone. What they look for follows from what they were asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_CLUSTER: Final = ErrorCode.cluster_authorization_failed
+_GROUP: Final = ErrorCode.group_authorization_failed
+_ID: Final = ErrorCode.transactional_id_authorization_failed
+_TOPIC: Final = ErrorCode.topic_authorization_failed
+
+_WRITE_ID: Final = "WRITE on the transactional id"
+_RIGHTS: Final = {
+    ("metadata", _TOPIC): "DESCRIBE on the topic",
+    ("produce", _TOPIC): "WRITE on the topic",
+    ("produce", _ID): _WRITE_ID,
+    ("produce", _CLUSTER): "IDEMPOTENT_WRITE on the cluster",
+    ("find_coordinator", _GROUP): "DESCRIBE on the group",
+    ("find_coordinator", _ID): "DESCRIBE on the transactional id",
+    ("init_producer_id", _ID): _WRITE_ID,
+    ("init_producer_id", _CLUSTER): "WRITE on a topic, or IDEMPOTENT_WRITE on the cluster",
+    ("add_partitions_to_txn", _ID): _WRITE_ID,
+    ("add_partitions_to_txn", _TOPIC): "WRITE on the topic",
+    ("add_offsets_to_txn", _ID): _WRITE_ID,
+    ("add_offsets_to_txn", _GROUP): "READ on the group",
+    ("txn_offset_commit", _ID): _WRITE_ID,
+    ("txn_offset_commit", _GROUP): "READ on the group",
+    ("txn_offset_commit", _TOPIC): "READ on the topic",
+    ("end_txn", _ID): _WRITE_ID,
+    ("describe_transactions", _ID): "DESCRIBE on the transactional id",
+    ("describe_producers", _TOPIC): "READ on the topic",
+    ("write_txn_markers", _CLUSTER): "CLUSTER_ACTION on the cluster",
+}
+
+
+class Denied(KafkaError):
+    """Refused for lack of `right`."""
+
+    def __init__(self, code: ErrorCode, message: str, right: str) -> None:
+        super().__init__(code, message)
+        self.right = right
+
+    def __str__(self) -> str:
+        why = f"this user has no right to it, as it takes {self.right} ({self.code.name})"
+        return f"{self.message}: {why}"
+
+
+def refusal(api_name: str, code: ErrorCode, what: str) -> KafkaError:
+    """The error that a broker has answered a request with."""
+    right = _RIGHTS.get((api_name, code))
+    return KafkaError(code, what) if right is None else Denied(code, what, right)

@@ -1,0 +1,267 @@
+"""Rights that a transaction takes, on a real Apache Kafka: each one that lacks is named."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from drumlin.cli import app
+from drumlin.client.client import Client
+from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized
+from drumlin.client.transactions.errors import TransactionFailed
+from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.security import Plain, Security
+from rig.raw import RawClient
+from rig.secured_kafka import PASSWORD, SecuredKafka
+from rig.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+ROWS = pa.table({"value": ["a"]})
+_ALLOW, _LITERAL, _ANY = 3, 3, 1
+_TOPIC, _GROUP, _TRANSACTIONAL_ID = 2, 3, 5
+_READ, _WRITE, _DESCRIBE = 3, 4, 8
+
+
+class Right(NamedTuple):
+    """... that alice has for a while."""
+
+    kind: int
+    name: str
+    operation: int
+
+
+@contextmanager
+def granted(kafka: SecuredKafka, *rights: Right) -> Iterator[None]:
+    with RawClient(kafka.port) as administrator:
+        creations = [
+            {
+                "resource_type": each.kind,
+                "resource_name": each.name,
+                "resource_pattern_type": _LITERAL,
+                "principal": "User:alice",
+                "host": "*",
+                "operation": each.operation,
+                "permission_type": _ALLOW,
+            }
+            for each in rights
+        ]
+        answer = administrator.ask("create_acls", 3, creations=creations)
+        assert all(each.error_code == 0 for each in answer.results), answer
+        wait_until(lambda: there(administrator) >= set(rights), "the rights to be granted")
+    try:
+        yield
+    finally:
+        withdraw(kafka, *rights)
+
+
+def withdraw(kafka: SecuredKafka, *rights: Right) -> None:
+    filters = [
+        {
+            "resource_type_filter": each.kind,
+            "resource_name_filter": each.name,
+            "pattern_type_filter": _LITERAL,
+            "principal_filter": "User:alice",
+            "host_filter": "*",
+            "operation": each.operation,
+            "permission_type": _ALLOW,
+        }
+        for each in rights
+    ]
+    with RawClient(kafka.port) as administrator:
+        answer = administrator.ask("delete_acls", 3, filters=filters)
+        assert all(each.error_code == 0 for each in answer.filter_results), answer
+        wait_until(lambda: not there(administrator) & set(rights), "the rights to be withdrawn")
+
+
+def there(administrator: RawClient) -> set[Right]:
+    """What the broker has heard of by now."""
+    answer = administrator.ask(
+        "describe_acls",
+        3,
+        resource_type_filter=_ANY,
+        resource_name_filter=None,
+        pattern_type_filter=_ANY,
+        principal_filter="User:alice",
+        host_filter=None,
+        operation=_ANY,
+        permission_type=_ANY,
+    )
+    return {
+        Right(found.resource_type, found.resource_name, each.operation)
+        for found in answer.resources
+        for each in found.acls
+    }
+
+
+@pytest.fixture
+def alice(secured_kafka: SecuredKafka) -> Iterator[Client]:
+    security = Security(None, Plain("alice", PASSWORD))
+    with drumlin.connect(secured_kafka.addresses["login"], security=security) as client:
+        yield client
+
+
+@pytest.fixture
+def name() -> str:
+    return f"x-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def write_id(secured_kafka: SecuredKafka, name: str) -> Iterator[Right]:
+    """WRITE on the transactional id."""
+    right = Right(_TRANSACTIONAL_ID, name, _WRITE)
+    with granted(secured_kafka, right):
+        yield right
+
+
+def lacks(right: str, code: str) -> str:
+    """What the sentence says of it."""
+    return rf"this user has no right to it, as it takes {right} \({code}\)"
+
+
+_ID = "transactional_id_authorization_failed"
+
+
+def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: str) -> None:
+    describe = lacks("DESCRIBE on the transactional id", _ID)
+    for what in (
+        lambda: alice.transaction(name),
+        lambda: alice.describe_transactions([name]),
+        lambda: alice.abort_transaction(name),
+        lambda: alice.end_transaction(OpenTransaction(name, 1, 0), commit=True),
+    ):
+        with pytest.raises(NotAuthorized, match=f"'{name}': {describe}"):
+            what()
+    with (
+        granted(secured_kafka, Right(_TRANSACTIONAL_ID, name, _DESCRIBE)),
+        pytest.raises(NotAuthorized, match=lacks("WRITE on the transactional id", _ID)),
+    ):
+        alice.transaction(name)
+
+
+@pytest.mark.usefixtures("write_id")
+@pytest.mark.parametrize(("topic", "right"), [("locked", "WRITE"), ("hidden", "DESCRIBE")])
+def test_a_topic_to_write_to(alice: Client, name: str, topic: str, right: str) -> None:
+    lacking = lacks(f"{right} on the topic", "topic_authorization_failed")
+    transaction = alice.transaction(name)
+    with pytest.raises((DeliveryFailed, NotAuthorized), match=f"^topic '{topic}'.*{lacking}"):
+        transaction.append(ROWS, topic)
+    with pytest.raises(ClientError):
+        transaction.append(ROWS, "open")
+    with pytest.raises(TransactionFailed, match="can only be aborted: topic"):
+        transaction.commit()
+    transaction.abort()
+
+
+@pytest.mark.usefixtures("write_id")
+def test_one_topic_of_several_is_named_to_all(alice: Client, name: str) -> None:
+    """Partitions are added together, or not at all."""
+    transaction = alice.transaction(name)
+    rows = pa.RecordBatch.from_pydict({"topic": ["open", "locked"], "value": ["a", "b"]})
+    appender = transaction.stream_appender()
+    appender.add(rows)
+    with pytest.raises(DeliveryFailed, match=r"topic 'locked' partition 0.*as it takes WRITE"):
+        appender.finish()
+    transaction.abort()
+
+
+@pytest.mark.parametrize("topic", ["locked", "hidden"])
+def test_a_topic_without_a_transaction(alice: Client, topic: str) -> None:
+    right = "WRITE" if topic == "locked" else "DESCRIBE"
+    lacking = lacks(f"{right} on the topic", "topic_authorization_failed")
+    with pytest.raises((DeliveryFailed, NotAuthorized), match=f"^topic '{topic}'.*{lacking}"):
+        alice.append(ROWS, topic)
+    if topic == "locked":
+        with alice.writer(topic) as writer:
+            delivery = writer.send("a")
+            with pytest.raises(DeliveryFailed, match=lacking):
+                writer.flush()
+            with pytest.raises(DeliveryFailed, match=lacking):
+                delivery.result()
+
+
+@pytest.mark.usefixtures("write_id")
+def test_a_group_and_what_it_reads(alice: Client, name: str) -> None:
+    def offsets(topic: str) -> dict[Any, int]:
+        return {(topic, 0): 1}
+
+    transaction = alice.transaction(name)
+    group = lacks("READ on the group", "group_authorization_failed")
+    with pytest.raises(NotAuthorized, match=f"offsets of group 'others'.*{group}"):
+        transaction.send_offsets(offsets("open"), "others")
+    transaction.abort()
+    for topic in ("locked", "hidden"):
+        transaction = alice.transaction(name)
+        read = lacks("READ on the topic", "topic_authorization_failed")
+        with pytest.raises(NotAuthorized, match=f"group 'readers', topic '{topic}'.*{read}"):
+            transaction.send_offsets(offsets(topic), "readers")
+        transaction.abort()
+    with alice.transaction(name) as transaction:
+        transaction.send_offsets(offsets("open"), "readers")
+
+
+def test_a_right_that_is_withdrawn_before_the_end(
+    secured_kafka: SecuredKafka, alice: Client, name: str, write_id: Right
+) -> None:
+    """Nothing has changed by the refusal: with the right the same transaction is ended."""
+    transaction = alice.transaction(name)
+    transaction.append(ROWS, "open")
+    withdraw(secured_kafka, write_id)
+    describe = Right(_TRANSACTIONAL_ID, name, _DESCRIBE)
+    with granted(secured_kafka, describe):
+        lacking = lacks("WRITE on the transactional id", _ID)
+        for end in (transaction.commit, transaction.abort):
+            with pytest.raises(NotAuthorized, match=f"end_txn of '{name}': {lacking}"):
+                end()
+            assert transaction.state == "open"
+    with granted(secured_kafka, write_id):
+        transaction.commit()
+
+
+def test_what_partitions_and_the_cluster_tell(
+    secured_kafka: SecuredKafka, alice: Client, name: str, write_id: Right
+) -> None:
+    read = lacks("READ on the topic", "topic_authorization_failed")
+    with pytest.raises(NotAuthorized, match=read):
+        alice.open_producers([("locked", 0)])
+    with alice.transaction(name) as transaction:
+        transaction.append(ROWS, "open")
+        (found,) = alice.open_producers([("open", 0)])["open", 0]
+        assert [each.transactional_id for each in alice.list_transactions()] == [name]
+        cluster = lacks("CLUSTER_ACTION on the cluster", "cluster_authorization_failed")
+        withdraw(secured_kafka, write_id)  # nobody that alice may see has it: it seems to hang
+        with pytest.raises(NotAuthorized, match=cluster):
+            alice.abort_hanging_transaction("open", 0, found.producer_id)
+        with granted(secured_kafka, write_id):
+            transaction.commit()
+
+
+def test_on_the_command_line(
+    secured_kafka: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    escaped = PASSWORD.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    config = tmp_path / "alice.properties"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="alice" password="{escaped}";\n'
+    )
+    where = ["--bootstrap", secured_kafka.addresses["login"], "--command-config", str(config)]
+    for command in (["describe", name], ["abort", name, "--yes"]):
+        assert app.main(["transactions", *command, *where]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.count("\n") == 1
+        assert f"'{name}': this user has no right to it, as it takes DESCRIBE on the" in said.err
+    assert app.main(["transactions", "list", *where]) == 0
+    assert capsys.readouterr().out == ""
+    assert app.main(["sinks", "describe", name, *where]) == 1
+    said = capsys.readouterr()
+    assert "topic 'drumlin-sinks': this user has no right to it, as it takes DESCRIBE" in said.err
