@@ -7,17 +7,28 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import drumlin
+from client.scripted_transactions import (
+    ID,
+    begun,
+    config,
+    described,
+    ended_with,
+    refused,
+    script_transactions,
+    taken,
+)
 from drumlin.client.client import Client
-from drumlin.client.errors import ClientError, DeliveryFailed, RequestRefused
+from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized, RequestRefused
 from drumlin.client.stream_appender import EncodingRules
 from drumlin.client.transactions.errors import (
+    OutcomeUnknown,
     TransactionError,
     TransactionFailed,
     UnknownTransaction,
@@ -25,97 +36,15 @@ from drumlin.client.transactions.errors import (
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
-from rig.scripted_broker import Answer, ScriptedBroker, Silence
+from drumlin.wire.messages import Shape
+from rig.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
 from rig.waiting import wait_until
-
-_ID = "an-id"
-
-
-def coordinator(shape: Shape, request: Any) -> Any:
-    found = shape(
-        "Coordinator", key=_ID, node_id=1, host="127.0.0.1", port=1, error_code=ErrorCode.none,
-        error_message=None,
-    )  # fmt: skip
-    return shape("FindCoordinatorResponse", throttle_time=ZERO, coordinators=(found,))
-
-
-def begun(limit_ms: int) -> Answer:
-    """A broker that allows no longer time-out."""
-
-    def answer(shape: Shape, request: Any) -> Any:
-        is_too_long = request.transaction_timeout.total_seconds() * 1000 > limit_ms
-        code = ErrorCode.invalid_transaction_timeout if is_too_long else ErrorCode.none
-        return shape(
-            "InitProducerIdResponse",
-            throttle_time=ZERO,
-            error_code=code,
-            producer_id=7,
-            producer_epoch=0,
-        )
-
-    return answer
-
-
-def config(value: str | None, code: ErrorCode = ErrorCode.none) -> Answer:
-    """What is said of the broker's settings."""
-
-    def answer(shape: Shape, request: Any) -> Any:
-        entry = shape(
-            "DescribeConfigsResourceResult",
-            name="transaction.max.timeout.ms",
-            value=value,
-            read_only=False,
-            is_sensitive=False,
-            synonyms=(),
-            documentation=None,
-        )
-        result = shape(
-            "DescribeConfigsResult",
-            error_code=code,
-            error_message=None,
-            resource_type=4,
-            resource_name="1",
-            configs=(entry,) if code is ErrorCode.none else (),
-        )
-        return shape("DescribeConfigsResponse", throttle_time=ZERO, results=(result,))
-
-    return answer
-
-
-def added(shape: Shape, request: Any) -> Any:
-    topics = tuple(
-        shape(
-            "AddPartitionsToTxnTopicResult",
-            name=topic.name,
-            results_by_partition=tuple(
-                shape(
-                    "AddPartitionsToTxnPartitionResult",
-                    partition_index=each,
-                    partition_error_code=ErrorCode.none,
-                )
-                for each in topic.partitions
-            ),
-        )
-        for topic in request.v3_and_below_topics
-    )
-    return shape(
-        "AddPartitionsToTxnResponse", throttle_time=ZERO, results_by_topic_v3_and_below=topics
-    )
-
-
-def ended(shape: Shape, request: Any) -> Any:
-    return shape("EndTxnResponse", throttle_time=ZERO, error_code=ErrorCode.none)
 
 
 @pytest.fixture
 def broker() -> Iterator[ScriptedBroker]:
     with ScriptedBroker({"t": 4}) as broker:
-        broker.script("find_coordinator", coordinator)
-        broker.script("init_producer_id", begun(900_000))
-        broker.script("describe_configs", config("900000"))
-        broker.script("add_partitions_to_txn", added)
-        broker.script("end_txn", ended)
+        script_transactions(broker)
         yield broker
 
 
@@ -150,7 +79,7 @@ def test_the_longest_timeout_that_is_allowed(
     broker.script("describe_configs", said)
     broker.script("init_producer_id", begun(limit_ms))
     for _ in range(2):  # the second knows
-        assert client.transaction(_ID).timeout_ms == asked_ms[-1]
+        assert client.transaction(ID).timeout_ms == asked_ms[-1]
     requests = broker.asked("init_producer_id")
     asked = [each.transaction_timeout.total_seconds() * 1000 for each in requests]
     assert asked == [*asked_ms, asked_ms[-1]]
@@ -162,7 +91,7 @@ def test_a_timeout_that_was_asked_for_is_not_walked_down(
 ) -> None:
     broker.script("init_producer_id", begun(1_000))
     with pytest.raises(RequestRefused, match="invalid_transaction_timeout"):
-        client.transaction(_ID, timeout_ms=2_000)
+        client.transaction(ID, timeout_ms=2_000)
     assert len(broker.asked("init_producer_id")) == 1
 
 
@@ -176,39 +105,6 @@ def tasks_of(client: Client) -> set[asyncio.Task[Any]]:
     return client._thread.run(others())
 
 
-def refused(shape: Shape, request: Any) -> Any:
-    return produced(shape, request, ErrorCode.message_too_large)
-
-
-def taken(shape: Shape, request: Any) -> Any:
-    return produced(shape, request, ErrorCode.none)
-
-
-def produced(shape: Shape, request: Any, code: ErrorCode) -> Any:
-    """Every partition of a produce request."""
-    responses = tuple(
-        shape(
-            "TopicProduceResponse",
-            name=topic.name,
-            partition_responses=tuple(
-                shape(
-                    "PartitionProduceResponse",
-                    index=each.index,
-                    error_code=code,
-                    base_offset=-1,
-                    log_append_time=None,
-                    log_start_offset=-1,
-                    record_errors=(),
-                    error_message=None,
-                )
-                for each in topic.partition_data
-            ),
-        )
-        for topic in request.topic_data
-    )
-    return shape("ProduceResponse", throttle_time=ZERO, responses=responses)
-
-
 def append(transaction: Transaction) -> None:
     table = pa.table({"value": ["x"] * 8, "partition": [0, 1, 2, 3] * 2})
     transaction.append(table, "t", partition="partition", batch_bytes=1, delivery_timeout_ms=1_500)
@@ -220,7 +116,7 @@ def test_a_failed_transaction_leaves_no_task_behind(
 ) -> None:
     broker.script("produce", refused)
     broker.script(api, lambda shape, request: Silence())
-    transaction = client.transaction(_ID)
+    transaction = client.transaction(ID)
     with pytest.raises((DeliveryFailed, TransactionError)):
         append(transaction)
     with pytest.raises(TransactionFailed, match="can only be aborted"):
@@ -234,7 +130,7 @@ def test_an_interrupted_append_is_not_committed_in_part(
     broker: ScriptedBroker, client: Client
 ) -> None:
     broker.script("produce", lambda shape, request: Silence())
-    transaction = client.transaction(_ID)
+    transaction = client.transaction(ID)
 
     def interrupt() -> None:
         wait_until(lambda: broker.asked("produce"), "the first batch")
@@ -253,7 +149,7 @@ def test_an_interrupted_append_is_not_committed_in_part(
 def test_the_exception_of_the_block_is_what_is_seen(broker: ScriptedBroker, client: Client) -> None:
     broker.script("produce", lambda shape, request: Silence())
     broker.script("end_txn", lambda shape, request: Silence())
-    with pytest.raises(ZeroDivisionError) as error, client.transaction(_ID) as transaction:
+    with pytest.raises(ZeroDivisionError) as error, client.transaction(ID) as transaction:
         transaction.writer("t").send("x")
         wait_until(lambda: broker.asked("produce"), "the record to be sent")
         1 / 0  # noqa: B018
@@ -269,7 +165,7 @@ def test_the_exception_of_the_block_is_what_is_seen(broker: ScriptedBroker, clie
 def test_it_does_not_cross_a_fork(
     broker: ScriptedBroker, client: Client, use: Callable[[Transaction], object]
 ) -> None:
-    transaction = client.transaction(_ID)
+    transaction = client.transaction(ID)
     child = os.fork()
     if child == 0:
         try:
@@ -296,7 +192,7 @@ def test_rows_that_were_lost_while_the_commit_waited_are_not_committed_without(
         return refused(shape, request)
 
     broker.script("produce", refused_late)
-    transaction = client.transaction(_ID)
+    transaction = client.transaction(ID)
     appender = transaction.stream_appender("t", encoding=EncodingRules(window_bytes=2))
     appender.add(pa.RecordBatch.from_pydict({"value": ["x" * 100]}))
     threading.Timer(0.2, gate.set).start()
@@ -304,16 +200,6 @@ def test_rows_that_were_lost_while_the_commit_waited_are_not_committed_without(
         transaction.commit()
     transaction.abort()
     assert [each.committed for each in broker.asked("end_txn")] == [False]
-
-
-def ended_with(code: ErrorCode) -> Answer:
-    """A commit is refused, an abort is not."""
-
-    def answer(shape: Shape, request: Any) -> Any:
-        found = code if request.committed else ErrorCode.none
-        return shape("EndTxnResponse", throttle_time=ZERO, error_code=found)
-
-    return answer
 
 
 @pytest.mark.parametrize(
@@ -330,30 +216,10 @@ def test_a_commit_that_changed_nothing_leaves_it_to_be_aborted(
 ) -> None:
     broker.script("end_txn", ended_with(code))
     broker.script("produce", taken)
-    with pytest.raises(RequestRefused), client.transaction(_ID) as transaction:
+    with pytest.raises(RequestRefused), client.transaction(ID) as transaction:
         append(transaction)
     assert transaction.state == "aborted"
     assert [each.committed for each in broker.asked("end_txn")] == [True, False]
-
-
-def described(state: str) -> Answer:
-    def answer(shape: Shape, request: Any) -> Any:
-        found = shape(
-            "TransactionState",
-            error_code=ErrorCode.none,
-            transactional_id=_ID,
-            transaction_state=state,
-            transaction_timeout=timedelta(seconds=60),
-            transaction_start_time=datetime.fromtimestamp(0, UTC),
-            producer_id=7,
-            producer_epoch=0,
-            topics=(),
-        )
-        return shape(
-            "DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=(found,)
-        )
-
-    return answer
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "Dead"])
@@ -363,9 +229,9 @@ def test_what_was_refused_is_not_taken_for_ended(
     broker.script("end_txn", ended_with(ErrorCode.invalid_txn_state))
     broker.script("describe_transactions", described(state))
     with pytest.raises(TransactionError, match=f"refused in the state {state}"):
-        client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
+        client.end_transaction(OpenTransaction(ID, 7, 0), commit=True)
     broker.script("describe_transactions", described("Empty"))
-    client.end_transaction(OpenTransaction(_ID, 7, 0), commit=True)
+    client.end_transaction(OpenTransaction(ID, 7, 0), commit=True)
 
 
 def test_what_was_acknowledged_and_is_gone_is_not_taken_for_committed(
@@ -376,10 +242,10 @@ def test_what_was_acknowledged_and_is_gone_is_not_taken_for_committed(
     broker.script("produce", taken)
     with (
         pytest.raises(UnknownTransaction, match="has lost"),
-        client.transaction(_ID) as transaction,
+        client.transaction(ID) as transaction,
     ):
         append(transaction)
-    detached = OpenTransaction(_ID, 7, 0)
+    detached = OpenTransaction(ID, 7, 0)
     fates = client.end_transactions([detached], commit=True, are_written=True)
     assert isinstance(fates[detached], UnknownTransaction)
     assert client.end_transactions([detached], commit=True) == {detached: None}
@@ -390,6 +256,21 @@ def test_an_abort_from_outside_where_brokers_allow_less_time_by_now(
 ) -> None:
     broker.script("describe_transactions", described("Ongoing"))
     broker.script("init_producer_id", begun(30_000))
-    client.abort_transaction(_ID)
+    client.abort_transaction(ID)
     asked = [each.transaction_timeout for each in broker.asked("init_producer_id")]
     assert asked == [timedelta(seconds=60), timedelta(seconds=1)]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_refusal_does_not_say_what_became_of_the_request_before_it(
+    broker: ScriptedBroker, client: Client, commit: bool
+) -> None:
+    """The first one may have been done; that the right was taken away since says nothing of it."""
+    refusal = ErrorCode.transactional_id_authorization_failed
+    broker.script(
+        "end_txn", lambda shape, request: CloseConnection(), ended_with(refusal, abort=refusal)
+    )
+    with pytest.raises(OutcomeUnknown, match="no right to it"):
+        client.end_transaction(OpenTransaction(ID, 7, 0), commit=commit)
+    with pytest.raises(NotAuthorized):
+        client.end_transaction(OpenTransaction(ID, 7, 0), commit=commit)

@@ -6,7 +6,7 @@ coordinator describes tells.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.describing import TransactionDescription, describe_one
@@ -27,9 +27,10 @@ from drumlin.client.transactions.requests import (
     end_request,
 )
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
+from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
 
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
 _EMPTY: Final = "Empty"
@@ -61,26 +62,42 @@ async def end_transaction(
         KafkaError, PeerError: refused for another reason: nothing has changed.
     """
     coordinator = coordinator or TransactionCoordinator(connections, who.transactional_id)
-    what = f"end_txn of {who.transactional_id!r}"
+    request = _EndRequest(who, commit)
     try:
-        await coordinator.ask(
-            "end_txn",
-            end_request(who, commit=commit),
-            lambda response: check("end_txn", response.error_code, what),
-            END_VERSION_MAX,
-        )
-    except (ConnectionLost, RequestTimeout) as error:
-        raise _unanswered(who, commit, error) from error
-    except KafkaError as error:
-        if is_retriable(error):
+        await coordinator.ask("end_txn", request.build, request.read, END_VERSION_MAX)
+    except (KafkaError, PeerError) as error:
+        if isinstance(error, KafkaError) and error.code in TELLING:
+            fate = await fate_of(connections, who, error)
+            if commit and is_written and isinstance(fate, NothingToEnd):
+                fate = _forgotten(who)
+            if not _is_what_was_wanted(fate, commit):
+                raise fate from error
+        elif is_retriable(error) or request.may_be_done:
             raise _unanswered(who, commit, error) from error
-        if error.code not in TELLING:
+        else:
             raise
-        fate = await fate_of(connections, who, error)
-        if commit and is_written and isinstance(fate, NothingToEnd):
-            fate = _forgotten(who)
-        if not _is_what_was_wanted(fate, commit):
-            raise fate from error
+
+
+class _EndRequest:
+    """An EndTxn that is sent as often as it takes, and what is known of it."""
+
+    def __init__(self, who: OpenTransaction, commit: bool) -> None:
+        self._request = end_request(who, commit=commit)
+        self._what = f"end_txn of {who.transactional_id!r}"
+        self._unanswered = 0
+
+    @property
+    def may_be_done(self) -> bool:
+        """One was sent that nobody has answered: refusals of others say nothing of it."""
+        return self._unanswered > 0
+
+    def build(self, shape: Shape) -> object:
+        self._unanswered += 1
+        return self._request(shape)
+
+    def read(self, response: Any) -> None:
+        self._unanswered -= 1
+        check("end_txn", response.error_code, self._what)
 
 
 def _unanswered(who: OpenTransaction, commit: bool, error: Exception) -> OutcomeUnknown:
