@@ -8,6 +8,7 @@ cross a fork, and it refuses to be pickled: a worker process opens its own with 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,22 +18,14 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from drumlin.client import (
-    admin,
-    arguments,
-    group_admin,
-    log_samples,
-    log_sizes,
-    offsets,
-    reader,
-)
+from drumlin.client import admin, arguments, group_admin, log_samples, log_sizes, offsets, reader
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.deliveries import DeliveryRules
-from drumlin.client.errors import TopicExists, translated
+from drumlin.client.errors import ClientError, TopicExists, translated
 from drumlin.client.group_admin import GroupDescription
 from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.client.loop_thread import LoopThread
@@ -126,14 +119,16 @@ class Client(TransactionCalls):
     def close(self) -> None:
         """Close all connections and stop the thread. Closing twice does nothing.
 
-        A transaction that is open stays so until it times out: end it before.
+        A transaction that is open is aborted, if that takes no more than a few seconds.
         """
         if not self._thread.is_running:
             return
         self._thread.check_may_wait()
         try:
-            self._thread.call_soon(self._producer.close)
-            self._run(self._connections.close())
+            with contextlib.suppress(ClientError):  # another thread closes it, too
+                self._abort_unended()
+                self._thread.call_soon(self._producer.close)
+                self._run(self._connections.close())
         finally:
             self._thread.stop()
 

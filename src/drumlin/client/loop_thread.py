@@ -18,6 +18,10 @@ from drumlin.client.errors import ClientError
 T = TypeVar("T")
 
 
+class ClosedMeanwhile(ClientError):
+    """The client was closed while a call of it was under way: it may have been done."""
+
+
 class LoopThread:
     """Starts at once; `stop` ends it and cancels what still runs in it."""
 
@@ -33,12 +37,17 @@ class LoopThread:
     def is_running(self) -> bool:
         return not self._is_stopping and os.getpid() == self._process_id
 
+    @property
+    def may_wait(self) -> bool:
+        """Not in a callback, which runs in this thread, and would wait for this thread."""
+        return threading.current_thread() is not self._thread
+
     def check_may_wait(self) -> None:
         """
         Raises:
-            ClientError: a callback, which runs in this thread, would wait for this thread.
+            ClientError: in a callback.
         """
-        if threading.current_thread() is self._thread:
+        if not self.may_wait:
             raise ClientError(
                 "a callback in the client's own thread must not wait for the client: "
                 "nothing would go on meanwhile"
@@ -50,7 +59,7 @@ class LoopThread:
         try:
             return future.result()
         except CancelledError:
-            raise ClientError("this client was closed meanwhile") from None
+            raise ClosedMeanwhile("this client was closed meanwhile") from None
         except BaseException:
             future.cancel()
             raise

@@ -15,11 +15,14 @@ from drumlin.client.transactions.describing import TransactionDescription, Trans
 from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
+from drumlin.client.transactions.unended import Unended
 from drumlin.peer.broker_connections import BrokerConnections
 
 T = TypeVar("T")
 
 _TIMEOUT_MAX_MS: Final = 2**31 - 1
+#: How long closing a client may take, if brokers do not answer.
+_CLOSE_LIMIT_MS: Final = 5_000
 
 
 class TransactionCalls:
@@ -32,6 +35,7 @@ class TransactionCalls:
         self._connections = connections
         self._producer = producer
         self._timeout_limit = starting.TimeoutLimit(connections)
+        self._unended = Unended()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         with translated():
@@ -58,7 +62,12 @@ class TransactionCalls:
         begun = self._run(
             session.begin(self._connections, self._timeout_limit, transactional_id, timeout_ms)
         )
-        return Transaction(self._thread, begun, self._producer)
+        return Transaction(self._thread, begun, self._producer, self._unended)
+
+    def _abort_unended(self) -> None:
+        """The client is being closed. Raises nothing that brokers are the reason of."""
+        limit_ms = min(_CLOSE_LIMIT_MS, self._connections.options.patience_ms)
+        self._unended.abort(self._thread, limit_ms)
 
     def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
         """Commit or abort a transaction that was detached, here or anywhere.

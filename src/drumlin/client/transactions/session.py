@@ -114,8 +114,8 @@ class TransactionSession:
                 raise CommitFailed(f"not committed: {error}", error.code) from error
             raise
 
-    async def end(self, *, commit: bool) -> None:
-        """Raises as `end_transaction` does. Without anything in it there is nothing to end."""
+    async def end(self, *, commit: bool) -> bool:
+        """Raises as `end_transaction` does. False: there was nothing in it, and nothing to end."""
         if commit:
             await self.complete()
         else:
@@ -124,7 +124,7 @@ class TransactionSession:
         async with self._committing_offsets:  # nor offsets
             pass
         if not self._participants.may_be_known:
-            return
+            return False
         try:
             await end_transaction(
                 self._connections,
@@ -137,6 +137,7 @@ class TransactionSession:
             # That is the one before, where the coordinator has not even heard of this one.
             if self._is_first or self._is_complete:
                 raise
+        return True
 
     def following(self) -> TransactionSession:
         """The next one in the same epoch; this one must be committed."""

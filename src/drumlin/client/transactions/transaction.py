@@ -19,7 +19,7 @@ from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
 from drumlin.client.stream_appender import EncodingRules, StreamAppender
@@ -31,6 +31,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
+from drumlin.client.transactions.unended import Unended
 from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
 from drumlin.records import kernels
 
@@ -48,7 +49,9 @@ class Transaction:
     it, or "unknown" while nobody has answered to its end.
     """
 
-    def __init__(self, thread: LoopThread, session: TransactionSession, host: Producer) -> None:
+    def __init__(
+        self, thread: LoopThread, session: TransactionSession, host: Producer, unended: Unended
+    ) -> None:
         self._thread = thread
         self._session = session
         self._host = host  # the client's: when that is closed, this one gives up
@@ -56,9 +59,12 @@ class Transaction:
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._running = 0  # appends and the like, in any thread
         self._is_ending = False
+        self._is_abandoned = False  # its client was closed before anybody had ended it
+        self._unended = unended
+        unended.add(self)
 
     # -- what it is ----------------------------------------------------------------------
 
@@ -247,7 +253,24 @@ class Transaction:
         if self._state != _COMMITTED:
             why = f"none follows it: it is {self._state}, not committed"
             raise TransactionOver(why, self.transactional_id)
-        return Transaction(self._thread, self._session.following(), self._host)
+        return Transaction(self._thread, self._session.following(), self._host, self._unended)
+
+    def await_end(self, timeout_s: float) -> None:
+        """If another thread is about to end it, wait for that, so long at most."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._is_ending, timeout_s)
+
+    async def abandon(self) -> bool:
+        """Its client is being closed, in whose loop this runs: abort it, if it is open.
+
+        Tells whether there was anything to abort. Raises as `abort` does.
+        """
+        if self._state != _OPEN or self._is_ending:
+            return False
+        self._is_abandoned = True
+        with self._ending(is_abort=True), self._outcome(commit=False):
+            had_begun = await self._session.end(commit=False)
+        return had_begun
 
     def __enter__(self) -> Self:
         return self
@@ -258,6 +281,8 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None and self._is_abandoned:
+            self._check_open()  # nothing else has told the program so
         if self._state != _OPEN:
             return
         if error is not None:
@@ -293,9 +318,18 @@ class Transaction:
             raise TransactionFailed(why, self.transactional_id) from error
 
     def _end(self, *, commit: bool) -> None:
+        with self._outcome(commit=commit):
+            self._thread.run(self._session.end(commit=commit))
+
+    @contextlib.contextmanager
+    def _outcome(self, *, commit: bool) -> Iterator[None]:
+        """What the end comes to is what it is."""
         try:
             with translated():
-                self._thread.run(self._session.end(commit=commit))
+                yield
+        except ClosedMeanwhile as error:
+            self._state = "unknown"
+            raise OutcomeUnknown(str(error), self.transactional_id) from error
         except Exception as error:
             if isinstance(error, OutcomeUnknown):
                 self._state = "unknown"
@@ -309,6 +343,7 @@ class Transaction:
 
     def _over(self, state: str) -> None:
         self._state = state
+        self._unended.discard(self)
         with contextlib.suppress(ClientError):  # of a client that is closed nothing is left
             self._thread.call_soon(self._session.close)
 
@@ -316,7 +351,8 @@ class Transaction:
 
     def _check_open(self, *others: str) -> None:
         if self._state not in (_OPEN, *others):
-            raise TransactionOver(f"it is over: {self._state}", self.transactional_id)
+            because = ", as its client was closed" if self._is_abandoned else ""
+            raise TransactionOver(f"it is over: {self._state}{because}", self.transactional_id)
         if self._is_ending:
             raise TransactionOver("it is being ended by another thread", self.transactional_id)
 
@@ -332,7 +368,9 @@ class Transaction:
         try:
             yield
         finally:
-            self._is_ending = False
+            with self._lock:
+                self._is_ending = False
+                self._lock.notify_all()
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
