@@ -7,16 +7,26 @@ that the log can be compared with the reports.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from client.simulated_partition import DROPPED, LOST, WELL, Fate, SimulatedPartition
+from client.simulated_partition import (
+    DROPPED,
+    LOST,
+    WELL,
+    Fate,
+    SimulatedConnection,
+    SimulatedPartition,
+)
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.partition_sender import Batch, PartitionSender
 from drumlin.peer.retry import Deadline
+from drumlin.records.batch import SEQUENCE_MODULO
 from drumlin.records.record import Record, encode_batch
 from drumlin.wire.errors import ErrorCode
 from rig.virtual_time import run_in_virtual_time
@@ -54,6 +64,26 @@ def _report(batch: Batch) -> DeliveryFailed | int:
     return failure
 
 
+def sender_to(
+    partition: SimulatedPartition,
+    acks: int = -1,
+    *,
+    is_idempotent: bool = True,
+    transactional_id: str | None = None,
+    first_sequence: int = 0,
+) -> PartitionSender:
+    return PartitionSender(
+        cast(Any, partition),
+        "t",
+        0,
+        acks,
+        partition.identify,
+        is_idempotent=is_idempotent,
+        transactional_id=transactional_id,
+        first_sequence=first_sequence,
+    )
+
+
 def deliver(
     puts: Sequence[Put],
     fates: Iterable[Fate] = (),
@@ -69,14 +99,8 @@ def deliver(
         clock = asyncio.get_running_loop().time
         partition = SimulatedPartition(iter(fates), outages)
         partition.first_epoch = first_epoch
-        sender = PartitionSender(
-            cast(Any, partition),
-            "t",
-            0,
-            acks,
-            partition.identify,
-            is_idempotent=is_idempotent,
-            transactional_id=transactional_id,
+        sender = sender_to(
+            partition, acks, is_idempotent=is_idempotent, transactional_id=transactional_id
         )
         batches = []
         for number, put in enumerate(puts):
@@ -176,6 +200,69 @@ def test_the_last_epoch_is_followed_by_another_producer() -> None:
     assert outcome.copies() == [0, 0, 0, 1]
     header = outcome.partition.headers[0]
     assert (header.producer_id, header.producer_epoch) == (9, 2**15 - 1)
+
+
+class Shrunk(SimulatedPartition):
+    """The topic is there, and the partition is not, for a while."""
+
+    def __init__(self, missing_s: float) -> None:
+        super().__init__(iter(()), [])
+        self._there_at = asyncio.get_running_loop().time() + missing_s
+
+    async def leader(self, topic: str, partition: int) -> SimulatedConnection:
+        if asyncio.get_running_loop().time() < self._there_at:
+            self.view.leader_of(topic, partition)
+        return await super().leader(topic, partition)
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+@pytest.mark.parametrize(("missing_s", "is_delivered"), [(3, True), (60, False)])
+def test_a_partition_that_is_not_there(
+    transactional_id: str | None, missing_s: float, is_delivered: bool
+) -> None:
+    """One that was just added is waited for; one that is gone is not, for two minutes."""
+
+    async def run() -> tuple[float, Batch]:
+        clock = asyncio.get_running_loop().time
+        sender = sender_to(Shrunk(missing_s), transactional_id=transactional_id)
+        started = clock()
+        batch = Batch(encode_batch([Record(0, 1, None, b"v")]), Deadline(120_000, clock))
+        sender.put(batch)
+        await asyncio.gather(asyncio.wrap_future(batch.done), return_exceptions=True)
+        return clock() - started, batch
+
+    seconds, batch = run_in_virtual_time(run())
+    if is_delivered:
+        assert batch.done.result().base_offset == 0
+    else:
+        assert seconds < 15
+        with pytest.raises(DeliveryFailed, match="no such partition, the topic has 0 in all"):
+            batch.done.result()
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+@pytest.mark.parametrize("fate", [WELL, LOST, SLOW])
+def test_sequences_begin_anew_behind_the_largest(transactional_id: str | None, fate: Fate) -> None:
+    """As brokers count: 2147483647 is followed by 0, also within a batch."""
+
+    async def run() -> SimulatedPartition:
+        clock = asyncio.get_running_loop().time
+        partition = SimulatedPartition(itertools.chain([WELL], itertools.repeat(fate, 4)), [])
+        first = SEQUENCE_MODULO - 10
+        sender = sender_to(partition, transactional_id=transactional_id, first_sequence=first)
+        batches = []
+        for number in range(8):
+            records = [Record(each, 1, None, b"%d-%d" % (number, each)) for each in range(3)]
+            batches.append(Batch(encode_batch(records), Deadline(60_000, clock)))
+            sender.put(batches[-1])
+        await asyncio.gather(*(asyncio.wrap_future(each.done) for each in batches))
+        return partition
+
+    partition = run_in_virtual_time(run())
+    last = SEQUENCE_MODULO - 1
+    expected = [last - 9, last - 6, last - 3, last, 2, 5, 8, 11]
+    assert [each.base_sequence for each in partition.headers] == expected
+    assert partition.values == [b"%d-%d" % (n, each) for n in range(8) for each in range(3)]
 
 
 # -- and all together --------------------------------------------------------------------

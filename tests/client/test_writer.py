@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import drumlin
 from client.flaky_log import FlakyLog, answer, values
+from drumlin.client import partition_sender
 from drumlin.client.client import Client
 from drumlin.client.errors import BufferFull, ClientError, DeliveryFailed, RequestTimedOut
 from drumlin.wire.errors import ErrorCode
@@ -119,6 +121,71 @@ def test_a_partitioner_of_ones_own(
 def test_a_partition_that_does_not_exist(log: FlakyLog, lone_client: Client) -> None:
     with lone_client.writer("t") as writer, pytest.raises(ValueError, match="no partition 9"):
         writer.send(b"v", partition=9)
+
+
+def test_partitions_that_are_added_are_written_to(client: Client, topic: str) -> None:
+    with client.writer(topic, metadata_refresh_ms=1, max_records=1) as writer:
+        client.add_partitions(topic, 5)
+
+        def are_all_written() -> bool:
+            writer.send(b"v").result(10_000)
+            return len(set(client.read(topic)["partition"].to_pylist())) == 5
+
+        wait_until(are_all_written, "the new partitions", 20)
+        where = {writer.send(b"v", key=b"%d" % each).result(10_000).partition for each in range(40)}
+        assert where == {0, 1, 2, 3, 4}
+
+
+def test_a_partition_that_was_added_is_found_when_it_is_asked_for(
+    client: Client, topic: str
+) -> None:
+    def last(key: bytes | None, partition_count: int) -> int:
+        return 4
+
+    with client.writer(topic) as writer, client.writer(topic, partitioner=last) as other:
+        client.add_partitions(topic, 5)
+        assert writer.send(b"v", partition=3).result(10_000).partition == 3
+        assert other.send(b"v").result(10_000).partition == 4
+
+
+def test_partitions_are_not_asked_for_without_end(broker: ScriptedBroker, log: FlakyLog) -> None:
+    with drumlin.connect(broker.address) as client, client.writer("t", max_records=1) as writer:
+        before = len(broker.asked("metadata"))
+        for number in range(200):
+            writer.send(b"%d" % number)
+        writer.flush()
+        assert len(broker.asked("metadata")) == before
+
+
+def test_a_topic_that_is_made_anew_with_fewer_partitions(
+    broker: ScriptedBroker, log: FlakyLog, lone_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was for the others fails soon, and the writer goes on with those that there are."""
+    monkeypatch.setattr(partition_sender, "_MISSING_MAX_S", 0.05)
+
+    def produce(shape: Any, request: Any) -> Any:
+        index = request.topic_data[0].partition_data[0].index
+        if index < broker.topics["t"]:
+            return log.produce(shape, request)
+        return answer(shape, request, ErrorCode.unknown_topic_or_partition)
+
+    broker.script("produce", produce)
+    with lone_client.writer("t", max_records=1) as writer:
+        writer.send(b"v", partition=3).result(10_000)
+        broker.topics["t"] = 2
+        with pytest.raises(DeliveryFailed, match=r"no such partition, the topic has 2 in all"):
+            writer.send(b"v", partition=3).result(10_000)
+
+        def goes_well() -> bool:
+            sent = [writer.send(b"v", key=b"%d" % each) for each in range(20)]
+            try:
+                return max(each.result(10_000).partition for each in sent) == 1
+            except DeliveryFailed:
+                return False
+
+        wait_until(goes_well, "the new partitions to be known", 20)
+        with contextlib.suppress(DeliveryFailed):
+            writer.flush()
 
 
 def test_each_record_is_told_of(log: FlakyLog, lone_client: Client) -> None:

@@ -10,6 +10,8 @@ new is sent until all that is in flight has been answered. Then
   its old sequences. Only when the broker says that the gap is there, or when nothing is left that
   may be in the log, the rest goes on under the next epoch, from sequence 0.
 
+A partition that its topic does not have (any more) is waited for a few seconds only.
+
 Without sequences a retry may repeat or reorder batches; without retries a batch is handed to a
 connection once at most.
 
@@ -28,7 +30,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from drumlin.client.errors import as_delivery_failed
+from drumlin.client.errors import ClientError, as_delivery_failed
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.errors import ConnectionLost
@@ -51,6 +53,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 IN_FLIGHT_MAX: Final = 5  # more than 5 and brokers cannot tell duplicates
 _EPOCH_MAX: Final = 2**15 - 1
+#: A partition that was just added is not known to all brokers at once.
+_MISSING_MAX_S: Final = 5.0
 
 #: The broker has lost, or never had, what it should know of this producer.
 _FORGOTTEN: Final = frozenset(
@@ -129,6 +133,7 @@ class PartitionSender:
         self._gap_ordinal: int | None = None
         self._connection: BrokerConnection | None = None
         self._trouble: Exception | None = None  # what must be recovered from before more is sent
+        self._missing_since: float | None = None  # the loop's time; the topic was there then
         self._queue: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
@@ -307,7 +312,7 @@ class PartitionSender:
                     break
                 except Exception as failure:  # noqa: BLE001 - no passing error ends them all
                     self._trouble = failure
-                    self._expire(failure)
+                    self._expire(self._missing() if self._is_missing(failure) else failure)
         except Exception as error:  # noqa: BLE001 - a fault of ours; whoever waits must hear of it
             self._give_up_all(error)
         finally:
@@ -321,10 +326,27 @@ class PartitionSender:
             is_stale = is_stale or is_stale_metadata(self._trouble)
         if is_stale or self._topic not in self._connections.view.topics:
             await self._connections.refresh((self._topic,), create_missing=True)
+        self._connection = await self._connections.leader(self._topic, self._partition)
         if self._is_idempotent and self._identity is None:
             self._identity = await self._identify(self._spent_identity)
-        self._connection = await self._connections.leader(self._topic, self._partition)
         self._trouble = None
+        self._missing_since = None
+
+    def _is_missing(self, failure: Exception) -> bool:
+        """Whether the topic has been there, for long enough, without this partition."""
+        topic = self._connections.view.topics.get(self._topic)
+        if not _is_unknown(failure) or topic is None or self._partition in topic.partitions:
+            self._missing_since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._missing_since is None:
+            self._missing_since = now
+        return now - self._missing_since >= _MISSING_MAX_S
+
+    def _missing(self) -> ClientError:
+        count = len(self._connections.view.topics[self._topic].partitions)
+        why = "was it deleted and made anew?"
+        return ClientError(f"there is no such partition, the topic has {count} in all: {why}")
 
     def _sort_failed(self) -> None:
         """Report what failed for good, and queue the rest anew."""
@@ -372,6 +394,10 @@ class PartitionSender:
 
 def _is_forgotten(error: Exception) -> bool:
     return isinstance(error, KafkaError) and error.code in _FORGOTTEN
+
+
+def _is_unknown(error: Exception) -> bool:
+    return isinstance(error, KafkaError) and error.code is ErrorCode.unknown_topic_or_partition
 
 
 def _is_duplicate(error: Exception) -> bool:

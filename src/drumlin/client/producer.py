@@ -95,16 +95,19 @@ class Producer:
         for sender in self._senders.values():
             sender.fail_all(self._closed_by)
 
-    async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
+    async def partitions(
+        self, topic: str, at_least: int = 0, max_age_s: float = _PARTITIONS_FOR_S
+    ) -> list[int]:
         """The partitions of a topic; a missing topic is created if the broker does that.
 
-        Asks again where it knows of fewer than `at_least`: there may be more by now.
+        Asks again where it knows of fewer than `at_least`, as there may be more by now, and where
+        what it knows is older than `max_age_s`.
         """
         known = self._connections.view.topics.get(topic)
         if (
             known is None
             or len(known.partitions) < at_least
-            or time.monotonic() > known.seen_at + _PARTITIONS_FOR_S
+            or time.monotonic() > known.seen_at + max_age_s
         ):
             await self._connections.retrying(
                 lambda: self._connections.refresh((topic,), create_missing=True)

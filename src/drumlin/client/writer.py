@@ -14,6 +14,7 @@ is settled: what cannot be encoded or handed on fails, and keeps nobody waiting.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import sys
@@ -32,6 +33,7 @@ from drumlin.client.errors import (
     DeliveryFailed,
     RequestTimedOut,
     as_delivery_failed,
+    translated,
 )
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.open_batch import (
@@ -43,8 +45,10 @@ from drumlin.client.open_batch import (
 )
 from drumlin.client.partition_sender import Batch
 from drumlin.client.producer import Manner, Producer
+from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import Deadline
 from drumlin.records.plain_columns import murmur2_plain
+from drumlin.wire.errors import KafkaError
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +72,7 @@ class WriterKeywords(TypedDict, total=False):
     buffer_bytes: int
     max_block_ms: float
     delivery_timeout_ms: float
+    metadata_refresh_ms: float
     retries: int | None
     compression: str
     acks: Acks
@@ -85,6 +90,7 @@ class WriterOptions:
     buffer_bytes: how much may be waiting or on its way before `send` waits.
     max_block_ms: how long `send` waits then before it raises `BufferFull`.
     delivery_timeout_ms: how long to go on trying to write a batch.
+    metadata_refresh_ms: how often to look whether the topic has more partitions by now.
     retries: how often a batch may be sent again; None: as often as there is time. With 0 a record
         is written once at most, and not again if its connection breaks.
     compression: "none", "gzip", "snappy", "lz4" or "zstd".
@@ -102,6 +108,7 @@ class WriterOptions:
     buffer_bytes: int = 32 << 20
     max_block_ms: float = 60_000
     delivery_timeout_ms: float = 120_000
+    metadata_refresh_ms: float = 300_000
     retries: int | None = None
     compression: str = "none"
     acks: Acks = "all"
@@ -113,7 +120,7 @@ class WriterOptions:
         arguments.numbers_at_least(
             {"max_records": self.max_records, "buffer_bytes": self.buffer_bytes}, 1
         )
-        for name in ("linger_ms", "max_block_ms", "delivery_timeout_ms"):
+        for name in ("linger_ms", "max_block_ms", "delivery_timeout_ms", "metadata_refresh_ms"):
             arguments.numbers_at_least({name: getattr(self, name)}, 0)
         arguments.retries(self.retries)
         arguments.compression_name(self.compression)
@@ -123,10 +130,7 @@ class WriterOptions:
 
 
 class Writer:
-    """Made by `Client.writer`. Thread-safe. Use it as a context manager, or `close` it.
-
-    It writes to the partitions that the topic had when it was made.
-    """
+    """Made by `Client.writer`. Thread-safe. Use it as a context manager, or `close` it."""
 
     def __init__(
         self, thread: LoopThread, producer: Producer, topic: str, options: WriterOptions
@@ -139,6 +143,8 @@ class Writer:
         self._partitions = thread.run(producer.partitions(topic))
         self._lock = threading.Condition()
         self._open: dict[int, OpenBatch] = {}
+        self._look_again_at = time.monotonic() + options.metadata_refresh_ms / 1000
+        self._looking: asyncio.Task[None] | None = None
         self._sticky = random.choice(self._partitions)
         self._buffered_bytes = 0
         self._unsettled: set[OpenBatch] = set()  # open or on their way
@@ -240,16 +246,26 @@ class Writer:
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
         """None for whatever partition is filled at the moment."""
+        known = self._partitions  # there may be others in a moment
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
         elif self._options.partitioner is not None:
-            chosen = self._options.partitioner(key, len(self._partitions))
+            chosen = self._options.partitioner(key, len(known))
             partition = arguments.whole_number("the partitioner's", chosen, 0, _PARTITION_MAX)
         elif key is not None:
-            return self._partitions[murmur2_plain(key) % len(self._partitions)]
-        if partition is not None and partition not in self._partitions:
+            return known[murmur2_plain(key) % len(known)]
+        if partition is not None and partition not in known and not self._is_there(partition):
             raise ValueError(f"topic {self._topic!r} has no partition {partition}")
         return partition
+
+    def _is_there(self, partition: int) -> bool:
+        """Ask for a partition that is not known yet; a callback cannot wait for the answer."""
+        if self._thread.may_wait:
+            with translated():
+                self._partitions = self._thread.run(
+                    self._producer.partitions(self._topic, at_least=partition + 1)
+                )
+        return partition in self._partitions
 
     # -- under the lock ------------------------------------------------------------------
 
@@ -324,6 +340,18 @@ class Writer:
     def _linger(self, batch: OpenBatch) -> None:
         loop = asyncio.get_running_loop()
         loop.call_later(self._options.linger_ms / 1000, self._lingered, batch)
+        if time.monotonic() >= self._look_again_at:
+            self._look_again_at = time.monotonic() + self._options.metadata_refresh_ms / 1000
+            self._looking = asyncio.ensure_future(self._look_for_partitions())
+
+    async def _look_for_partitions(self) -> None:
+        """Some may have been added; or the topic was made anew, and has fewer."""
+        # Without an answer what is known is as good as it was: senders tell if that is not so.
+        with contextlib.suppress(KafkaError, PeerError):
+            found = await self._producer.partitions(self._topic, max_age_s=0)
+            self._partitions = found
+            if self._sticky not in found:
+                self._sticky = random.choice(found)
 
     def _lingered(self, batch: OpenBatch) -> None:
         if self._open.get(batch.partition) is batch:
@@ -346,6 +374,8 @@ class Writer:
 
     def _settle(self, batch: OpenBatch) -> None:
         failure = batch.done.exception()
+        if failure is not None:
+            self._look_again_at = 0
         if self._options.on_delivery is not None:
             for index in range(len(batch)):
                 delivered = None if failure else batch.delivered(index, batch.done.result())
