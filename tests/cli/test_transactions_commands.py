@@ -124,3 +124,38 @@ def test_a_filter_that_topics_do_not_have(run: Run, cluster: DrumlinServer) -> N
     result = run("transactions", "list", "--topic", "t", "--state", "Empty")
     assert result.code == 2
     assert "leave out --state" in result.err
+
+
+def test_what_is_known_is_described_beside_what_is_not(
+    run: Run, client: Client, topic: str
+) -> None:
+    with client.transaction(f"{topic}-id") as transaction:
+        transaction.append(rows("a"), topic, partition="partition")
+        ids = ["nobody's", f"{topic}-id", "somebody's"]
+        result = run("transactions", "describe", *ids)
+        assert (result.code, result.rows) == (1, [[f"{topic}-id", topic, "0", "0", "0", "true"]])
+        as_json = run("transactions", "describe", *ids, "--json")
+        assert [each["transactional_id"] for each in as_json.json] == [f"{topic}-id"]
+    for said in (result.err, as_json.err):
+        assert [line.partition(" (")[0] for line in said.splitlines()] == [
+            f"drumlin: transaction {name!r}" for name in ("nobody's", "somebody's")
+        ]
+    result = run("transactions", "describe", "nobody's", "--json")
+    assert (result.code, result.out) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--producer-id", str(2**63)], "Invalid value for '--producer-id'"),
+        (["--producer-id", "-1"], "Invalid value for '--producer-id'"),
+        (["--open", "--state", "Empty"], "--open is --state Ongoing: leave out one of them"),
+    ],
+    ids=["a large id", "a negative id", "open and a state"],
+)
+def test_what_cannot_be_listed(
+    run: Run, cluster: DrumlinServer, arguments: list[str], why: str
+) -> None:
+    result = run("transactions", "list", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert why in result.err

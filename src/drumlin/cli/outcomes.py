@@ -42,6 +42,15 @@ def for_each(
             print(f"{name}: {done if is_done else otherwise}", flush=True)
     if as_json and rows:
         output.show_json(rows)
+    fail(refusals)
+
+
+def fail(refusals: Sequence[str]) -> None:
+    """Say what was refused, if anything was.
+
+    Raises:
+        output.Failure: the last of them.
+    """
     for refusal in refusals[:-1]:
         output.note(f"drumlin: {refusal}")
     if refusals:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -21,7 +21,9 @@ from drumlin.peer.options import PeerOptions
 
 if TYPE_CHECKING:  # brings Arrow along
     from drumlin.client.client import Client
+    from drumlin.client.offsets import OffsetSpec, TopicPartition
     from drumlin.client.transactions.describing import TransactionDescription
+    from drumlin.spark.writing.protocol.errors import StateLost
     from drumlin.spark.writing.protocol.state import SinkState
 
 app = typer.Typer(
@@ -55,6 +57,10 @@ def list_(
     rows = [_summary(each, states.get(each), opened.get(each, [])) for each in sinks]
     columns = ("sink", "batch", "state", "open_count", "open_since", "run", "query")
     output.show_rows(rows, columns, as_json=as_json, empty="no sinks")
+    for each in sinks:
+        state = states.get(each)
+        if isinstance(state, Exception):
+            output.note(f"drumlin: {state}")
 
 
 @app.command(epilog=examples("drumlin sinks describe 5b2c6f3e-...", "drumlin sinks list --json"))
@@ -67,8 +73,7 @@ def describe(
 ) -> None:
     """Show a sink's open transactions, and in which partitions readers wait for them."""
     with _connected(bootstrap, command_config) as client:
-        state = _states(client, decision_topic).get(sink)
-        opened = _open(client).get(sink, [])
+        state, opened = _known(client, sink, decision_topic)
         rows = _partitions(client, state, opened)
     summary = _summary(sink, state, opened)
     if as_json:
@@ -94,6 +99,7 @@ def abort(
 
     confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
     with _connected(bootstrap, command_config) as client:
+        _known(client, sink, decision_topic)
         fates, losers = _run(client, abort_sink(sink, SinkSettings(decision_topic)))
     rows = [{"transactional_id": each, "ended": "aborted"} for each in losers]
     rows += [
@@ -114,13 +120,18 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget what a sink has decided: the next batch, of whatever query, is its first."""
+    from drumlin.spark.writing.protocol import names
     from drumlin.spark.writing.protocol.aborting import forget as forgetting
     from drumlin.spark.writing.protocol.messages import SinkSettings
 
+    names.check_sink(sink)
     confirm(f"Forget what sink {sink} has decided? A batch that runs again is written again.", yes)
     with _connected(bootstrap, command_config) as client:
+        _check_topic(client, sink, decision_topic)
+        was_known = sink in _states(client, decision_topic, may_be_missing=True)
         _run(client, forgetting(sink, SinkSettings(decision_topic)))
-    output.show_changes([{"sink": sink}], [f"{sink}: forgotten"], as_json)
+    told = "forgotten" if was_known else "nothing was known of it; its next batch is its first"
+    output.show_changes([{"sink": sink, "was_known": was_known}], [f"{sink}: {told}"], as_json)
 
 
 # -- asking ------------------------------------------------------------------------------------
@@ -153,25 +164,73 @@ def _run(client: Client, steps: Any) -> Any:
         performer.close()
 
 
-def _states(client: Client, topic: str) -> dict[str, SinkState]:
-    """What each sink has decided last. Records that are no sink's are passed over."""
+def _known(
+    client: Client, sink: str, topic: str
+) -> tuple[SinkState | None, list[TransactionDescription]]:
+    """What a sink has decided last, and what it has open.
+
+    Raises:
+        output.Failure: there is no such sink, or what it has decided cannot be read.
+    """
+    state, opened = _states(client, topic).get(sink), _open(client).get(sink, [])
+    if isinstance(state, Exception):
+        raise output.Failure(str(state)) from state
+    if state is None:
+        _check_topic(client, sink, topic)
+        if not opened:
+            why = f"topic {topic!r} has no decision of it, and it has no transaction open"
+            raise output.Failure(f"there is no sink {sink!r}: {why}")
+    return state, opened
+
+
+def _check_topic(client: Client, sink: str, topic: str) -> None:
+    """
+    Raises:
+        output.Failure: the sink's decisions are in another topic: in this one it looks as if
+            nothing was decided.
+    """
+    from drumlin.spark.writing.protocol import names
+
+    topics = sorted({each for each, _ in client.committed_offsets(names.group_of(sink))})
+    if topics and topic not in topics:
+        why = f"the decisions of sink {sink!r} are in topic {topics[0]!r}"
+        raise output.Failure(f"{why}: say --decision-topic {topics[0]}")
+
+
+def _states(
+    client: Client, topic: str, *, may_be_missing: bool = False
+) -> dict[str, SinkState | StateLost]:
+    """What each sink has decided last, or why that cannot be read.
+
+    Records that cannot be a sink's are passed over. The default topic is made by the first sink.
+
+    Raises:
+        output.Failure: there is no such topic.
+    """
     from drumlin.client.errors import UnknownTopic
     from drumlin.spark.writing.protocol.errors import StateLost
+    from drumlin.spark.writing.protocol.names import is_sink
     from drumlin.spark.writing.protocol.state import SinkState
 
-    last: dict[str, bytes] = {}
+    last: dict[str, bytes | None] = {}
     try:
         for batch in client.read_batches(topic, [0], isolation="read_committed"):
             for key, value in zip(
                 batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True
             ):
-                last[(key or b"").decode(errors="replace")] = value or b""
-    except UnknownTopic:
-        return {}
-    states = {}
+                last[(key or b"").decode(errors="replace")] = value
+    except UnknownTopic as error:
+        if topic == _TOPIC or may_be_missing:
+            return {}
+        raise output.Failure(f"there is no topic {topic!r}") from error
+    states: dict[str, SinkState | StateLost] = {}
     for sink, value in last.items():
-        with contextlib.suppress(StateLost):
+        if value is None or not is_sink(sink):
+            continue
+        try:
             states[sink] = SinkState.decode(sink, value)
+        except StateLost as error:
+            states[sink] = error
     return states
 
 
@@ -196,13 +255,13 @@ def _since(found: TransactionDescription) -> int | None:
 
 
 def _summary(
-    sink: str, state: SinkState | None, opened: list[TransactionDescription]
+    sink: str, found: SinkState | StateLost | None, opened: list[TransactionDescription]
 ) -> dict[str, Any]:
-    is_known = state is not None and state.batch is not None
+    state = None if isinstance(found, Exception) else found
     return {
         "sink": sink,
         "batch": state.batch if state is not None else None,
-        "state": ("done" if state.is_done else "decided") if state and is_known else "undecided",
+        "state": _word(found),
         "open_count": len(opened),
         "open_since": _since(opened[0]) if opened else None,
         "run": state.run if state is not None else "",
@@ -210,26 +269,42 @@ def _summary(
     }
 
 
+def _word(state: SinkState | StateLost | None) -> str:
+    if isinstance(state, Exception):
+        return "unreadable"
+    if state is None or state.batch is None:
+        return "forgotten" if state is not None and state.is_forgotten else "undecided"
+    return "done" if state.is_done else "decided"
+
+
 def _partitions(
     client: Client, state: SinkState | None, opened: list[TransactionDescription]
 ) -> list[dict[str, Any]]:
     """Where readers wait, or will as soon as they come to it."""
     winning = {each.transactional_id for each in state.winners} if state is not None else set()
-    places = sorted({place for each in opened for place in each.partitions})
-    stable = (
-        client.list_offsets(dict.fromkeys(places, "latest"), isolation="read_committed")
-        if places
-        else {}
-    )
+    stable = _stable_offsets(client, {place for each in opened for place in each.partitions})
     return [
         {
             "transactional_id": each.transactional_id,
             "since": _since(each),
             "topic": place[0],
             "partition": place[1],
-            "last_stable_offset": stable[place].offset,
+            "last_stable_offset": stable.get(place),
             "is_winner": each.transactional_id in winning,
         }
         for each in opened
         for place in each.partitions
     ]
+
+
+def _stable_offsets(
+    client: Client, places: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Without those of partitions that are gone: coordinators know of them all the same."""
+    if not places:
+        return {}
+    topics = client.look_up_topics({topic for topic, _ in places}).found
+    there = {(each.name, part.index) for each in topics.values() for part in each.partitions}
+    wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(sorted(there & set(places)), "latest")
+    found = client.list_offsets(wanted, isolation="read_committed") if wanted else {}
+    return {place: each.offset for place, each in found.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -11,7 +12,7 @@ from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
-from drumlin.cli.outcomes import for_each
+from drumlin.cli.outcomes import fail, for_each, sentence
 from drumlin.client.log_bounds import existing_partitions
 from drumlin.client.offsets import TopicPartition, list_offsets
 from drumlin.client.transactions import describing, open_producers, starting
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 _OPEN: Final = "Ongoing"
 _EXIT_USAGE: Final = 2
+_PRODUCER_ID_MAX: Final = 2**63 - 1
 
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="One transactional id or more.")]
 
@@ -46,7 +48,12 @@ def list_(
     ] = None,
     producer_ids: Annotated[
         list[int] | None,
-        typer.Option("--producer-id", help="Only of this producer; may be repeated."),
+        typer.Option(
+            "--producer-id",
+            min=0,
+            max=_PRODUCER_ID_MAX,
+            help="Only of this producer; may be repeated.",
+        ),
     ] = None,
     topics: Annotated[
         list[str] | None,
@@ -69,7 +76,9 @@ def list_(
         columns = [*shown.split(), "transactional_id"]
         output.show_rows(rows, columns, as_json=as_json, empty="nothing is open there")
         return
-    states = [*(states or ()), *([_OPEN] if is_open else ())]
+    if states and is_open:
+        raise output.Failure(f"--open is --state {_OPEN}: leave out one of them", _EXIT_USAGE)
+    states = [_OPEN] if is_open else states or []
     columns = ["transactional_id", "state", "producer_id", "coordinator"]
     with connect(bootstrap, command_config) as cluster:
         listed = cluster.run(
@@ -98,22 +107,18 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show transactions, and in which partitions readers wait for them."""
+    described, refusals = [], []
     with connect(bootstrap, command_config) as cluster:
-        described = [_describe(cluster, each) for each in ids]
-    if as_json:
+        for name in ids:
+            try:
+                described.append(_describe(cluster, name))
+            except KafkaError as error:
+                refusals.append(sentence(error))
+    if not as_json:
+        _show(described)
+    elif described:
         output.show_json(described)
-        return
-    for each in described:
-        title = _title(each)
-        rows = [{"transactional_id": each["transactional_id"], **row} for row in each["partitions"]]
-        output.show_rows(
-            rows,
-            ("topic", "partition", "first_offset", "last_stable_offset", "holds_up"),
-            as_json=False,
-            title=title,
-            plain_first="transactional_id",
-            empty=title,
-        )
+    fail(refusals)
 
 
 @app.command(
@@ -129,8 +134,10 @@ def abort(
     topic: Annotated[
         str | None, typer.Option(help="Of a transaction that hangs: the topic.")
     ] = None,
-    partition: Annotated[int | None, typer.Option(help="... the partition,")] = None,
-    producer_id: Annotated[int | None, typer.Option(help="... and the producer.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="... the partition,")] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(min=0, max=_PRODUCER_ID_MAX, help="... and the producer.")
+    ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -168,6 +175,20 @@ def _abort_by_id(ids: list[str], yes: bool, *, connect_to: Any, as_json: bool) -
 
 
 # -- what is shown -----------------------------------------------------------------------------
+
+
+def _show(described: Iterable[dict[str, Any]]) -> None:
+    for each in described:
+        title = _title(each)
+        rows = [{"transactional_id": each["transactional_id"], **row} for row in each["partitions"]]
+        output.show_rows(
+            rows,
+            ("topic", "partition", "first_offset", "last_stable_offset", "holds_up"),
+            as_json=False,
+            title=title,
+            plain_first="transactional_id",
+            empty=title,
+        )
 
 
 def _summary(found: TransactionDescription) -> dict[str, Any]:

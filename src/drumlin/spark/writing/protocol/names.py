@@ -31,12 +31,17 @@ class TaskId(NamedTuple):
         return f"{PREFIX}{self.sink}.{self.run}.{self.process}.{self.number}"
 
 
+def is_sink(name: str) -> bool:
+    """Whether a sink can have this name."""
+    return bool(_SINK.fullmatch(name))
+
+
 def check_sink(sink: str) -> str:
     """
     Raises:
         ValueError: no sink can have this name.
     """
-    if not _SINK.fullmatch(sink):
+    if not is_sink(sink):
         raise ValueError(
             f"a sink's name has 1 to 150 letters, digits, dots, dashes, underscores, not {sink!r}"
         )
