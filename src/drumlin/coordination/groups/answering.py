@@ -38,10 +38,8 @@ class Answering:
                 each.waiter.set_result(each.answer)
 
     def give_in_turns(self, answers: Answers) -> None:
-        """All of them: a few at once, unless it takes long."""
-        if answers.number > ANSWERS_PER_TURN and self._goes_on:
-            self._left.append(answers.answers)
-        elif not self._give_some(answers.answers, TURN_S):
+        """All of them: few at once, unless it takes long; many have been a turn to decide on."""
+        if answers.number > ANSWERS_PER_TURN or not self._give_some(answers.answers, TURN_S):
             self._left.append(answers.answers)
             self._go_on_later()
 

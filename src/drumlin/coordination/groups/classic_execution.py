@@ -2,7 +2,8 @@
 
 All members of a group are one record. What goes into it is gathered in turns of the loop, then it
 is encoded in a thread. Others have their turn meanwhile: whether the group still awaits the record
-is asked last, and if it does not, nothing is written.
+is asked last, and if it does not, nothing is written: nor does one that is no more, or no longer
+ours.
 """
 
 from __future__ import annotations
@@ -75,11 +76,10 @@ class ClassicGroupExecution(GroupExecution):
                 if metadata is None:
                     return
                 batch = await self._encoded(shard, group, metadata)
-                is_there = shard.groups.get(group.group_id) is group
-                if not (is_there and group.awaits(store.purpose)):
+                if not group.awaits(store.purpose):
                     return
-                self._check_leads(shard)
                 confirmation = self._append(shard, batch)
+            await asyncio.sleep(0)  # what comes of it is long enough for another turn
         except KafkaError as error:
             self._stored(shard, group, store, error.code)
         except Exception:  # noqa: BLE001  whatever it is, the members are not to wait for ever

@@ -1,0 +1,151 @@
+"""A classic group of very many members: those who ask about all of them leave others their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+from broker.group_client import Client, with_client
+from coordination.scenario import subscription
+from drumlin.broker.context import RequestContext
+from drumlin.broker.handlers import describe_groups, join_group
+from drumlin.coordination.groups.classic.messages import (
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncRequest,
+)
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.turns import to_end
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import RequestHeader, request_shape, response_shape
+
+_MEMBERS = 600
+_JOIN_GROUP = 11
+_DESCRIBE_GROUPS = 15
+
+
+def _context(client: Client, api_key: int, version: int) -> RequestContext:
+    connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
+    header = RequestHeader(api_key, version, 1, "c", 0)
+    return RequestContext(client.broker, connection, header)  # type: ignore[arg-type]
+
+
+def _request() -> JoinRequest:
+    protocols = (("range", subscription("t")),)
+    return JoinRequest("", None, "", "/h", 60_000, 60_000, "consumer", protocols, False)
+
+
+async def _stable(groups: GroupCoordinator) -> list[JoinAnswer]:
+    members = await asyncio.gather(*(groups.join("g", _request()) for _ in range(_MEMBERS)))
+    said = [(each.member_id, b"mine") for each in members]
+    leader = next(each for each in members if each.members)
+    asked = SyncRequest(leader.member_id, None, 1, "consumer", "range", said)
+    assert (await groups.sync("g", asked)).error is ErrorCode.none
+    return members
+
+
+def test_the_leader_is_told_of_all_members_in_steps() -> None:
+    async def run(client: Client) -> None:
+        shape = request_shape("join_group", 3)
+        zero = _request()
+        request = shape(
+            "JoinGroupRequest",
+            group_id="g",
+            session_timeout=join_group._MILLISECOND * zero.session_timeout_ms,
+            rebalance_timeout=join_group._MILLISECOND * zero.rebalance_timeout_ms,
+            member_id="",
+            protocol_type="consumer",
+            protocols=(shape("JoinGroupRequestProtocol", name="range", metadata=b"bad"),),
+        )
+        context = _context(client, _JOIN_GROUP, 3)
+        waiting: Any = join_group.handle(context, request, response_shape("join_group", 3))
+        others = [client.broker.groups.join("g", _request()) for _ in range(_MEMBERS)]
+        answer = await waiting.awaitable
+        assert inspect.isgenerator(answer)
+        steps = sum(1 for _ in iter(lambda: next(answer, _END), _END))
+        assert steps >= _MEMBERS
+        joined = await asyncio.gather(*others)
+        assert not any(each.members for each in joined)
+
+    with_client(run)
+
+
+_END = object()
+
+
+def test_a_group_is_described_in_steps() -> None:
+    async def run(client: Client) -> None:
+        await _stable(client.broker.groups)
+        shape = response_shape("describe_groups", 5)
+        request = SimpleNamespace(groups=("g",))
+        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        for _ in range(_MEMBERS):
+            next(work)
+        (described,) = to_end(work).groups
+        assert described.group_state == "Stable"
+        assert len(described.members) == _MEMBERS
+        assert {each.member_assignment for each in described.members} == {b"mine"}
+        assert {each.member_metadata for each in described.members} == {subscription("t")}
+
+    with_client(run)
+
+
+def test_a_group_that_changes_is_described_as_it_is_then() -> None:
+    async def run(client: Client) -> None:
+        groups = client.broker.groups
+        members = await _stable(groups)
+        shape = response_shape("describe_groups", 5)
+        request = SimpleNamespace(groups=("g",))
+        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        for _ in range(_MEMBERS // 2):
+            next(work)
+        await groups.leave("g", [LeavingMember(each.member_id) for each in members[5:]])
+        (described,) = to_end(work).groups
+        assert described.group_state == "PreparingRebalance"
+        assert len(described.members) == 5
+        assert {each.member_metadata for each in described.members} == {b""}
+
+    with_client(run)
+
+
+def test_a_group_that_changes_all_the_time_is_described_nevertheless() -> None:
+    async def run(client: Client) -> None:
+        groups = client.broker.groups
+        members = await _stable(groups)
+        shape = response_shape("describe_groups", 5)
+        request = SimpleNamespace(groups=("g",))
+        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        described = None
+        for steps in range(10 * _MEMBERS):
+            try:
+                next(work)
+            except StopIteration as done:
+                (described,) = done.value.groups
+                break
+            if steps % 100 == 0:  # each time it is another generation, or being prepared
+                groups.leave("g", [LeavingMember(members.pop().member_id)])
+                for each in members if steps % 200 else []:
+                    asked = _request()
+                    groups.join("g", _joining(asked, each.member_id))
+        assert described is not None
+        assert described.group_id == "g"
+        assert len(described.members) > _MEMBERS // 2
+
+    with_client(run)
+
+
+def _joining(request: JoinRequest, member_id: str) -> JoinRequest:
+    return JoinRequest(
+        member_id,
+        None,
+        request.client_id,
+        request.client_host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        request.protocol_type,
+        request.protocols,
+        False,
+    )
