@@ -13,8 +13,10 @@ import pytest
 
 from broker.in_process import running
 from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
+from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import check_request
+from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
 from drumlin.turns import Work, to_end
 
 _TOPIC_ID = UUID(int=7)
@@ -108,5 +110,24 @@ def test_a_session_of_very_many_partitions_ends_in_turns(
                     break
                 await asyncio.sleep(0)
             assert bool(session.partitions) == comes_again
+
+    asyncio.run(main())
+
+
+def test_a_fetch_begins_to_load_few_partitions_in_a_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            shares, member = broker.shares, Member("g", "m")
+            await broker.metadata.create_topic("t", [[1]] * 100, {}, _TOPIC_ID)
+            many = [SharedPartition(_TOPIC_ID, each) for each in range(100)]
+            shares.sessions.open(member, many, 1, 10, acknowledges=False)
+            limits = Limits(1, 1, AcquireMode.BATCH_OPTIMIZED)
+            fetch = ShareFetch(broker, member, many, limits, min_bytes=1, max_bytes=1, max_wait_s=0)
+            opening, most, before = asyncio.create_task(fetch._open_all()), 0, 0
+            while not opening.done():
+                await asyncio.sleep(0)
+                most, before = max(most, len(fetch._live) - before), len(fetch._live)
+            assert before == 100
+            assert 0 < most <= 8
 
     asyncio.run(main())

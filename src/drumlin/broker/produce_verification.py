@@ -137,16 +137,22 @@ async def ask(
     verified: Verified,
 ) -> None:
     """Ask the coordinator about what `begin` found, and note what it refuses."""
-    asked = [part for part in parts if part.key in verified.asked]
+    asked: list[TransactionalPart] = []
+    partitions: list[tuple[str, int]] = []
+    pace = Pace()
+    for part in parts:
+        if part.key in verified.asked:
+            asked.append(part)
+            partitions.append((part.partition.topic, part.partition.index))
+        await pace.give_way()
     codes = await ask_coordinator(
         broker,
         transactional_id,
         Producer(asked[0].header.producer_id, asked[0].header.producer_epoch),
-        [(part.partition.topic, part.partition.index) for part in asked],
+        partitions,
         adds=version >= _ADDS_FROM,
         knows_abortable=version >= _ABORTABLE_FROM,
     )
-    pace = Pace()
     for part in asked:
         await pace.give_way()
         code = codes[part.partition.topic, part.partition.index]
