@@ -61,6 +61,19 @@ def test_what_is_used_again_and_again_stays_open(tmp_path: Path) -> None:
         assert hot.is_open
 
 
+def test_who_opens_a_file_does_not_wait_until_all_are_looked_at(tmp_path: Path) -> None:
+    """However many were used since the last look, as where everything is read."""
+    open_files = OpenFiles(Files(), budget=300)
+    files = _files(tmp_path, 301, open_files)
+    for _ in range(2):
+        for file in files[:300]:
+            _content(file)
+    assert all(file.was_used for file in files[:300])
+    _content(files[300])
+    assert sum(file.was_used for file in files[:300]) > 200
+    assert sum(file.is_open for file in files[:300]) == 299
+
+
 def test_a_file_in_use_is_not_closed(tmp_path: Path) -> None:
     open_files = OpenFiles(Files(), budget=2)
     held, *others = _files(tmp_path, 10, open_files)

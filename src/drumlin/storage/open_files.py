@@ -17,7 +17,7 @@ import logging
 import os
 import resource
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 from drumlin.storage.files import NO_DESCRIPTOR, Files
@@ -27,6 +27,8 @@ _logger = logging.getLogger(__name__)
 _CLOSED: Final = -1
 #: The rest of the process's descriptors is for connections.
 _SHARE_OF_DESCRIPTORS: Final = 0.6
+#: Files in use that are passed over before one of them is closed after all.
+_SPARED_MAX: Final = 64
 
 
 def default_budget() -> int:
@@ -132,7 +134,8 @@ class OpenFiles:
     def __init__(self, files: Files, budget: int | None = None) -> None:
         self.files = files
         self.budget = default_budget() if budget is None else budget
-        self._open: dict[LogFile, None] = {}  # oldest first
+        # Not a dict, which looks for its first entry behind all that were there before it.
+        self._open: OrderedDict[LogFile, None] = OrderedDict()
         self._lock = threading.Lock()
         self._to_close: deque[LogFile] = deque()
         self._has_warned = False
@@ -207,17 +210,20 @@ class OpenFiles:
         return True
 
     def _close_unused(self, wanted: int) -> None:
-        """Second chance: a file used since the last look goes to the end of the queue once."""
-        for _ in range(2 * len(self._open)):
+        """Second chance: a file used since the last look goes to the end of the queue once.
+
+        So do some of them, not all that there are: whoever opens a file waits for that.
+        """
+        for looked_at in range(2 * len(self._open)):
             if wanted <= 0:
                 return
             file = next(iter(self._open))
-            if not file.was_used and self._close(file):
+            is_spared = file.was_used and looked_at < _SPARED_MAX
+            if not is_spared and self._close(file):
                 wanted -= 1
                 continue
             file.was_used = False
-            del self._open[file]
-            self._open[file] = None
+            self._open.move_to_end(file)
 
     def _warn_once(self) -> None:
         if not self._has_warned:
