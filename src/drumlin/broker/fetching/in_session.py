@@ -263,6 +263,8 @@ class SessionFetch(Fetch):
             topic, end = news[at][0].topic, at
             while end < len(news) and news[end][0].topic == topic:
                 end += 1
+                if end % STEP == 0:
+                    yield
             topics += 1
             pieces: list[Any] = [writer.topic(topic, end - at)]
             for first in range(at, end, STEP):
