@@ -345,11 +345,14 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
                 yield
             packer.add(positions)
         batches = yield from packer.batches()
-        if len(batches) > 1:
+        are_several = len(batches) > 1
+        if are_several:
             check_sizes([batch for batch, _ in batches], limit)
         confirmation = None
-        for batch, topics in batches:
-            if len(batches) > 1 or codec or not commit.is_one_piece:
+        batches.reverse()
+        while batches:
+            batch, topics = batches.pop()  # forgotten one by one, as they may say very much
+            if are_several or codec or not commit.is_one_piece:
                 yield
                 self._check_again(shard, commit, topics)
             confirmation = self._append(shard, batch, verification)
