@@ -45,18 +45,19 @@ class FlakyLog:
         )
 
     def produce(self, shape: Shape, request: Any) -> Any:
-        data = request.topic_data[0].partition_data[0]
         fault = next(self._faults, None)
         if isinstance(fault, ErrorCode):
             return answer(shape, request, fault)
         if fault == "dropped":
             return CloseConnection()
-        code, base_offset = self._append(data.index, data.records)
+        outcomes = [
+            self._append(each.index, each.records) for each in request.topic_data[0].partition_data
+        ]
         if fault == "lost":
             return CloseConnection()
         if fault == "silent":
             return Silence()
-        return answer(shape, request, code, base_offset)
+        return answers(shape, request, outcomes)
 
     def _append(self, partition: int, batch: bytes) -> tuple[ErrorCode, int]:
         header = parse_header(batch)
@@ -95,19 +96,30 @@ def _check(last: BatchHeader | None, header: BatchHeader) -> ErrorCode:
 
 
 def answer(shape: Shape, request: Any, code: ErrorCode, base_offset: int = -1) -> Any:
-    """The response to a produce request of one partition."""
+    """The response to a produce request, the same for each of its partitions."""
+    partitions = request.topic_data[0].partition_data
+    return answers(shape, request, [(code, base_offset)] * len(partitions))
+
+
+def answers(shape: Shape, request: Any, outcomes: list[tuple[ErrorCode, int]]) -> Any:
+    """The response to a produce request for one topic: code and offset of each partition."""
     topic = request.topic_data[0]
-    partition = shape(
-        "PartitionProduceResponse",
-        index=topic.partition_data[0].index,
-        error_code=code,
-        base_offset=base_offset,
-        log_append_time=None,
-        log_start_offset=0,
-        record_errors=(),
-        error_message=None,
+    partitions = [
+        shape(
+            "PartitionProduceResponse",
+            index=each.index,
+            error_code=code,
+            base_offset=base_offset,
+            log_append_time=None,
+            log_start_offset=0,
+            record_errors=(),
+            error_message=None,
+        )
+        for each, (code, base_offset) in zip(topic.partition_data, outcomes, strict=True)
+    ]
+    responses = (
+        shape("TopicProduceResponse", name=topic.name, partition_responses=tuple(partitions)),
     )
-    responses = (shape("TopicProduceResponse", name=topic.name, partition_responses=(partition,)),)
     return shape("ProduceResponse", responses=responses, throttle_time=ZERO)
 
 

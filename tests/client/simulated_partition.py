@@ -123,6 +123,9 @@ class SimulatedConnection:
         self._answered_at = 0.0
         self._waiting: list[asyncio.Future[Any]] = []
 
+    def version_of(self, api_name: str, version_max: int) -> int:
+        return _VERSION
+
     def send(self, api_name: str, build: Any, *, version_max: int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Any] = loop.create_future()

@@ -194,7 +194,7 @@ def test_rows_that_were_lost_while_the_commit_waited_are_not_committed_without(
     broker.script("produce", refused_late)
     transaction = client.transaction(ID)
     appender = transaction.stream_appender("t", encoding=EncodingRules(window_bytes=2))
-    appender.add(pa.RecordBatch.from_pydict({"value": ["x" * 100]}))
+    appender.add(pa.RecordBatch.from_pydict({"value": ["x" * (1 << 20)]}))  # sent at once
     threading.Timer(0.2, gate.set).start()
     with pytest.raises(TransactionFailed):
         transaction.commit()

@@ -94,7 +94,11 @@ def test_a_record_larger_than_a_batch_goes_alone(log: FlakyLog, lone_client: Cli
 
 
 def partitions_written(broker: ScriptedBroker) -> list[int]:
-    return [each.topic_data[0].partition_data[0].index for each in broker.asked("produce")]
+    return [
+        each.index
+        for request in broker.asked("produce")
+        for each in request.topic_data[0].partition_data
+    ]
 
 
 def test_keyless_records_stay_together_for_a_batch(

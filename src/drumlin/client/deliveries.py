@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn, Protocol
 
 from drumlin.client.arguments import Acks
-from drumlin.client.errors import DeliveryFailed
+from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.partition_sender import Batch
@@ -22,6 +22,8 @@ from drumlin.peer.retry import Deadline
 
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
+#: So much goes into one request.
+_TOGETHER_BYTES: Final = 1 << 20
 
 
 class Target(Protocol):
@@ -74,9 +76,13 @@ class Deliveries:
     done: dict[TopicPartition, AppendedRange] = field(default_factory=dict)
     _on_their_way: deque[_Delivery] = field(default_factory=deque)
     _bytes_on_their_way: int = 0
+    _held: list[_Delivery] = field(default_factory=list)  # the last of them, not handed over yet
+    _held_bytes: int = 0
 
     def send(self, topic: str, partition: int, buffer: memoryview) -> None:
-        """Hand a batch to the loop; waits for older ones while too many are on their way.
+        """Hand a batch to the loop, small ones together: then they share requests.
+
+        Waits for older ones while too many are on their way.
 
         Raises:
             DeliveryFailed: an older one was refused for good, or its time ran out.
@@ -85,10 +91,23 @@ class Deliveries:
         while self._on_their_way and self._bytes_on_their_way + len(buffer) > limit:
             self._await_oldest()
         batch = Batch(buffer, Deadline(self.rules.timeout_ms), retries=self.rules.retries)
-        self.thread.call_soon(self.target.put, topic, partition, self.rules.manner, batch)
-        self._on_their_way.append(_Delivery((topic, partition), batch))
+        delivery = _Delivery((topic, partition), batch)
+        self._on_their_way.append(delivery)
         self._bytes_on_their_way += len(buffer)
         self.size_bytes += len(buffer)
+        self._held.append(delivery)
+        self._held_bytes += len(buffer)
+        if self._held_bytes >= _TOGETHER_BYTES:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._held:
+            held, self._held, self._held_bytes = self._held, [], 0
+            try:
+                self.thread.call_soon(_put_all, self.target, self.rules.manner, held)
+            except ClientError as error:  # the client is closed
+                for each in held:
+                    each.batch.done.set_exception(as_delivery_failed(*each.where, error))
 
     def finish(self) -> dict[TopicPartition, AppendedRange]:
         """Wait for all, and say where the records are.
@@ -107,6 +126,7 @@ class Deliveries:
 
     def settle(self) -> int:
         """Wait until nothing is on its way any more; the records that were acknowledged."""
+        self._hand_over()
         wait([each.batch.done for each in self._on_their_way])
         for each in self._on_their_way:
             if each.batch.done.exception() is None:
@@ -116,6 +136,7 @@ class Deliveries:
         return self.record_count
 
     def _await_oldest(self) -> None:
+        self._hand_over()
         oldest = self._on_their_way[0]
         try:
             produced = oldest.batch.done.result()
@@ -149,3 +170,8 @@ class Deliveries:
             acknowledged,
             may_be_written=may_be_written,
         ) from error
+
+
+def _put_all(target: Target, manner: Manner, deliveries: list[_Delivery]) -> None:
+    for each in deliveries:
+        target.put(*each.where, manner, each.batch)

@@ -1,14 +1,19 @@
-"""Send one record batch to one partition, as the bytes it is."""
+"""Send record batches to their partitions, as the bytes they are.
+
+Each has an answer of its own; which of them share a request is nobody's business outside.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
-from drumlin.peer.connection import BrokerConnection
-from drumlin.peer.errors import only
+from drumlin.peer.connection import BrokerConnection, RequestBuilder
+from drumlin.peer.errors import InvalidResponse
 from drumlin.peer.rights import refusal
 from drumlin.records.batch import Buffer
 from drumlin.wire.errors import ErrorCode
@@ -20,6 +25,10 @@ _VERSION_MAX: Final = 12
 # new epoch for the next one.
 _TRANSACTIONAL_VERSION_MAX: Final = 11
 NO_ACKS: Final = 0
+#: As much as Kafka's producers put into a request, but for a batch that is larger.
+_REQUEST_BYTES_MAX: Final = 1 << 20
+
+_Place: TypeAlias = tuple[str, int]
 
 
 class Produced(NamedTuple):
@@ -28,6 +37,18 @@ class Produced(NamedTuple):
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
+
+
+class _Manner(NamedTuple):
+    """What holds for all of one request."""
+
+    acks: int
+    timeout_ms: int
+    transactional_id: str | None
+
+    @property
+    def version_max(self) -> int:
+        return _VERSION_MAX if self.transactional_id is None else _TRANSACTIONAL_VERSION_MAX
 
 
 def send_batch(
@@ -40,39 +61,124 @@ def send_batch(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> asyncio.Future[Any]:
-    """Send now, behind what was sent before; give the future answer to `produced`.
+    """Send behind what was sent before; give the future answer to `produced`.
 
+    What is sent to one broker in the same turn of the loop goes in one request, as far as it may.
     With acks=0 the answer is None, as soon as the batch is on its way, or lost.
     """
-
-    def build(shape: Shape) -> object:
-        data = shape("PartitionProduceData", index=partition, records=batch)
-        return shape(
-            "ProduceRequest",
-            transactional_id=transactional_id,
-            acks=acks,
-            timeout=timedelta(milliseconds=timeout_ms),
-            topic_data=(shape("TopicProduceData", name=topic, partition_data=(data,)),),
-        )
-
-    version_max = _VERSION_MAX if transactional_id is None else _TRANSACTIONAL_VERSION_MAX
+    manner = _Manner(acks, timeout_ms, transactional_id)
     if acks != NO_ACKS:
-        return connection.send("produce", build, version_max=version_max)
-    connection.send_unanswered("produce", build, version_max=version_max)
+        connection.version_of("produce", manner.version_max)  # raises here, not in a later turn
+        outgoing = _all_outgoing.setdefault(connection, _Outgoing())
+        return outgoing.add(connection, manner, (topic, partition), batch)
+    build = _request(manner, {(topic, partition): batch})
+    connection.send_unanswered("produce", build, version_max=manner.version_max)
     return asyncio.ensure_future(connection.writable())
 
 
-def produced(response: Any, topic: str, partition: int) -> Produced:
+def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilder:
+    def build(shape: Shape) -> object:
+        by_topic: dict[str, list[object]] = {}
+        for (topic, partition), batch in batches.items():
+            data = shape("PartitionProduceData", index=partition, records=batch)
+            by_topic.setdefault(topic, []).append(data)
+        topics = (
+            shape("TopicProduceData", name=topic, partition_data=tuple(each))
+            for topic, each in by_topic.items()
+        )
+        return shape(
+            "ProduceRequest",
+            transactional_id=manner.transactional_id,
+            acks=manner.acks,
+            timeout=timedelta(milliseconds=manner.timeout_ms),
+            topic_data=tuple(topics),
+        )
+
+    return build
+
+
+class _Outgoing:
+    """A connection's request that the batches of this turn go into: one of each partition."""
+
+    def __init__(self) -> None:
+        self._manner: _Manner | None = None
+        self._batches: dict[_Place, Buffer] = {}
+        self._answers: dict[_Place, asyncio.Future[Any]] = {}
+        self._size = 0
+        self._is_due = False
+
+    def add(
+        self, connection: BrokerConnection, manner: _Manner, place: _Place, batch: Buffer
+    ) -> asyncio.Future[Any]:
+        is_too_much = self._size + len(batch) > _REQUEST_BYTES_MAX
+        if manner != self._manner or place in self._batches or is_too_much:
+            self._send(connection)
+        loop = asyncio.get_running_loop()
+        self._manner = manner
+        self._batches[place] = batch
+        self._size += len(batch)
+        answer = self._answers[place] = loop.create_future()
+        if not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._end_turn, connection)
+        return answer
+
+    def _end_turn(self, connection: BrokerConnection) -> None:
+        self._is_due = False
+        self._send(connection)
+
+    def _send(self, connection: BrokerConnection) -> None:
+        if self._manner is None or not self._batches:
+            return
+        build, answers = _request(self._manner, self._batches), self._answers
+        self._batches, self._answers, self._size = {}, {}, 0
+        try:
+            response = connection.send("produce", build, version_max=self._manner.version_max)
+        except Exception as error:  # noqa: BLE001 - whoever waits for an answer must hear of it
+            _fail(answers.values(), error)
+        else:
+            response.add_done_callback(functools.partial(_share_out, answers))
+
+
+_all_outgoing: WeakKeyDictionary[BrokerConnection, _Outgoing] = WeakKeyDictionary()
+
+
+def _share_out(
+    answers: Mapping[_Place, asyncio.Future[Any]], response: asyncio.Future[Any]
+) -> None:
+    """Give each partition its part of a response."""
+    waiting = {place: each for place, each in answers.items() if not each.done()}
+    if response.cancelled():
+        for answer in waiting.values():
+            answer.cancel()
+        return
+    error = response.exception()
+    if error is not None:
+        _fail(waiting.values(), error)
+        return
+    for topic in response.result().responses:
+        for each in topic.partition_responses:
+            told = waiting.pop((topic.name, each.index), None)
+            if told is not None:
+                told.set_result(each)
+    for topic, partition in waiting:
+        missing = InvalidResponse(f"produce: no answer for topic {topic!r} partition {partition}")
+        _fail((waiting[topic, partition],), missing)
+
+
+def _fail(answers: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
+    for answer in answers:
+        answer.set_exception(error)
+
+
+def produced(answer: Any, topic: str, partition: int) -> Produced:
     """What the answer says.
 
     Raises:
         KafkaError: the broker's error for this partition.
-        InvalidResponse: the answer says nothing about it.
     """
-    if response is None:
+    if answer is None:
         return Produced(-1, -1, -1)
-    what = f"produce to topic {topic!r} partition {partition}"
-    answer = only(only(response.responses, what).partition_responses, what)
     if answer.error_code is not ErrorCode.none:
         raise refusal("produce", answer.error_code, _complaint(answer, topic, partition))
     time = answer.log_append_time

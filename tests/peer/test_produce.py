@@ -1,0 +1,147 @@
+"""Batches of many partitions share a request, and each has its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from drumlin.peer.connection import Address, BrokerConnection
+from drumlin.peer.errors import ConnectionLost, InvalidResponse
+from drumlin.peer.options import PeerOptions
+from drumlin.peer.produce import produced, send_batch
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+from rig.scripted_broker import CloseConnection, ScriptedBroker
+
+Sent = Callable[..., asyncio.Future[Any]]
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker({"t": 8}) as broker:
+        broker.script("produce", answer)
+        yield broker
+
+
+def answer(shape: Shape, request: Any) -> Any:
+    """Partition 98 refuses, partition 99 is passed over; the others tell their number as offset."""
+    topics = [
+        shape(
+            "TopicProduceResponse",
+            name=topic.name,
+            partition_responses=tuple(
+                shape(
+                    "PartitionProduceResponse",
+                    index=each.index,
+                    error_code=ErrorCode.message_too_large if each.index == 98 else ErrorCode.none,
+                    base_offset=each.index,
+                    log_append_time=None,
+                    log_start_offset=0,
+                    record_errors=(),
+                    error_message=None,
+                )
+                for each in topic.partition_data
+                if each.index != 99
+            ),
+        )
+        for topic in request.topic_data
+    ]
+    return shape("ProduceResponse", responses=tuple(topics), throttle_time=ZERO)
+
+
+def run(broker: ScriptedBroker, program: Callable[[Sent], Awaitable[None]]) -> list[list[Any]]:
+    """What the program sends, as requests of (topic, partition, bytes)."""
+
+    async def main() -> None:
+        address = Address("127.0.0.1", broker.port)
+        connection = await BrokerConnection.open(address, PeerOptions())
+
+        def send(place: tuple[str, int], batch: bytes, **more: Any) -> asyncio.Future[Any]:
+            options = {"acks": -1, "timeout_ms": 1000, **more}
+            return send_batch(connection, *place, batch, **options)
+
+        await program(send)
+        connection.close()
+
+    asyncio.run(main())
+    return [
+        [
+            (topic.name, each.index, bytes(each.records))
+            for topic in request.topic_data
+            for each in topic.partition_data
+        ]
+        for request in broker.asked("produce")
+    ]
+
+
+def test_batches_of_one_turn_share_a_request(broker: ScriptedBroker) -> None:
+    async def program(send: Sent) -> None:
+        sent = {place: send(place, b"%d" % place[1]) for place in [("t", 0), ("u", 1), ("t", 2)]}
+        for place, future in sent.items():
+            assert produced(await future, *place).base_offset == place[1]
+        await send(("t", 0), b"later")
+
+    assert run(broker, program) == [
+        [("t", 0, b"0"), ("t", 2, b"2"), ("u", 1, b"1")],
+        [("t", 0, b"later")],
+    ]
+
+
+def test_each_partition_has_its_own_answer(broker: ScriptedBroker) -> None:
+    async def program(send: Sent) -> None:
+        good, refused, missing = (send(("t", each), b"x") for each in (0, 98, 99))
+        assert produced(await good, "t", 0).base_offset == 0
+        with pytest.raises(KafkaError) as raised:
+            produced(await refused, "t", 98)
+        assert raised.value.code is ErrorCode.message_too_large
+        with pytest.raises(InvalidResponse, match="no answer for topic 't' partition 99"):
+            await missing
+
+    assert len(run(broker, program)) == 1
+
+
+def test_a_request_has_one_batch_of_a_partition(broker: ScriptedBroker) -> None:
+    async def program(send: Sent) -> None:
+        await asyncio.gather(*(send(("t", n % 2), b"%d" % n) for n in range(5)))
+
+    assert run(broker, program) == [
+        [("t", 0, b"0"), ("t", 1, b"1")],
+        [("t", 0, b"2"), ("t", 1, b"3")],
+        [("t", 0, b"4")],
+    ]
+
+
+def test_a_request_has_a_megabyte_at_most(broker: ScriptedBroker) -> None:
+    async def program(send: Sent) -> None:
+        await asyncio.gather(*(send(("t", n), bytes(size)) for n, size in enumerate(sizes)))
+
+    sizes = [400_000, 400_000, 400_000, 2_000_000, 10, 10]
+    found = [[len(batch) for _, _, batch in request] for request in run(broker, program)]
+    assert found == [[400_000, 400_000], [400_000], [2_000_000], [10, 10]]
+
+
+def test_a_request_is_of_one_transaction(broker: ScriptedBroker) -> None:
+    async def program(send: Sent) -> None:
+        ids = (None, "a", "a", "b")
+        await asyncio.gather(
+            *(send(("t", n), b"x", transactional_id=each) for n, each in enumerate(ids))
+        )
+
+    assert [len(each) for each in run(broker, program)] == [1, 2, 1]
+    assert [each.transactional_id for each in broker.asked("produce")] == [None, "a", "b"]
+
+
+def test_all_hear_that_the_connection_is_lost(broker: ScriptedBroker) -> None:
+    async def program(send: Sent) -> None:
+        lost = [send(("t", each), b"x") for each in range(3)]
+        for each in lost:
+            with pytest.raises(ConnectionLost):
+                await each
+        with pytest.raises(ConnectionLost):
+            await send(("t", 0), b"x")
+
+    broker.script("produce", lambda shape, request: CloseConnection())
+    assert len(run(broker, program)) == 1
