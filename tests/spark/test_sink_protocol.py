@@ -111,6 +111,16 @@ def test_batches_follow_one_another(client: Client, topic: str, sink: str) -> No
     assert len(used) == 2, "ids are used again"
 
 
+def test_a_write_for_once_leaves_nothing_behind(client: Client, topic: str, sink: str) -> None:
+    settings = SinkSettings(is_for_once=True)
+    who = TaskIdentity(sink, "", 0, "run1", 0)
+    report = commit_batch(client, settings, [write(client, topic, who, "a")], 0)
+    assert report.is_marked_done
+    await_rows(client, topic, "a")
+    decisions = client.read(settings.decision_topic, isolation="read_committed").to_pylist()
+    assert [each["value"] for each in decisions if each["key"] == sink.encode()][-1] is None
+
+
 def test_a_decided_batch_is_not_written_again(client: Client, topic: str, sink: str) -> None:
     first = write(client, topic, identity(sink, 0, 0), "a")
     commit_batch(client, SETTINGS, [first], 0)

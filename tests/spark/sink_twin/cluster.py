@@ -61,7 +61,7 @@ class Transaction:
 @dataclass
 class Record:
     key: str
-    value: bytes
+    value: bytes | None
     state: str = "open"  # "committed", "aborted"
 
 
@@ -163,6 +163,9 @@ class Cluster:
 
     def _note_decision(self, record: Record, since: float) -> None:
         """Watch the rules: who decides has looked at the winners since it has fenced."""
+        if record.value is None:
+            self.undone = set()
+            return
         state = SinkState.decode(record.key, record.value)
         winners = {each.opened for each in state.winners}
         new = winners - self.decided

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import Generator
@@ -10,10 +12,22 @@ from typing import Any
 import pytest
 
 from drumlin.spark.writing.protocol import aborting, driver, task
-from drumlin.spark.writing.protocol.errors import Fenced, NotDecided, RequestFailed, Superseded
+from drumlin.spark.writing.protocol.errors import (
+    Fenced,
+    NotDecided,
+    RequestFailed,
+    SinkError,
+    Superseded,
+)
 from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.own_ids import OwnIds
-from drumlin.spark.writing.protocol.requests import Append, CommitAll, FenceAll, InitDriver
+from drumlin.spark.writing.protocol.requests import (
+    Append,
+    CommitAll,
+    FenceAll,
+    FindRecord,
+    InitDriver,
+)
 from spark.sink_twin.cluster import LATER, Cluster, ProtocolBroken, WriteRows
 from spark.sink_twin.mutations import FOUND_BY, MUTATIONS, REFUSAL_IS_NOT_READ, applied
 from spark.sink_twin.play import play
@@ -46,9 +60,11 @@ class Program:
         self._cluster = cluster
         self._steps = steps
         self.request = next(steps)
+        self.kinds: list[type] = []
         self.result: Any = None
 
     def _go_on(self) -> None:
+        self.kinds.append(type(self.request))
         try:
             answer = self._cluster.perform(self.request)
         except RequestFailed as error:
@@ -57,6 +73,11 @@ class Program:
         self._cluster.settle()
         if answer is not LATER:
             self.request = self._steps.send(answer)
+
+    def take(self, count: int) -> None:
+        """So many requests."""
+        for _ in range(count):
+            self._go_on()
 
     def run(self, before: type | None = None) -> Any:
         """Up to the next request of a kind, or to the end."""
@@ -81,6 +102,42 @@ def one_task(cluster: Cluster, run: str = "run", batch: int = 0) -> TaskMessage:
 
     message: TaskMessage = Program(cluster, steps()).run()
     return message
+
+
+FOR_ONCE = dataclasses.replace(SETTINGS, is_for_once=True)
+
+
+def commit_for_once(cluster: Cluster, messages: list[TaskMessage]) -> Program:
+    return Program(cluster, driver.commit(messages, 0, FOR_ONCE, None, lambda: 0))
+
+
+def test_a_write_for_once_searches_for_nothing_and_leaves_nothing() -> None:
+    cluster = Cluster()
+    commit = commit_for_once(cluster, [one_task(cluster)])
+    commit.run()
+    assert FindRecord not in commit.kinds
+    assert cluster.visible == {1: 1, 2: 1}
+    cluster.compact()
+    assert [each.value for each in cluster.log.values()] == [None]
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+def test_a_write_for_once_is_written_or_not_wherever_its_commit_stops(wakes: bool) -> None:
+    steps = commit_for_once(cluster := Cluster(), [one_task(cluster)])
+    steps.run()
+    for stop in range(len(steps.kinds)):
+        cluster = Cluster()
+        messages = [one_task(cluster)]
+        commit = commit_for_once(cluster, messages)
+        commit.take(stop)
+        Program(cluster, aborting.abort(messages, 0, FOR_ONCE)).run()
+        seen = dict(cluster.visible)
+        assert seen in ({}, {1: 1, 2: 1})
+        with contextlib.suppress(SinkError):
+            if wakes:
+                commit.run()
+        assert cluster.visible == seen
+        assert "Ongoing" not in {each.state for each in cluster.ids.values()}
 
 
 def asleep_before_they_act(cluster: Cluster, batch: int = 0) -> tuple[Program, Program]:

@@ -6,6 +6,7 @@ once more for its commit: nothing is shared but options and messages.
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from drumlin.records.kernels.travelling import NO_CODE, pack
 from drumlin.spark import garbage
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.writing.options import SinkOptions
-from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.rivals import check_alone
 from drumlin.spark.writing.tasks import client_of, write_at_least_once, write_once
 
@@ -103,7 +104,8 @@ class _Writer:
             raise RuntimeError("a task has not said what it has written: nothing is committed")
         number = told[0].identity.batch if batch is None else batch
         client, options = client_of(self._options), self._options
-        report = commit_batch(client, options.settings, told, number, options.source)
+        settings = self._settings(told[0].identity)
+        report = commit_batch(client, settings, told, number, options.source)
         garbage.spare_what_is_loaded()
         check_alone(told[0].identity, was_decided=report.was_decided)
 
@@ -117,10 +119,15 @@ class _Writer:
         known = [each for each in told if each is not None]
         if known:
             number = known[0].identity.batch if batch is None else batch
-            abort_batch(client, self._options.settings, told, number)
+            abort_batch(client, self._settings(known[0].identity), told, number)
         if len(known) < len(told):
             identity = known[0].identity if known else self._alone()
-            abort_run(client, self._options.settings, identity)
+            abort_run(client, self._settings(identity), identity)
+
+    def _settings(self, identity: TaskIdentity) -> SinkSettings:
+        """What holds for this very sink: a plain write without a `writeId` has one of its own."""
+        is_for_once = not identity.query and self._options.write_id is None
+        return dataclasses.replace(self._options.settings, is_for_once=is_for_once)
 
     def _alone(self) -> TaskIdentity:
         """Whose the tasks are if this is a batch write by itself: there, Spark tells no more."""

@@ -368,7 +368,9 @@ def write(
         DecisionUnknown: whether it stands shows later.
     """
     topic = settings.decision_topic
-    offset = yield Append(driver, topic, sink, state.encode(sink))
+    is_told_by_note = settings.is_for_once and not state.note.has_more
+    value = None if is_told_by_note else state.encode(sink)
+    offset = yield Append(driver, topic, sink, value)
     place = {(topic, 0): (offset, state.note.encode())}
     yield SendOffsets(driver, names.group_of(sink), place)
     if source is not None and source.offsets:

@@ -56,12 +56,15 @@ class SinkSettings(Crossing):
         may_begin_late: a batch other than 0 may be the first that the cluster knows of. Without
             it such a batch is refused, as its decision may have been lost.
         speculation: look for losers with each batch, whatever Spark says about twins.
+        is_for_once: the sink's name was made up for one write, so nobody ever comes back to it:
+            what its group does not know was never decided, and what is done leaves no record.
     """
 
     decision_topic: str = names.DECISION_TOPIC
     transaction_timeout_ms: int | None = None
     may_begin_late: bool = False
     speculation: bool = False
+    is_for_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

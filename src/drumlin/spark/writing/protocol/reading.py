@@ -81,6 +81,8 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
         if anchor == before:
             raise _lost(sink, settings, note)
         # Somebody has fenced us and goes on; what we decide would not go through.
+    if settings.is_for_once:
+        return None
     value = yield FindRecord(topic, sink)
     return None if value is None else SinkState.decode(sink, value)
 

@@ -123,12 +123,15 @@ class InitDriver(NamedTuple):
 
 
 class Append(NamedTuple):
-    """-> int: a record in the driver's transaction; its offset in partition 0."""
+    """-> int: a record in the driver's transaction; its offset in partition 0.
+
+    Without a value it has compaction drop what was written under the key before.
+    """
 
     driver: Opened
     topic: str
     key: str
-    value: bytes
+    value: bytes | None
 
 
 class SendOffsets(NamedTuple):
