@@ -321,7 +321,7 @@ class GroupLifecycle:
     ) -> Iterator[Answer | None]:
         """All who joined hear of it, and the leader of all of them."""
         error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
-        for member, member_id, waiter in joined:
+        for member, member_id, waiter in _taken(joined):
             self._is_told(member)
             told = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
             if waiter is None:
@@ -335,7 +335,7 @@ class GroupLifecycle:
     def _telling(
         self, waiting: list[Waiting], answer_of: Callable[[str], JoinAnswer | SyncAnswer]
     ) -> Iterator[Answer | None]:
-        for member, member_id, waiter in waiting:
+        for member, member_id, waiter in _taken(waiting):
             self._is_told(member)
             yield None if waiter is None else Answer(waiter, answer_of(member_id))
 
@@ -465,3 +465,10 @@ class GroupLifecycle:
 
     def _cancel(self, kind: DeadlineKind, member_id: str = NO_MEMBER_ID) -> None:
         self._deadlines.cancel(Deadline(self.group_id, kind, member_id))
+
+
+def _taken(waiting: list[Waiting]) -> Iterator[Waiting]:
+    """Each of them, kept no longer than until its turn: all at once would take long to free."""
+    waiting.reverse()
+    while waiting:
+        yield waiting.pop()
