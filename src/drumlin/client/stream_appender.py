@@ -1,16 +1,16 @@
 """Appending rows that arrive in small pieces, to many topics: the writing side of a long task.
 
-Rows are collected to windows, so that many partitions get batches of a good size; a window is
-shared out among partitions, encoded and handed to the loop. Memory is bounded by the window
-and by what may be without an answer, however many rows come.
+Each partition has a batch that is open: rows are encoded into it as they come, and it is handed to
+the loop when it is full. Memory is bounded, however many rows come: by a window for all that are
+open, the largest of which go when it is full, and by what may be without an answer.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,17 +32,16 @@ from drumlin.records import kernels
 from drumlin.records.arrow_checksum import RowChecksum, combined
 from drumlin.records.columns import RecordColumns, milliseconds
 from drumlin.records.kernels.layout import NO_TIMESTAMP
+from drumlin.records.open_batches import OpenBatches, Sealed
 
 WINDOW_BYTES: Final = 16 << 20
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _KERNELS_FROM_BYTES: Final = 256 << 10
+#: Fewer are encoded together with those that follow them.
+_PIECE_BYTES: Final = 1 << 20
 
 #: The columns that rows may have; only `value` must be there.
 ROW_COLUMNS: Final = ("topic", "partition", "key", "value", "headers", "timestamp")
-
-
-#: A topic, one of its partitions, and the rows that go there.
-Place: TypeAlias = tuple[str, int, Rows]
 
 
 class RowsRefused(ValueError):
@@ -97,13 +96,19 @@ class StreamAppender:
         self._topic = topic
         self._encoding = encoding or EncodingRules()
         self._deliveries = Deliveries(thread, target, delivery or DeliveryRules())
-        self._held: list[pa.RecordBatch] = []
+        rules = self._encoding
+        self._open = OpenBatches(
+            rules.batch_bytes, rules.window_bytes, rules.compression, rules.compression_level
+        )
+        self._held: list[pa.RecordBatch] = []  # for long enough to make a piece
         self._held_bytes = 0
         self._is_unfinished = False
         self._has_lost_rows = False
-        self._rows_before = 0  # of the window that is being written
+        self._rows_before = 0  # of those that are being encoded
         self._checksum = 0
         self._partitions: dict[str, list[int]] = {}
+        self._places: dict[str, Rows] = {}  # of each partition, among the open batches
+        self._place_names: list[TopicPartition] = []
         self._turns: dict[str, StickyTurns] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -116,13 +121,14 @@ class StreamAppender:
         """
         self._is_unfinished = True
         window_bytes = self._encoding.window_bytes
+        enough = min(_PIECE_BYTES, window_bytes)
         for piece in _pieces(rows, window_bytes):
-            if piece.nbytes >= window_bytes // 2:  # a window by itself, so that it is not copied
-                self._write_window()
+            if piece.nbytes >= enough // 2:  # enough by itself, so that it is not copied
+                self._encode_held()
             self._held.append(piece)
             self._held_bytes += piece.nbytes
-            if self._held_bytes >= window_bytes // (2 if len(self._held) == 1 else 1):
-                self._write_window()
+            if self._held_bytes >= enough // (2 if len(self._held) == 1 else 1):
+                self._encode_held()
 
     def finish(self) -> StreamReport:
         """Write what is left, and wait until all is acknowledged.
@@ -130,7 +136,8 @@ class StreamAppender:
         Raises:
             As `add`.
         """
-        self._write_window()
+        self._encode_held()
+        self._send(self._open.reduce(0))
         partitions = self._deliveries.finish()
         self._is_unfinished = self._has_lost_rows
         return StreamReport(
@@ -145,40 +152,42 @@ class StreamAppender:
     def settle(self) -> int:
         """Drop what is not sent, and wait for the rest; the records that were acknowledged."""
         self._held.clear()
+        self._open.clear()
         return self._deliveries.settle()
 
-    def _write_window(self) -> None:
+    def _encode_held(self) -> None:
         if not self._held:
             return
         if self._held_bytes >= _KERNELS_FROM_BYTES:
             kernels.require()
-        window = pa.Table.from_batches(self._held).combine_chunks()
-        self._held.clear()
+        pieces = self._held
+        if len(pieces) > 1:
+            pieces = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+        self._held = []
         self._held_bytes = 0
         had_lost_rows, self._has_lost_rows = self._has_lost_rows, True  # if it raises
-        for rows in window.to_batches():  # one, unless a column has more than 2 GiB
-            self._write(rows)
+        for rows in pieces:  # one, unless a column has more than 2 GiB
+            self._encode(rows)
             self._rows_before += rows.num_rows
         self._has_lost_rows = had_lost_rows
 
-    def _write(self, rows: pa.RecordBatch) -> None:
+    def _encode(self, rows: pa.RecordBatch) -> None:
         columns = {name: rows.column(name) for name in ROW_COLUMNS if name in rows.schema.names}
         if "value" not in columns:
             raise RowsRefused(f"the rows have no column 'value'; they have {rows.schema.names}")
         self._check_times(columns.get("timestamp"))
         topics = list(self._topics(columns.get("topic"), rows.num_rows))
-        places = list(self._places(columns, topics, rows.num_rows, rows.nbytes))
+        places = self._places_of(columns, topics, rows)
         records = self._records(columns)
         if self._encoding.with_checksum:
             self._sum_up(columns, topics)
-        for topic, partition, chosen in places:
-            for batch in records.encode(
-                chosen,
-                max_batch_bytes=self._encoding.batch_bytes,
-                compression=self._encoding.compression,
-                compression_level=self._encoding.compression_level,
-            ):
-                self._deliveries.send(topic, partition, batch)
+        self._send(self._open.add(records, places))
+        if self._open.size_bytes > self._encoding.window_bytes:
+            self._send(self._open.reduce(self._encoding.window_bytes // 2))
+
+    def _send(self, batches: Iterable[Sealed]) -> None:
+        for place, batch in batches:
+            self._deliveries.send(*self._place_names[place], batch)
 
     def _records(self, columns: dict[str, pa.Array]) -> RecordColumns:
         try:
@@ -210,31 +219,29 @@ class StreamAppender:
 
     # -- which row goes where ------------------------------------------------------------
 
-    def _places(
-        self,
-        columns: dict[str, pa.Array],
-        topics: list[tuple[str, Rows]],
-        count: int,
-        size_bytes: int,
-    ) -> Iterator[Place]:
-        """Each partition's rows, in their order."""
-        rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, size_bytes))
-        for topic, rows in topics:
-            whole = len(rows) == count
+    def _places_of(
+        self, columns: dict[str, pa.Array], topics: list[tuple[str, Rows]], rows: pa.RecordBatch
+    ) -> Rows:
+        """The place of each row's partition among the open batches."""
+        count = rows.num_rows
+        rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, rows.nbytes))
+        places = np.empty(count, np.int64)
+        for topic, of_topic in topics:
+            whole = len(of_topic) == count
             picked = {
-                name: columns[name] if whole else columns[name].take(pa.array(rows))
+                name: columns[name] if whole else columns[name].take(pa.array(of_topic))
                 for name in ("partition", "key")
                 if name in columns
             }
             needed = partitions_needed(picked["partition"]) if "partition" in picked else 0
             partitions = self._partitions_of(topic, needed)
             turns = self._turns.setdefault(topic, StickyTurns(len(partitions)))
-            assigned = turns.assign(picked.get("key"), len(rows), rows_per_batch)
+            assigned = turns.assign(picked.get("key"), len(of_topic), rows_per_batch)
             if "partition" in picked:
                 assigned = as_chosen(picked["partition"], assigned)
-                self._check(topic, partitions, assigned, rows)
-            for partition, among in rows_by_partition(assigned).items():
-                yield topic, partition, among if whole else rows[among]
+                self._check(topic, partitions, assigned, of_topic)
+            places[of_topic] = self._places[topic][assigned]
+        return places
 
     def _topics(self, column: pa.Array | None, count: int) -> Iterator[tuple[str, Rows]]:
         """Each topic's rows."""
@@ -262,7 +269,16 @@ class StreamAppender:
             if known is not None and len(found) > len(known):
                 self._turns.pop(topic)
             self._partitions[topic] = known = found
+            self._extend_places(topic, len(found))
         return known
+
+    def _extend_places(self, topic: str, partitions: int) -> None:
+        """Those that are there keep theirs: their batches may be open."""
+        before = self._places.get(topic, np.empty(0, np.int64))
+        first = len(self._place_names)
+        self._place_names += [(topic, number) for number in range(len(before), partitions)]
+        more = np.arange(first, len(self._place_names), dtype=np.int64)
+        self._places[topic] = np.concatenate([before, more])
 
     def _check(
         self, topic: str, partitions: list[int], assigned: NDArray[np.int64], rows: Rows

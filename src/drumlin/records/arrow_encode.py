@@ -30,6 +30,13 @@ from drumlin.records.kernels.layout import (
     ENCODED_BYTES,
     ENCODED_MAX_TIMESTAMP,
     KEYS,
+    OPEN_BASE_TIMESTAMP,
+    OPEN_BYTES,
+    OPEN_COUNT,
+    OPEN_MAX_TIMESTAMP,
+    OPEN_ROOM,
+    OPEN_TARGET,
+    OPEN_WANTED,
     TIMESTAMPS,
     VALUES,
 )
@@ -42,6 +49,9 @@ _INT32_MAX: Final = 2**31 - 1
 _Result = ctypes.c_int64 * ENCODE_RESULT_WIDTH
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+#: A row of OPEN_WIDTH for each open batch, see `kernels/layout.py`.
+OpenTable: TypeAlias = NDArray[np.int64]
 
 
 class EncodeOptions(TypedDict, total=False):
@@ -92,9 +102,12 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
     return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
 
 
-class _Encoded(NamedTuple):
+class Encoded(NamedTuple):
+    """The records of a batch, which has no header yet."""
+
     batch: memoryview  # room for a header, then the records
     record_count: int
+    base_timestamp: int
     max_timestamp: int
 
 
@@ -161,28 +174,66 @@ class RecordColumns:
         first = 0
         while first < len(rows):
             encoded = self._encode_batch(rows, first, max(max_batch_bytes - HEADER_SIZE, 1))
-            header = BatchHeader(
-                base_offset=0,
-                batch_length=0,
-                leader_epoch=-1,
-                magic=MAGIC,
-                crc=0,
-                attributes=CODECS[compression] | (TRANSACTIONAL_MASK if is_transactional else 0),
-                last_offset_delta=encoded.record_count - 1,
-                base_timestamp=int(self._timestamps[rows[first]]),
-                max_timestamp=encoded.max_timestamp,
+            batch = sealed(
+                encoded,
+                compression,
+                compression_level,
+                is_transactional=is_transactional,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=base_sequence,
-                record_count=encoded.record_count,
             )
-            batches.append(_sealed(encoded.batch, header, compression_level))
+            batches.append(batch)
             first += encoded.record_count
             if base_sequence != NO_SEQUENCE:
                 base_sequence = (base_sequence + encoded.record_count) % SEQUENCE_MODULO
         return batches
 
-    def _encode_batch(self, rows: Int64s, first: int, room: int) -> _Encoded:
+    def fill(self, places: Int64s, first: int, batches: OpenTable) -> int:
+        """Add rows from `first` on to the open batches that `places` names, one for each row.
+
+        Returns the first row that finds no room, and says in the table how much it wants; the
+        number of rows when all are added. `open_batches` has the rest.
+        """
+        if self._kernels is None:
+            return self._fill_plain(places, first, batches)
+        return self._kernels.fill(
+            self._columns.table, places.ctypes.data, first, len(places), batches.ctypes.data
+        )
+
+    def _fill_plain(self, places: Int64s, first: int, batches: OpenTable) -> int:
+        for row in range(first, len(places)):
+            batch = batches[places[row]]
+            record = self._record(row, int(batch[OPEN_COUNT]))
+            if not batch[OPEN_COUNT]:
+                batch[OPEN_BASE_TIMESTAMP] = batch[OPEN_MAX_TIMESTAMP] = record.timestamp
+            base_timestamp = int(batch[OPEN_BASE_TIMESTAMP])
+            if not INT64_MIN <= record.timestamp - base_timestamp <= INT64_MAX:
+                batch[OPEN_WANTED] = 0
+                return row
+            encoded = encode_record(record, 0, base_timestamp)
+            if batch[OPEN_BYTES] + len(encoded) > batch[OPEN_ROOM]:
+                batch[OPEN_WANTED] = len(encoded)
+                return row
+            ctypes.memmove(
+                int(batch[OPEN_TARGET] + batch[OPEN_BYTES]), bytes(encoded), len(encoded)
+            )
+            batch[OPEN_BYTES] += len(encoded)
+            batch[OPEN_COUNT] += 1
+            batch[OPEN_MAX_TIMESTAMP] = max(int(batch[OPEN_MAX_TIMESTAMP]), record.timestamp)
+        return len(places)
+
+    def _record(self, row: int, ordinal: int) -> Record:
+        headers = self._headers[row].as_py() if self._headers is not None else None
+        return Record(
+            ordinal,
+            int(self._timestamps[row]),
+            None if self._keys is None else self._keys[row].as_py(),
+            self._values[row].as_py(),
+            _headers(headers or []),
+        )
+
+    def _encode_batch(self, rows: Int64s, first: int, room: int) -> Encoded:
         """The records of one batch from row `first` on: as many as there is room for, or one."""
         if self._kernels is None:
             return self._encode_plain(rows, first, room)
@@ -205,36 +256,29 @@ class RecordColumns:
                 batch = target[: HEADER_SIZE + result[ENCODED_BYTES]]
                 if len(batch) < len(target) // 2:
                     batch = batch.copy()  # who waits with many small ones is not to hold the rest
-                return _Encoded(batch.data, count, result[ENCODED_MAX_TIMESTAMP])
+                base_timestamp = int(self._timestamps[rows[first]])
+                return Encoded(batch.data, count, base_timestamp, result[ENCODED_MAX_TIMESTAMP])
             # A single record that is larger than a batch should be.
             end = first + 1
             room *= 2
             if room > _INT32_MAX:
                 raise OverflowError("a record of 2 GiB or more")
 
-    def _encode_plain(self, rows: Int64s, first: int, room: int) -> _Encoded:
+    def _encode_plain(self, rows: Int64s, first: int, room: int) -> Encoded:
         batch = bytearray(HEADER_SIZE)
         base_timestamp = max_timestamp = int(self._timestamps[rows[first]])
         count = 0
         for row in rows[first:]:
-            index = int(row)
-            headers = self._headers[index].as_py() if self._headers is not None else None
-            record = Record(
-                count,
-                int(self._timestamps[index]),
-                None if self._keys is None else self._keys[index].as_py(),
-                self._values[index].as_py(),
-                _headers(headers or []),
-            )
+            record = self._record(int(row), count)
             if not INT64_MIN <= record.timestamp - base_timestamp <= INT64_MAX:
-                raise ValueError(f"the timestamp of row {index} is out of range")
+                raise ValueError(f"the timestamp of row {row} is out of range")
             encoded = encode_record(record, 0, base_timestamp)
             if count and len(batch) - HEADER_SIZE + len(encoded) > room:
                 break
             batch += encoded
             count += 1
             max_timestamp = max(max_timestamp, record.timestamp)
-        return _Encoded(memoryview(batch), count, max_timestamp)
+        return Encoded(memoryview(batch), count, base_timestamp, max_timestamp)
 
 
 def _headers(headers: list[dict[str, bytes]]) -> Headers:
@@ -250,12 +294,37 @@ def milliseconds(column: Column, otherwise: int) -> Int64s:
     return np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))
 
 
-def _sealed(batch: memoryview, header: BatchHeader, level: int | None) -> memoryview:
-    """The batch with its header, and with its records compressed as the header says."""
-    if header.compression:
-        data = compress(header.compression, batch[HEADER_SIZE:], level)
+def sealed(
+    encoded: Encoded,
+    compression: str,
+    level: int | None = None,
+    *,
+    is_transactional: bool = False,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> memoryview:
+    """The batch with its header, and with its records compressed."""
+    batch = encoded.batch
+    if CODECS[compression]:
+        data = compress(CODECS[compression], batch[HEADER_SIZE:], level)
         batch = memoryview(bytearray(HEADER_SIZE + len(data)))
         batch[HEADER_SIZE:] = data
-    write_header(batch, 0, header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=len(batch) - LOG_OVERHEAD,
+        leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=CODECS[compression] | (TRANSACTIONAL_MASK if is_transactional else 0),
+        last_offset_delta=encoded.record_count - 1,
+        base_timestamp=encoded.base_timestamp,
+        max_timestamp=encoded.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=encoded.record_count,
+    )
+    write_header(batch, 0, header)
     seal(batch, 0, len(batch))
     return batch

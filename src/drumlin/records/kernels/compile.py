@@ -19,6 +19,7 @@ from drumlin.records.kernels import cache, machine_code
 from drumlin.records.kernels.code.checksum import checksum
 from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
+from drumlin.records.kernels.code.fill import fill
 from drumlin.records.kernels.code.filter_batches import filter_batches
 from drumlin.records.kernels.code.filter_records import filter_records
 from drumlin.records.kernels.code.find_bodies import find_bodies
@@ -44,6 +45,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "find_bodies": find_bodies,
         "decode": decode,
         "encode": encode,
+        "fill": fill,
         "checksum": checksum,
         "murmur2": murmur2,
         "scan": scan,

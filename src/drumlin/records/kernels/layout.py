@@ -84,6 +84,17 @@ ENCODED_BYTES: Final = 0
 ENCODED_MAX_TIMESTAMP: Final = 1
 ENCODE_RESULT_WIDTH: Final = 2
 
+# A row of the table of open batches that `fill` adds records to: where its memory is, and how much
+# of it is filled. A batch without memory has no room.
+OPEN_TARGET: Final = 0
+OPEN_ROOM: Final = 1
+OPEN_BYTES: Final = 2
+OPEN_COUNT: Final = 3
+OPEN_BASE_TIMESTAMP: Final = 4
+OPEN_MAX_TIMESTAMP: Final = 5
+OPEN_WANTED: Final = 6  # by the record that found no room: no fewer bytes will do
+OPEN_WIDTH: Final = 8
+
 # Where others have offsets, the table of `checksum` has the partitions that were chosen.
 PARTITIONS: Final = OFFSETS
 #: Partitions below zero are not chosen; this is no timestamp.
@@ -139,6 +150,7 @@ SIGNATURES: Final = {
     "find_bodies": "pilll",
     "decode": "pilill",
     "encode": "lliipil",
+    "fill": "lliil",
     "checksum": "llil",
     "murmur2": "lii",
     "scan": "pillll",

@@ -25,6 +25,7 @@ class Kernels(NamedTuple):
     find_bodies: Callable[..., int]
     decode: Callable[..., int]
     encode: Callable[..., int]
+    fill: Callable[..., int]
     checksum: Callable[..., int]
     murmur2: Callable[..., int]
     scan: Callable[..., int]

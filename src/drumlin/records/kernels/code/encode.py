@@ -54,29 +54,56 @@ def encode(
         if index + _AHEAD < end:
             _fetch(columns, VALUES, rows[index + _AHEAD])
         timestamp = timestamps[row]
-        # timestamp - base, without signed overflow: -base is ~base + 1
-        delta, _ = add_delta(timestamp, ~base_timestamp)
-        delta, _ = add_delta(delta, 1)
-        _, fits = add_delta(base_timestamp, delta)
+        delta, fits = delta_between(base_timestamp, timestamp)
         if not fits:
             return ~count
-        size = 1 + varint_size(delta) + varint_size(count)
-        size += _field_size(columns, KEYS, row) + _field_size(columns, VALUES, row)
-        size += _headers_size(columns, row)
+        size = record_size(columns, row, delta, count)
         if position + varint_size(size) + size > room:
             break
-        position = write_varint(target, position, size)
-        target[position] = 0
-        position = write_varint(target, position + 1, delta)
-        position = write_varint(target, position, count)
-        position = _write_field(columns, KEYS, row, target, position)
-        position = _write_field(columns, VALUES, row, target, position)
-        position = _write_headers(columns, row, target, position)
+        position = write_record(columns, row, size, delta, count, target, position)
         max_timestamp = max(max_timestamp, timestamp)
         count += 1
     result[ENCODED_BYTES] = position
     result[ENCODED_MAX_TIMESTAMP] = max_timestamp
     return count
+
+
+@helper
+def delta_between(base: int, timestamp: int) -> tuple[int, bool]:
+    """What has to be added to one timestamp to get another, and whether 64 bits hold it."""
+    # timestamp - base, without signed overflow: -base is ~base + 1
+    delta, _ = add_delta(timestamp, ~base)
+    delta, _ = add_delta(delta, 1)
+    _, fits = add_delta(base, delta)
+    return delta, fits
+
+
+@helper
+def record_size(columns: Pointer, row: int, delta: int, count: int) -> int:
+    """Bytes of a record, without those that tell them."""
+    size = 1 + varint_size(delta) + varint_size(count)
+    size += _field_size(columns, KEYS, row) + _field_size(columns, VALUES, row)
+    return size + _headers_size(columns, row)
+
+
+@helper
+def write_record(
+    columns: Pointer,
+    row: int,
+    size: int,
+    delta: int,
+    count: int,
+    target: Pointer,
+    position: int,
+) -> int:
+    """Write a record behind the `count` others of its batch; the position behind it."""
+    position = write_varint(target, position, size)
+    target[position] = 0
+    position = write_varint(target, position + 1, delta)
+    position = write_varint(target, position, count)
+    position = _write_field(columns, KEYS, row, target, position)
+    position = _write_field(columns, VALUES, row, target, position)
+    return _write_headers(columns, row, target, position)
 
 
 @helper
