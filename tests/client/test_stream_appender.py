@@ -14,6 +14,7 @@ from drumlin.client.client import Client
 from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
 from drumlin.client.stream_appender import EncodingRules, RowsRefused, StreamAppender
+from rig.waiting import wait_until
 
 SMALL = EncodingRules(window_bytes=1)
 
@@ -175,6 +176,11 @@ def test_nothing_to_append(client: Client, topic: str) -> None:
 
 def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
     table = pa.table({"topic": [topic, other_topic] * 500, "value": map(str, range(1_000))})
+
+    def committed() -> int:
+        topics = (topic, other_topic)
+        return sum(client.read(each, isolation="read_committed").num_rows for each in topics)
+
     for ends_by, expected in (("abort", 0), ("commit", 1_000)):
         transaction = client.transaction(f"{topic}-transaction")
         appender = transaction.stream_appender(encoding=EncodingRules(window_bytes=1_000))
@@ -184,10 +190,8 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
         assert report.record_count == 1_000
         assert client.read(topic, isolation="read_committed").num_rows == 0
         getattr(transaction, ends_by)()
-        found = [
-            client.read(each, isolation="read_committed").num_rows for each in (topic, other_topic)
-        ]
-        assert sum(found) == expected
+        # Kafka answers before the markers are written.
+        wait_until(lambda wanted=expected: committed() == wanted, f"what the {ends_by} leaves")
     with pytest.raises(ClientError, match="it is over"):
         transaction.stream_appender(topic)
 
