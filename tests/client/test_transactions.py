@@ -24,6 +24,7 @@ from drumlin.client.transactions.errors import (
     UnknownTransaction,
 )
 from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.records.batch import SEQUENCE_MODULO
 from rig.waiting import wait_until
 
 
@@ -171,6 +172,20 @@ def test_retries_make_no_second_count_of_a_partition(client: Client, topic: str,
         transaction.append(rows("c"), topic, partition=first, retries=3)
         transaction.append(rows("d"), topic, partition=first, retries=0)
     await_committed(client, topic, "abcd")
+
+
+def test_sequences_begin_anew_behind_the_largest(client: Client, topic: str, name: str) -> None:
+    """As if two billion records had been written in this epoch."""
+    transaction = client.transaction(name)
+    transaction._session.producer._sequences = {(topic, 0): SEQUENCE_MODULO - 10}
+    values = [f"{number:02}" for number in range(24)]
+    for start in (0, 12):
+        with transaction:
+            for first in range(start, start + 12, 3):
+                table = pa.table({"value": values[first : first + 3], "partition": [0, 0, 0]})
+                transaction.append(table, topic, partition="partition")
+        transaction = transaction.following()
+    await_committed(client, topic, values)
 
 
 # -- its end is its end --------------------------------------------------------------------------

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer as PlainConsumer
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import drumlin
+from drumlin.cli import app
 from rig.apache_kafka import Unavailable, kafka_classpath, run_tool
 from rig.waiting import wait_until
 
@@ -198,3 +202,62 @@ def test_an_operator_aborts_a_transaction(
     _transactions(bootstrap, "abort", *place, "--start-offset", start_offset)
     found = _transactions(bootstrap, "describe-producers", *place)
     assert found[1][found[0].index("CurrentTransactionStartOffset")] == "None"
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("_jars")
+@pytest.mark.parametrize("broker", ["bootstrap", "kafka_address"], ids=["drumlin", "kafka"])
+def test_our_command_says_what_kafkas_says(
+    request: pytest.FixtureRequest,
+    broker: str,
+    unique: Name,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """list, describe and describe-producers, of an open transaction and of one that is over."""
+    bootstrap, name = request.getfixturevalue(broker), unique("id")
+
+    def ours(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert app.main(["transactions", *arguments, "--json", "-b", bootstrap]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def theirs(*arguments: str) -> list[dict[str, str]]:
+        header, *lines = [each for each in _transactions(bootstrap, *arguments) if each]
+        return [dict(zip(header, each, strict=False)) for each in lines]
+
+    with drumlin.connect(bootstrap) as client:
+        client.create_topic(name, 3)
+        client.transaction(f"{name}-over", timeout_ms=60_000).commit()
+        opened = client.transaction(name, timeout_ms=60_000)
+        rows = pa.table({"value": ["a", "b", "c"], "partition": [0, 2, 2]})
+        opened.append(rows, name, partition="partition")
+        states = {each["transactional_id"]: each["state"] for each in ours("list")}
+        told = {each["TransactionalId"]: each["TransactionState"] for each in theirs("list")}
+        assert states == told
+        assert (states[name], states[f"{name}-over"]) == ("Ongoing", "Empty")
+        for each in (name, f"{name}-over"):
+            (mine,), (found,) = (
+                ours("describe", each),
+                theirs("describe", "--transactional-id", each),
+            )
+            assert [str(mine[key]) for key in ("coordinator", "producer_id", "epoch", "state")] == [
+                found[key]
+                for key in ("CoordinatorId", "ProducerId", "ProducerEpoch", "TransactionState")
+            ]
+            assert str(mine["timeout_ms"]) == found["TransactionTimeoutMs"]
+            begun = mine["start_timestamp"]
+            assert found["CurrentTransactionStartTimeMs"] == (
+                "None" if begun is None else str(begun)
+            )
+            places = [f"{at['topic']}-{at['partition']}" for at in mine["partitions"]]
+            listed = found.get("TopicPartitions", "")
+            assert sorted(filter(None, listed.split(","))) == places
+        open_here = {each["partition"]: each for each in ours("list", "--topic", name)}
+        assert sorted(open_here) == [0, 2]
+        for partition, mine in open_here.items():
+            place = ("--topic", name, "--partition", str(partition))
+            (found,) = theirs("describe-producers", *place)
+            assert found["ProducerId"] == str(mine["producer_id"])
+            assert found["ProducerEpoch"] == str(mine["epoch"])
+            assert found["CurrentTransactionStartOffset"] == str(mine["first_offset"])
+        opened.abort()
