@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.store import Alteration
 
 #: Of one resource; there are some hundred that mean anything.
-_KEYS_MAX: Final = 5_000
+_KEYS_MAX: Final = 2_000
 
 
 def _counted(resources: Iterable[Any]) -> Work[Counter[tuple[int, str]]]:

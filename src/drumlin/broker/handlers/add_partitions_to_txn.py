@@ -101,6 +101,7 @@ def _sort(context: RequestContext, topics: Any) -> Work[tuple[list[TopicPartitio
     internal: Codes = {}
     missing: Codes = {}
     for topic in topics:
+        yield
         is_forbidden = context.version < _BROKERS_FROM and topic.name in INTERNAL_TOPICS
         for index in topic.partitions:
             wanted[topic.name, index] = None

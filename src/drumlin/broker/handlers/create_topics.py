@@ -30,7 +30,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 #: Of one topic; there are some forty that mean anything.
-_KEYS_MAX: Final = 5_000
+_KEYS_MAX: Final = 2_000
 
 
 class _Sorted(NamedTuple):
