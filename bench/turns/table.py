@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 GOAL_MS = 10.0
 _WIDTH = 170
+_FRAMES = 2
 
 
 def print_results(results: Sequence[Result]) -> None:
@@ -35,7 +36,7 @@ def print_results(results: Sequence[Result]) -> None:
             ".".join(case.path),
             f"{case.count:,} {case.kind.value}",
             each.answer,
-            each.place,
+            " < ".join(each.place.split(" | ")[0].split(" < ")[:_FRAMES]),
             f"{each.turn_ms:.1f}",
             "met" if each.turn_ms <= GOAL_MS else "MISSED",
         )

@@ -109,7 +109,8 @@ class World:
             return "60000"
         if field == "member_id" and "group" not in entity.lower():
             return self.member_id
-        subject = _subject(field) or _subject(entity.lower()) or _BY_ITSELF
+        is_resource = field == "resource_name"  # of the type that topics are
+        subject = _subject(field) or (not is_resource and _subject(entity.lower())) or _BY_ITSELF
         if subject == "group" and "share" in entity.lower():
             subject = "share_group"
         if kind is Kind.UNKNOWN and (index or self.is_to_create):
