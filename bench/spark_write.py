@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from bench.brokers import Broker, drumlin, kafka
@@ -23,6 +23,7 @@ from rig.spark_connector import connector_jars
 _PARTITIONS = 8
 _DEFAULTS, _TUNED = "Spark's sink", "Spark's sink, tuned"
 _TUNING = {"kafka.batch.size": str(1 << 20), "kafka.linger.ms": "50"}
+_RIVALS: Sequence[tuple[str, Mapping[str, str]]] = ((_DEFAULTS, {}), (_TUNED, _TUNING))
 _TASKS = (2, 8, 32, 128)
 _BATCHES = 40
 _MEMORY_LIMIT = 256 << 20
@@ -95,6 +96,10 @@ def _metrics(target: float | None) -> list[Metric]:
     return [Metric("rate", "records/s", target=target), *costs]
 
 
+def _name(scenario: Scenario, rival: str) -> str:
+    return scenario.name if rival == _DEFAULTS else f"{scenario.name}; theirs is tuned"
+
+
 def _shape(scenario: Scenario, given: Mapping[str, str], options: Options) -> Shape:
     rows = max(1000, round(scenario.frame_bytes * options.scale / scenario.record_bytes))
     return Shape(rows, scenario.record_bytes, _PARTITIONS, given)
@@ -102,30 +107,32 @@ def _shape(scenario: Scenario, given: Mapping[str, str], options: Options) -> Sh
 
 def _frames(broker: Broker, scenario: Scenario, options: Options) -> list[Comparison]:
     results = []
-    for rival, tuning in ((_DEFAULTS, {}), (_TUNED, _TUNING)):
+    for rival, tuning in _RIVALS:
         with contextlib.ExitStack() as stack:
             ours = _shape(scenario, scenario.ours, options)
-            theirs = ours._replace(options=scenario.theirs | tuning)
+            theirs = ours._replace(options={**scenario.theirs, **tuning})
             sides = {
                 "Drumlin's sink": _round(stack, "frame-drumlin", broker, ours),
                 rival: _round(stack, "frame-kafka", broker, theirs),
             }
-            name = scenario.name if rival == _DEFAULTS else f"{scenario.name}; theirs is tuned"
             metrics = _metrics(scenario.target)
-            results += compare("Spark write", name, metrics, sides, options)
+            results += compare("Spark write", _name(scenario, rival), metrics, sides, options)
     return results
 
 
 def _ceiling(broker: Broker, scenario: Scenario, options: Options) -> list[Comparison]:
-    """The ratio that a sink in Python would have which takes no time itself."""
-    shape = _shape(scenario, {}, options)
-    with contextlib.ExitStack() as stack:
-        sides = {
-            "rows that are dropped": _round(stack, "frame-dropping", broker, shape),
-            _DEFAULTS: _round(stack, "frame-kafka", broker, shape),
-        }
-        metrics = _metrics(None)
-        return compare("Spark write, ceiling", scenario.name, metrics, sides, options)
+    """The ratios that a sink in Python would have which takes no time itself."""
+    results = []
+    for rival, tuning in _RIVALS:
+        with contextlib.ExitStack() as stack:
+            shape = _shape(scenario, tuning, options)
+            sides = {
+                "rows that are dropped": _round(stack, "frame-dropping", broker, shape),
+                rival: _round(stack, "frame-kafka", broker, shape),
+            }
+            name = _name(scenario, rival)
+            results += compare("Spark write, ceiling", name, _metrics(None), sides, options)
+    return results
 
 
 def _micro_batches(
