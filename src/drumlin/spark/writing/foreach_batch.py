@@ -43,7 +43,7 @@ def sink(
 
     Raises:
         OptionError: there is no topic at all; or, in a batch, `transactionalGroup` and a query
-            that reads something else than topics.
+            that reads something else than topics, or Spark Connect and exactly once.
     """
     given = {name.lower(): _text(value) for name, value in options.items()}
     given["kafka.bootstrap.servers"] = bootstrap_servers
@@ -65,6 +65,7 @@ def _write(
     batch: DataFrame,
     batch_id: int,
 ) -> None:
+    _check_session(options, batch)
     if "transactionalgroup" in options:
         options = {**options, "transactionalOffsets": json.dumps(_source_ends(batch))}
     if rows_of is None or len(rows_of) == 1:
@@ -75,6 +76,21 @@ def _write(
         _save(_rows(batch, rows_of), options)
     finally:
         batch.unpersist()
+
+
+def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
+    """Over Spark Connect a write in a batch is a command of its own, which has no query.
+
+    Raises:
+        OptionError: it would be written again with the batch, and was to be written once.
+    """
+    is_remote = type(batch).__module__.startswith("pyspark.sql.connect.")
+    if is_remote and options.get("delivery", "").strip().lower() != "at-least-once":
+        raise OptionError(
+            "in foreachBatch Spark Connect does not tell which batch of which query is written, so "
+            "that it cannot be written exactly once: write by writeStream.format('drumlin'), which "
+            "is, or set 'delivery' to at-least-once"
+        )
 
 
 def _save(rows: DataFrame, options: Mapping[str, str]) -> None:
