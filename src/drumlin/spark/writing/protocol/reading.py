@@ -50,7 +50,7 @@ def take_over(
         StateLost: something was decided, and cannot be read.
     """
     driver_id = names.driver_id(sink)
-    if not is_known:
+    if not is_known and not settings.is_for_once:
         # Topic and offset go together. What is left then is the id of who has decided, which says
         # so until somebody begins under it.
         found = (yield Describe((driver_id,))).get(driver_id)
