@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rig.apache_kafka import Unavailable
-from spark.sink_proof.plan import Plan
+from spark.sink_proof.plan import STANDALONE, Plan
 from spark.sink_proof.run import Result, prove
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -29,7 +29,7 @@ def proven(plan: Plan, folder: Path) -> Result:
             tasks=3,
             failing_tasks=0.2,
             failing_commits=0.5,
-            faults=("driver", "broker"),
+            faults=("driver", "sleep", "broker"),
         ),
         Plan(
             "cluster",
@@ -38,13 +38,21 @@ def proven(plan: Plan, folder: Path) -> Result:
             tasks=3,
             failing_tasks=0.1,
             faults=("executor",),
+        ),
+        Plan(
+            "speculation",
+            master=STANDALONE,
+            batches=4,
+            tasks=3,
+            failing_tasks=0.5,
+            faults=("program",),
             speculation=True,
         ),
     ],
-    ids=["local", "cluster"],
+    ids=["local", "cluster", "speculation"],
 )
 def test_every_row_is_written_once(plan: Plan, tmp_path: Path) -> None:
     result = proven(plan, tmp_path / "proof")
     assert result.complaints == []
     assert result.rows == plan.rows
-    assert sum(result.faults.values()) == len(plan.faults)
+    assert all(result.faults[each] for each in plan.faults)

@@ -7,18 +7,24 @@ import random
 import shutil
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
-from spark.sink_proof.plan import Plan
+from spark.sink_proof.plan import STANDALONE, Plan
 from spark.sink_proof.run import Result, prove
 
-_ROW = "{:>4} {:>12} {:>9} {:>8} {:>23} {:>6} {:>6} {:>6} {:>5} {:>5}  {}"
+_ROW = "{:>4} {:>12} {:>9} {:>8} {:>23} {:>7} {:>6} {:>7} {:>7} {:>5} {:>5}  {}"
 _COLUMNS = (
-    *("run", "seed", "broker", "shape", "master"),
-    *("rows", "starts", "faults", "open", "s", "result"),
+    *("run", "seed", "broker", "shape", "master", "batches", "rows"),
+    *("drivers", "queries", "open", "s", "result"),
 )
 _BATCHES_A_SECOND = 50 / 60
-_MASTERS = ("local[2,8]", "local-cluster[2,1,1024]")
+_MASTERS = {
+    "local": "local[2,8]",
+    "local-cluster": "local-cluster[2,1,1024]",
+    STANDALONE: STANDALONE,
+}
+_SHAPES = ("copy", "windows", "updates")
 
 
 def main() -> int:
@@ -31,8 +37,9 @@ def main() -> int:
     wrong = 0
     for number in range(arguments.runs):
         seed = str(first + number)
-        plan = plan_of(seed, arguments.seconds, arguments.broker, arguments.delivery)
-        result = prove(plan, Path(arguments.directory).absolute() / f"sink-{seed}")
+        result = prove(
+            plan_of(seed, arguments), Path(arguments.directory).absolute() / f"sink-{seed}"
+        )
         wrong += bool(result.complaints)
         print(_line(number + 1, result, arguments.directory), flush=True)
     print(f"{arguments.runs - wrong} of {arguments.runs} runs are right.")
@@ -49,27 +56,30 @@ def finds_what_is_written_twice(directory: Path) -> bool:
     return found
 
 
-def plan_of(seed: str, seconds: float, broker: str, delivery: str) -> Plan:
-    """What a seed stands for."""
+def plan_of(seed: str, arguments: argparse.Namespace) -> Plan:
+    """What a seed stands for, but for what the arguments say."""
     chance = random.Random(f"{seed} plan")
-    master = chance.choice(_MASTERS)
-    batches = max(5, round(seconds * _BATCHES_A_SECOND))
-    faults = ["driver", "jvm", "worker", "worker", "broker", chance.choice(["pause", "restart"])]
-    if master.startswith("local-cluster"):
-        faults += ["executor", "executor", "jvm"]
+    master = chance.choice(tuple(_MASTERS))
+    shape = chance.choice(("copy", *_SHAPES))
+    master, shape = arguments.master or master, arguments.shape or shape
+    batches = max(5, round(arguments.seconds * _BATCHES_A_SECOND))
+    faults = ["driver", "jvm", "program", "sleep", "worker", "worker", "broker", "broker"]
+    faults.append(chance.choice(["pause", "restart"]))
+    if master != "local":
+        faults += ["executor", "executor"]
     return Plan(
         seed,
-        broker,
-        master,
-        chance.choice(("copy", "copy", "windows", "updates")),
-        delivery,
+        arguments.broker,
+        _MASTERS[master],
+        shape,
+        arguments.delivery,
         batches,
-        tasks=chance.choice((1, 3, 5)),
-        faults=tuple(chance.sample(faults, max(1, min(len(faults), batches // 6)))),
-        failing_tasks=chance.choice((0.0, 0.05, 0.2)),
-        failing_commits=chance.choice((0.0, 0.1)),
-        speculation=master.startswith("local-cluster") and chance.random() < 0.7,
-        timeout_s=120 + 20 * seconds,
+        tasks=chance.choice((2, 3, 5)),
+        faults=tuple(chance.sample(faults, max(1, min(len(faults), batches // 5)))),
+        failing_tasks=chance.choice((0.05, 0.1, 0.2)),
+        failing_commits=chance.choice((0.1, 0.2)),
+        speculation=master == STANDALONE,
+        timeout_s=120 + 20 * arguments.seconds,
     )
 
 
@@ -80,6 +90,8 @@ def _arguments() -> argparse.Namespace:
         "--seconds", type=float, default=60.0, help="about how long a stream takes undisturbed"
     )
     parser.add_argument("--broker", default="drumlin", help="drumlin, kafka or kafka-3.0")
+    parser.add_argument("--master", choices=_MASTERS, help="instead of one by the seed")
+    parser.add_argument("--shape", choices=_SHAPES, help="likewise")
     parser.add_argument("--seed", type=int, help="of the first run; they count up")
     parser.add_argument("--delivery", default="exactly-once", help="of the sink")
     parser.add_argument("--directory", default="build/torture", help="where failures are kept")
@@ -92,19 +104,41 @@ def _line(number: int, result: Result, directory: str) -> str:
     if result.complaints:
         told = "\n".join(result.complaints).replace("\n", "\n        ")
         text = f"WRONG, kept in {directory}/sink-{plan.seed}\n        {told}"
-    return _ROW.format(
+    row = _ROW.format(
         number,
         plan.seed,
         plan.broker,
         plan.shape,
-        plan.master,
+        plan.master.partition("[")[0],
+        result.batches,
         result.rows,
+        result.driver_starts,
         result.query_starts,
-        sum(result.faults.values()),
         len(result.left_open),
         round(result.seconds),
         text,
     )
+    return f"{row}\n{_met(result)}"
+
+
+def _met(result: Result) -> str:
+    """What the run has been through."""
+    seen = result.tally
+    tasks = f"{seen.attempts} attempts, {seen.retries} retries, {seen.twins} twins"
+    tasks += f", {seen.repeated} in repeated stages"
+    commits = f"{seen.failed} raised, {_kinds(seen.cut)} cut, {seen.late} late"
+    lines = {
+        "from outside": _kinds(result.faults),
+        "from within": _kinds(seen.struck),
+        "tasks": tasks,
+        "commits": f"{commits}; {seen.aborts} times abort after one",
+    }
+    return "\n".join(f"     {name}: {text}" for name, text in lines.items())
+
+
+def _kinds(counts: Counter[str]) -> str:
+    found = [f"{count} {kind}" for kind, count in sorted(counts.items()) if count]
+    return ", ".join(found) or "none"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Literal
 
 Shape = Literal["copy", "windows", "updates"]
 SOURCE, TARGET = "source", "target"
+STANDALONE = "standalone"
 PARTITIONS = 4
 #: Records of the source are as many milliseconds apart.
 STEP_MS = 1000
@@ -24,6 +25,7 @@ class Plan:
     seed: str
     #: `drumlin`, `kafka`, or a version of Apache Kafka as `kafka-3.0`.
     broker: str = "drumlin"
+    #: Spark's, or `standalone`: its own cluster on two hosts, where tasks may have twins.
     master: str = "local[2,8]"
     #: `copy`: every record as it is. `windows`: counts of windows that are closed, in mode
     #: append. `updates`: counts of keys that changed, by `drumlin.spark.sink`.
@@ -32,9 +34,9 @@ class Plan:
     batches: int = 50
     rows_per_batch: int = 200
     tasks: int = 4
-    #: What is done from outside, one after the other while the stream goes on: see `faults`.
+    #: What is done from outside, one after the other while the stream goes on: see `striking`.
     faults: tuple[str, ...] = ()
-    #: How many of the tasks, and of the commits, fail from within: see `sabotage`.
+    #: How many of the tasks, and of the commits and aborts, fail from within: see `sabotage`.
     failing_tasks: float = 0.0
     failing_commits: float = 0.0
     speculation: bool = False

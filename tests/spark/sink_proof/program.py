@@ -2,7 +2,7 @@
 
 `python -m spark.sink_proof.program PLAN ADDRESS FOLDER` runs the stream to the end of its
 source. A query that fails, as it is made to, is started again from its checkpoint, as whoever
-looks after it would do.
+looks after it would do: unless that one has started another driver meanwhile.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from drumlin.spark.java import ensure_java
 from drumlin.spark.writing.foreach_batch import sink
+from spark.sink_proof.driver import is_current
 from spark.sink_proof.plan import SOURCE, STEP_MS, TARGET, WINDOW_RECORDS, Plan
 from spark.sink_proof.sabotage import OPTION, Sabotage, SabotagedSource
 
@@ -34,6 +35,10 @@ def main() -> None:
             _start(session, plan, address, Path(folder)).awaitTermination()
         except StreamingQueryException as failure:
             print(f"the query failed: {failure}"[:2000], flush=True)
+            if not is_current(Path(folder)):
+                print("another driver has taken over", flush=True)
+                session.stop()
+                return
         else:
             print("all is through", flush=True)
             session.stop()
@@ -54,6 +59,8 @@ def _session(plan: Plan) -> SparkSession:
         "spark.task.maxFailures": "8",
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",
     }
     if plan.speculation:
         settings |= {
@@ -84,6 +91,8 @@ def _start(session: SparkSession, plan: Plan, address: str, folder: Path) -> Str
         plan.seed, str(folder), plan.failing_tasks, plan.failing_commits, plan.speculation
     )
     options = {"delivery": plan.delivery, OPTION: sabotage.as_text()}
+    if plan.speculation:
+        options["speculation"] = "true"
     if plan.shape == "updates":
         write = sink(TARGET, bootstrap_servers=address, **options)
         writer = _counts(stream).writeStream.outputMode("update").foreachBatch(write)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from guarantees.brokers import Broker, address
-from spark.sink_proof.brokers import make_broker, open_transactions, pause
+from spark.sink_proof.brokers import make_broker, open_transactions
 from spark.sink_proof.driver import Driver
-from spark.sink_proof.plan import PARTITIONS, SOURCE, TARGET, Plan
+from spark.sink_proof.journal import Journal, Tally, tally
+from spark.sink_proof.plan import PARTITIONS, SOURCE, STANDALONE, TARGET, Plan
 from spark.sink_proof.reading import Row, StillOpen, differences, read_committed
 from spark.sink_proof.shapes import expected_rows, source_records
+from spark.sink_proof.standalone import StandaloneCluster
+from spark.sink_proof.striking import Striker
 from spark.topics import Topic
 
 _FAILURES_MAX = 3
-_DELAY_S = (0.0, 1.5)
+#: What is to be expected that often must have been seen.
+_SURE = 5
 
 
 @dataclass
@@ -29,11 +34,16 @@ class Result:
 
     plan: Plan
     complaints: list[str] = field(default_factory=list)
+    #: From outside, by kind, if they have met anybody.
     faults: Counter[str] = field(default_factory=Counter)
-    #: Of queries, within the program: commits that failed end a query.
+    #: Of drivers: those that were killed or replaced are started again.
+    driver_starts: int = 0
+    #: Of queries, within the programs: commits that failed end a query.
     query_starts: int = 0
+    batches: int = 0
     seconds: float = 0.0
     rows: int = 0
+    tally: Tally = field(default_factory=lambda: tally([]))
     #: Transactions that nobody had ended when the stream had come to its end.
     left_open: list[str] = field(default_factory=list)
 
@@ -44,28 +54,46 @@ def prove(plan: Plan, folder: Path) -> Result:
     folder.mkdir(parents=True)
     result, began = Result(plan), time.monotonic()
     broker = make_broker(plan, folder)
-    driver = None
     try:
         broker.start()
         _fill(plan, address(broker))
-        driver = Driver([plan.as_text(), address(broker), str(folder)], folder / "driver.out")
-        driver.start()
-        _torture(plan, broker, driver, folder, result)
-        _compare(plan, broker, folder, result)
+        with _driver(plan, broker, folder, result) as driver:
+            _torture(plan, broker, driver, folder, result)
+            _compare(plan, broker, folder, result)
     except Exception as failure:
         result.complaints.append("".join(traceback.format_exception(failure)))
     finally:
-        if driver is not None:
-            driver.close()
-            result.query_starts = driver.said().count(" of the query\n")
         broker.close()
+        result.tally = Journal(folder).tally()
         result.complaints += _traces(broker)
         result.seconds = time.monotonic() - began
+    result.complaints += unseen(result)
     if result.complaints:
         (folder / "complaints.txt").write_text("\n".join(result.complaints))
     else:
         shutil.rmtree(folder)
     return result
+
+
+@contextlib.contextmanager
+def _driver(plan: Plan, broker: Broker, folder: Path, result: Result) -> Iterator[Driver]:
+    """The driver, started, with the cluster that it needs."""
+    with contextlib.ExitStack() as stack:
+        elsewhere: set[int] = set()
+        if plan.master == STANDALONE:
+            cluster = StandaloneCluster(folder)
+            stack.callback(cluster.close)
+            cluster.start()
+            elsewhere, plan = cluster.sessions, replace(plan, master=cluster.url)
+        arguments = [plan.as_text(), address(broker), str(folder)]
+        driver = Driver(arguments, folder / "driver.out", elsewhere)
+        stack.callback(driver.close)
+        driver.start()
+        try:
+            yield driver
+        finally:
+            result.driver_starts = driver.starts
+            result.query_starts = driver.said().count(" of the query\n")
 
 
 def _traces(broker: Broker) -> list[str]:
@@ -86,6 +114,7 @@ def _torture(plan: Plan, broker: Broker, driver: Driver, folder: Path, result: R
     waiting = list(plan.faults)
     chance.shuffle(waiting)
     step = plan.batches / (len(waiting) + 1)
+    striker = Striker(plan.seed, broker, driver, Journal(folder))
     deadline = time.monotonic() + plan.timeout_s
     while not driver.is_through():
         if time.monotonic() > deadline:
@@ -98,11 +127,11 @@ def _torture(plan: Plan, broker: Broker, driver: Driver, folder: Path, result: R
             return
         done = len(plan.faults) - len(waiting)
         if waiting and _batches(folder) >= step * (done + 0.5):
-            time.sleep(chance.uniform(*_DELAY_S))
             fault = waiting.pop()
-            if _strikes(broker, driver, chance)[fault]():
+            if striker.strike(fault):
                 result.faults[fault] += 1
         time.sleep(0.02)
+    result.batches = _batches(folder)
     if waiting:
         result.complaints.append(f"all was through before {', '.join(waiting)}")
 
@@ -110,27 +139,6 @@ def _torture(plan: Plan, broker: Broker, driver: Driver, folder: Path, result: R
 def _batches(folder: Path) -> int:
     """How many batches Spark has seen the end of."""
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
-
-
-def _strikes(
-    broker: Broker, driver: Driver, chance: random.Random
-) -> dict[str, Callable[[], bool]]:
-    """What can be done from outside; whether it met anybody."""
-
-    def restarted(end: Callable[[], object]) -> bool:
-        end()
-        broker.start()
-        return True
-
-    return {
-        "driver": driver.kill,
-        "jvm": driver.kill_jvm,
-        "executor": lambda: driver.kill_executor(chance),
-        "worker": lambda: driver.kill_worker(chance),
-        "broker": lambda: restarted(broker.kill),
-        "restart": lambda: restarted(lambda: broker.terminate(60)),
-        "pause": lambda: pause(broker, chance.uniform(0.2, 3.0)),
-    }
 
 
 def _compare(plan: Plan, broker: Broker, folder: Path, result: Result) -> None:
@@ -146,3 +154,18 @@ def _compare(plan: Plan, broker: Broker, folder: Path, result: Result) -> None:
     if plan.shape != "copy":  # the rest is what this client says
         rows = [Row(each.key, each.value) for each in rows]
     result.complaints += differences(expected_rows(plan, folder / "checkpoint"), rows)
+
+
+def unseen(result: Result) -> list[str]:
+    """What the plan has set out to meet and has not met: then nothing is proven of it."""
+    plan, seen = result.plan, result.tally
+    commits_struck = sum(seen.struck[f"commit {how}"] for how in ("raise", "kill", "kill all"))
+    failing_tasks = plan.failing_tasks * plan.batches * plan.tasks
+    needed = {
+        f"{plan.batches} batches": result.batches >= plan.batches,
+        "a task that is run again": failing_tasks < _SURE or seen.retries > 0,
+        "a commit that fails": plan.failing_commits * plan.batches < _SURE or commits_struck > 0,
+        "an abort after a failed commit": seen.failed < _SURE or seen.aborts > 0,
+        "a task with a twin": not plan.speculation or failing_tasks < _SURE or seen.twins > 0,
+    }
+    return [f"it was to meet {what}, and has not" for what, is_met in needed.items() if not is_met]

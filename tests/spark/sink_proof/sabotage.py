@@ -1,19 +1,21 @@
-"""The data source `drumlin` with tasks and commits that fail at the worst moments.
+"""The data source `drumlin` with tasks, commits and aborts that fail at the worst moments.
 
 What it hands on is untouched; it only decides, by a seed, before and after which of the sink's own
-calls something raises, is killed or hangs. Tasks fail in their first attempts only. A commit fails
-once: a file in the proof's folder remembers it.
+calls and requests something raises, is killed or hangs. Tasks fail in their first attempts only.
+A commit fails once, and so does an abort: files in the proof's folder remember it.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,13 +28,37 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from drumlin.spark.source import DrumlinDataSource
+from drumlin.spark.writing.protocol.errors import RequestFailed
+from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.writers import Written
+from spark.sink_proof.journal import Journal
+from spark.sink_proof.processes import kill_own_session
 
 OPTION = "sabotage"
 _TASK_FAULTS = ("raise before", "raise within", "raise after", "kill within", "kill after")
-_COMMIT_FAULTS = ("raise before", "raise after", "kill within", "kill after")
+_HANGING = ("hang after", "hang after", "hang after")
 _FAILING_ATTEMPTS = 2
-_ZOMBIE_S = (1.0, 8.0)
-_KILL_WITHIN_S = (0.0, 0.1)
+#: Longer than a twin takes to start on a busy machine. Who has lost is killed by Spark.
+_ZOMBIE_S = (5.0, 25.0)
+#: A commit makes some 14 requests. What is to fail at one that is never made fails at the end.
+_REQUESTS = 16
+_REQUEST_S = 0.005
+
+Messages = list[WriterCommitMessage | None]
+
+
+class Fault(NamedTuple):
+    """What befalls a commit or an abort, at one of its requests.
+
+    Attributes:
+        how: "raise": the answer is an error; "kill": of the process that commits; "kill all": of
+            the driver with all that runs beside it.
+        moment: "before" the request is made, "within", or "after" it was done.
+    """
+
+    how: str
+    moment: str
+    request: int
 
 
 class Sabotage(NamedTuple):
@@ -52,45 +78,31 @@ class Sabotage(NamedTuple):
     def from_text(cls, text: str) -> Sabotage:
         return cls(*json.loads(text))
 
-    def of_task(self) -> str | None:
+    def of_task(self, context: TaskContext) -> str | None:
         """What befalls the task that runs here."""
-        context = TaskContext.get()
-        assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         attempt, partition = context.attemptNumber(), context.partitionId()
         chance = random.Random(f"{self.seed} task {batch} {partition} {attempt}")
         if attempt >= _FAILING_ATTEMPTS or chance.random() >= self.tasks:
             return None
-        return chance.choice((*_TASK_FAULTS, *(["hang after"] if self.zombies else [])))
+        return chance.choice((*_TASK_FAULTS, *(_HANGING if self.zombies else ())))
 
-    def of_commit(self, key: str) -> str | None:
-        """What befalls this commit; nothing if it has failed before."""
-        chance = random.Random(f"{self.seed} commit {key}")
+    def of_driver(self, call: str, batch: int | None) -> Fault | None:
+        """What befalls this commit or abort; nothing if that of the batch has failed before."""
+        chance = random.Random(f"{self.seed} {call} {batch}")
         if chance.random() >= self.commits:
             return None
         try:
-            Path(self.folder, f"commit-{key}").touch(exist_ok=False)
+            Path(self.folder, f"{call}-{batch}").touch(exist_ok=False)
         except FileExistsError:
             return None
-        return chance.choice(_COMMIT_FAULTS)
+        how = chance.choice(("raise", "raise", "kill", "kill", "kill all"))
+        moment = chance.choice(("before", "within", "after"))
+        return Fault(how, moment, chance.randrange(_REQUESTS))
 
 
 class Sabotaged(RuntimeError):
     """It was meant to fail."""
-
-
-def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _strike(fault: str | None, moment: str) -> None:
-    """Fail if it is the moment to."""
-    if fault == f"raise {moment}":
-        raise Sabotaged(fault)
-    if fault == f"kill {moment}":
-        _kill()
-    if fault == f"hang {moment}":
-        time.sleep(random.uniform(*_ZOMBIE_S))
 
 
 class _Writer:
@@ -101,49 +113,152 @@ class _Writer:
         self._sabotage = sabotage
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        fault = self._sabotage.of_task()
-        _strike(fault, "before")
-        message: WriterCommitMessage = self._inner.write(_interrupted(iterator, fault))
-        _strike(fault, "after")
+        task = _Task(self._sabotage)
+        task.strike("before")
+        message: WriterCommitMessage = self._inner.write(task.interrupted(iterator))
+        task.wrote()
+        task.strike("after")
         return message
 
-    def _end(self, key: str, commit: Any) -> None:
-        fault = self._sabotage.of_commit(key)
-        _strike(fault, "before")
-        if fault == "kill within":
-            threading.Timer(random.uniform(*_KILL_WITHIN_S), _kill).start()
-        commit()
-        _strike(fault, "after")
+    def _commit(self, messages: Messages, commit: Callable[[], None]) -> None:
+        run, batch = _batch_of(messages)
+        journal, number = Journal(self._sabotage.folder), uuid.uuid4().hex[:8]
+        journal.note("commit begun", commit=number, run=run, batch=batch)
+        error: str | None = "it was interrupted"
+        try:
+            fault = self._sabotage.of_driver("commit", batch)
+            _Watch(journal, "commit", fault, number).over(commit)
+            error = None
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"[:300]
+            raise
+        finally:
+            journal.note("commit ended", commit=number, run=run, error=error)
+
+    def _abort(self, messages: Messages, abort: Callable[[], None]) -> None:
+        run, batch = _batch_of(messages)
+        journal = Journal(self._sabotage.folder)
+        is_whole = bool(messages) and None not in messages
+        journal.note("abort begun", run=run, batch=batch, is_whole=is_whole)
+        _Watch(journal, "abort", self._sabotage.of_driver("abort", batch)).over(abort)
 
 
-def _interrupted(batches: Iterator[Any], fault: str | None) -> Iterator[Any]:
-    for batch in batches:
-        half = batch.num_rows // 2
-        yield batch.slice(0, half)
-        _strike(fault, "within")
-        yield batch.slice(half)
+class _Task:
+    """An attempt that runs here, and what befalls it."""
+
+    def __init__(self, sabotage: Sabotage) -> None:
+        context = TaskContext.get()
+        assert context is not None
+        self._journal = Journal(sabotage.folder)
+        self._fault = sabotage.of_task(context)
+        self._facts = {
+            "run": context.getLocalProperty("spark.jobGroup.id"),
+            "stage": context.stageId(),
+            "partition": context.partitionId(),
+            "attempt": context.attemptNumber(),
+        }
+        self._journal.note("task begun", **self._facts)
+
+    def wrote(self) -> None:
+        self._journal.note("task wrote", **self._facts)
+
+    def interrupted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            self.strike("within")
+            yield batch.slice(half)
+
+    def strike(self, moment: str) -> None:
+        """Fail if it is the moment to."""
+        how, _, when = (self._fault or "").partition(" ")
+        if when != moment:
+            return
+        self._journal.note("struck", place="task", how=how)
+        if how == "raise":
+            raise Sabotaged(self._fault)
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        length_s = random.uniform(*_ZOMBIE_S)
+        self._journal.note("task hangs", until=time.time() + length_s, **self._facts)
+        time.sleep(length_s)
+
+
+def _batch_of(messages: Messages) -> tuple[str, int | None]:
+    """Run and batch, as a task has told them."""
+    for each in messages:
+        if isinstance(each, Written) and each.message is not None:
+            return each.message.identity.run, each.message.identity.batch
+    return "", None
+
+
+class _Watch:
+    """Stands before the protocol's requests: each is noted, and the one that is to fail fails."""
+
+    def __init__(
+        self, journal: Journal, place: str, fault: Fault | None, commit: str | None = None
+    ) -> None:
+        self._journal = journal
+        self._place = place
+        self._fault = fault
+        self._commit = commit
+        self._made = 0
+
+    def over(self, call: Callable[[], None]) -> None:
+        perform = Performer.perform
+
+        def watched(performer: Performer, request: Any) -> Any:
+            return self._perform(functools.partial(perform, performer, request), request)
+
+        Performer.perform = watched  # type: ignore[method-assign]
+        try:
+            call()
+        finally:
+            Performer.perform = perform  # type: ignore[method-assign]
+        if self._fault is not None and self._made <= self._fault.request:
+            self._strike()
+
+    def _perform(self, perform: Callable[[], Any], request: Any) -> Any:
+        moment = self._fault.moment if self._fault and self._fault.request == self._made else ""
+        self._made += 1
+        facts = {"commit": self._commit, "request": type(request).__name__}
+        self._journal.note("asked", **facts)
+        if moment == "before":
+            self._strike()
+        if moment == "within" and self._fault and self._fault.how != "raise":
+            threading.Timer(random.uniform(0, _REQUEST_S), self._strike).start()
+        answer = perform()
+        if moment:
+            self._strike()
+        self._journal.note("answered", **facts)
+        return answer
+
+    def _strike(self) -> None:
+        assert self._fault is not None
+        self._journal.note("struck", place=self._place, how=self._fault.how)
+        if self._fault.how == "raise":
+            raise RequestFailed(f"this was meant to fail: {self._fault}")
+        if self._fault.how == "kill all":
+            kill_own_session()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._end(str(batchId), lambda: self._inner.commit(messages, batchId))
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        self._commit(messages, lambda: self._inner.commit(messages, batchId))
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._inner.abort(messages, batchId)
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        self._abort(messages, lambda: self._inner.abort(messages, batchId))
 
 
 class _BatchWriter(_Writer, DataSourceArrowWriter):
     """Of a batch write; in foreachBatch there is one for each micro-batch."""
 
-    def __init__(self, inner: Any, sabotage: Sabotage, key: str) -> None:
-        super().__init__(inner, sabotage)
-        self._key = key
+    def commit(self, messages: Messages) -> None:
+        self._commit(messages, lambda: self._inner.commit(messages))
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._end(self._key, lambda: self._inner.commit(messages))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._inner.abort(messages)
+    def abort(self, messages: Messages) -> None:
+        self._abort(messages, lambda: self._inner.abort(messages))
 
 
 class SabotagedSource(DrumlinDataSource):
@@ -159,5 +274,4 @@ class SabotagedSource(DrumlinDataSource):
         return _StreamWriter(super().streamWriter(schema, overwrite), self._sabotage)
 
     def writer(self, schema: StructType, overwrite: bool) -> _BatchWriter:
-        key = f"batch-{time.monotonic_ns()}"
-        return _BatchWriter(super().writer(schema, overwrite), self._sabotage, key)
+        return _BatchWriter(super().writer(schema, overwrite), self._sabotage)
