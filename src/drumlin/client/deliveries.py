@@ -103,6 +103,8 @@ class Deliveries:
     def _hand_over(self) -> None:
         if self._held:
             held, self._held, self._held_bytes = self._held, [], 0
+            for each in held:  # its time does not pass while it is held here
+                each.batch.deadline = Deadline(self.rules.timeout_ms)
             try:
                 self.thread.call_soon(_put_all, self.target, self.rules.manner, held)
             except ClientError as error:  # the client is closed

@@ -1,0 +1,53 @@
+"""Batches of an append that are handed over together: nothing of that is to be seen outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from drumlin.client.deliveries import Deliveries, DeliveryRules
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.partition_sender import Batch
+from drumlin.client.producer import Manner
+from drumlin.peer.produce import Produced
+from drumlin.records.record import Record, encode_batch
+from rig.waiting import wait_until
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    thread = LoopThread("deliveries")
+    yield thread
+    thread.stop()
+
+
+class Written:
+    """Takes every batch, and notes how much of its time had gone by then."""
+
+    def __init__(self) -> None:
+        self.elapsed_s: list[float] = []
+
+    async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
+        return [0]
+
+    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+        self.elapsed_s.append(batch.deadline.elapsed_s)
+        batch.done.set_result(Produced(0, -1, 0))
+
+
+def batch() -> memoryview:
+    return memoryview(encode_batch([Record(0, 1, None, b"v")]))
+
+
+def test_time_that_a_batch_is_held_is_none_of_its_own(thread: LoopThread) -> None:
+    """Rows may come minutes after those before them: these were not even tried until then."""
+    target = Written()
+    deliveries = Deliveries(thread, target, DeliveryRules(timeout_ms=100))
+    deliveries.send("t", 0, batch())
+    held_since = time.monotonic()
+    wait_until(lambda: time.monotonic() > held_since + 0.1, "the time of a delivery")
+    handed_over_at = time.monotonic()
+    deliveries.finish()
+    assert target.elapsed_s[0] <= time.monotonic() - handed_over_at
