@@ -27,7 +27,10 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 def answer(shape: Shape, request: Any) -> Any:
-    """Partition 98 refuses, partition 99 is passed over; the others tell their number as offset."""
+    """Partition 98 refuses, partition 99 is passed over, partition 97 is answered twice.
+
+    The others tell their number as offset.
+    """
     topics = [
         shape(
             "TopicProduceResponse",
@@ -44,7 +47,7 @@ def answer(shape: Shape, request: Any) -> Any:
                     error_message=None,
                 )
                 for each in topic.partition_data
-                if each.index != 99
+                for _ in range({97: 2, 99: 0}.get(each.index, 1))
             ),
         )
         for topic in request.topic_data
@@ -92,13 +95,18 @@ def test_batches_of_one_turn_share_a_request(broker: ScriptedBroker) -> None:
 
 def test_each_partition_has_its_own_answer(broker: ScriptedBroker) -> None:
     async def program(send: Sent) -> None:
-        good, refused, missing = (send(("t", each), b"x") for each in (0, 98, 99))
+        good, refused, missing, twice, last = (
+            send(("t", each), b"x") for each in (0, 98, 99, 97, 1)
+        )
         assert produced(await good, "t", 0).base_offset == 0
         with pytest.raises(KafkaError) as raised:
             produced(await refused, "t", 98)
         assert raised.value.code is ErrorCode.message_too_large
-        with pytest.raises(InvalidResponse, match="no answer for topic 't' partition 99"):
-            await missing
+        for future, partition, count in ((missing, 99, 0), (twice, 97, 2)):
+            what = f"topic 't' partition {partition}: produce: {count} answers to one question"
+            with pytest.raises(InvalidResponse, match=what):
+                await future
+        assert produced(await last, "t", 1).base_offset == 1
 
     assert len(run(broker, program)) == 1
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from drumlin.peer.connection import BrokerConnection, RequestBuilder
-from drumlin.peer.errors import InvalidResponse
+from drumlin.peer.errors import InvalidResponse, only
 from drumlin.peer.rights import refusal
 from drumlin.records.batch import Buffer
 from drumlin.wire.errors import ErrorCode
@@ -156,14 +156,16 @@ def _share_out(
     if error is not None:
         _fail(waiting.values(), error)
         return
+    told: dict[_Place, list[Any]] = {}
     for topic in response.result().responses:
         for each in topic.partition_responses:
-            told = waiting.pop((topic.name, each.index), None)
-            if told is not None:
-                told.set_result(each)
-    for topic, partition in waiting:
-        missing = InvalidResponse(f"produce: no answer for topic {topic!r} partition {partition}")
-        _fail((waiting[topic, partition],), missing)
+            told.setdefault((topic.name, each.index), []).append(each)
+    for (topic_name, partition), answer in waiting.items():
+        what = f"topic {topic_name!r} partition {partition}: produce"
+        try:
+            answer.set_result(only(told.get((topic_name, partition), ()), what))
+        except InvalidResponse as fault:
+            answer.set_exception(fault)
 
 
 def _fail(answers: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
