@@ -37,7 +37,21 @@ def test_a_full_collection_looks_only_at_what_is_new() -> None:
     _run("""
 living = [[] for _ in range(500_000)]
 assert len(looked_at) > 5
-assert max(looked_at) < 12_000, looked_at
+assert max(looked_at) < 8_000, looked_at
+""")
+
+
+def test_the_full_collection_after_one_of_everything_looks_at_no_more() -> None:
+    """Python would wait with it until a quarter as much is new as survived the one before."""
+    _run("""
+living = [[] for _ in range(400_000)]
+garbage._BLOCKS_MORE = 0
+for _ in range(3):
+    collection.look(is_serving=False)
+assert max(looked_at) > 400_000, looked_at  # that was the one of everything
+looked_at.clear()
+more = [[] for _ in range(200_000)]
+assert max(looked_at) < 8_000, looked_at
 """)
 
 
