@@ -18,7 +18,7 @@ from rig.java import SHORT_LIVED_JVM
 from rig.kafka_tools import KafkaTools
 from rig.ports import free_ports
 from rig.process import BrokerProcess
-from rig.raw import Closed, RawClient
+from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
 _SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
@@ -138,7 +138,7 @@ class ApacheKafka(BrokerProcess):
         try:
             with RawClient(self.port, timeout_s=5) as client:
                 return bool(client.ask("metadata", 12, topics=[]).brokers)
-        except (OSError, Closed):
+        except (OSError, Closed, NoAnswer):
             return False
 
     def _write_properties(self) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rig.apache_kafka import ApacheKafka, Unavailable, java
 from rig.java import SHORT_LIVED_JVM
-from rig.raw import Closed, RawClient
+from rig.raw import Closed, NoAnswer, RawClient
 
 _SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
 _JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
@@ -63,5 +63,5 @@ class OlderKafka(ApacheKafka):
         try:
             with RawClient(self.port, timeout_s=5) as client:
                 return bool(client.ask("metadata", _METADATA_VERSION, topics=[]).brokers)
-        except (OSError, Closed):
+        except (OSError, Closed, NoAnswer):
             return False
