@@ -79,7 +79,6 @@ def plan_of(seed: str, arguments: argparse.Namespace) -> Plan:
         failing_tasks=chance.choice((0.05, 0.1, 0.2)),
         failing_commits=chance.choice((0.1, 0.2)),
         speculation=master == STANDALONE,
-        timeout_s=120 + 20 * arguments.seconds,
     )
 
 

@@ -42,7 +42,8 @@ class Plan:
     speculation: bool = False
     #: The longest that the broker allows, which is what the sink asks for.
     transaction_timeout_ms: int = 60_000
-    timeout_s: float = 300.0
+    #: The longest that a batch may take, with what befalls it; it is for a machine under load.
+    batch_s: float = 300.0
 
     @property
     def rows(self) -> int:

@@ -58,8 +58,8 @@ def prove(plan: Plan, folder: Path) -> Result:
         broker.start()
         _fill(plan, address(broker))
         with _driver(plan, broker, folder, result) as driver:
-            _torture(plan, broker, driver, folder, result)
-            _compare(plan, broker, folder, result)
+            if _torture(plan, broker, driver, folder, result):
+                _compare(plan, broker, folder, result)
     except Exception as failure:
         result.complaints.append("".join(traceback.format_exception(failure)))
     finally:
@@ -108,25 +108,29 @@ def _fill(plan: Plan, bootstrap: str) -> None:
     Topic(bootstrap, PARTITIONS, TARGET).create()
 
 
-def _torture(plan: Plan, broker: Broker, driver: Driver, folder: Path, result: Result) -> None:
-    """Faults spread over the batches; each strikes at some moment of one of them."""
+def _torture(plan: Plan, broker: Broker, driver: Driver, folder: Path, result: Result) -> bool:
+    """Faults spread over the batches; each strikes at some moment of one of them.
+
+    Whether the stream has come to its end: else there is nothing to compare.
+    """
     chance = random.Random(plan.seed)
     waiting = list(plan.faults)
     chance.shuffle(waiting)
     step = plan.batches / (len(waiting) + 1)
     striker = Striker(plan.seed, broker, driver, Journal(folder))
-    deadline = time.monotonic() + plan.timeout_s
+    deadline = time.monotonic() + plan.batch_s
     while not driver.is_through():
+        before, result.batches = result.batches, _batches(folder)
+        if result.batches > before:
+            deadline = time.monotonic() + plan.batch_s
         if time.monotonic() > deadline:
-            result.complaints.append(
-                f"{_batches(folder)} of {plan.batches} batches after {plan.timeout_s} s"
-            )
-            return
+            result.complaints.append(f"no end of batch {result.batches} within {plan.batch_s} s")
+            return False
         if driver.failures > _FAILURES_MAX:
             result.complaints.append(f"the driver ends by itself: {driver.said()[-3000:]}")
-            return
+            return False
         done = len(plan.faults) - len(waiting)
-        if waiting and _batches(folder) >= step * (done + 0.5):
+        if waiting and result.batches >= step * (done + 0.5):
             fault = waiting.pop()
             if striker.strike(fault):
                 result.faults[fault] += 1
@@ -134,6 +138,7 @@ def _torture(plan: Plan, broker: Broker, driver: Driver, folder: Path, result: R
     result.batches = _batches(folder)
     if waiting:
         result.complaints.append(f"all was through before {', '.join(waiting)}")
+    return True
 
 
 def _batches(folder: Path) -> int:
