@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from drumlin.client.reader import FETCH_BYTES
@@ -37,8 +43,14 @@ class PrebuiltSource(DataSource):
         return spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(*self._size())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return _StreamReader(*self._size(), int(self.options["maxOffsetsPerTrigger"]))
+
+    def _size(self) -> tuple[int, int]:
         records, record_bytes = map(int, self.options["subscribe"].split("x"))
-        return _Reader(records, record_bytes)
+        return records, record_bytes
 
 
 class _Reader(DataSourceReader):
@@ -56,6 +68,33 @@ class _Reader(DataSourceReader):
         wanted = partition.value.size
         for start in range(0, wanted, batch.num_rows):
             yield batch.slice(0, min(batch.num_rows, wanted - start))
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of one task each, of which the driver knows everything without a question."""
+
+    def __init__(self, records: int, record_bytes: int, rows_per_batch: int) -> None:
+        self._records = records
+        self._record_bytes = record_bytes
+        self._rows_per_batch = rows_per_batch
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"offset": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._rows_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The end is known."""
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        return {"offset": min(self._records, start["offset"] + self._rows_per_batch)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(end["offset"] - start["offset"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield _batch(self._record_bytes).slice(0, partition.value)
 
 
 @functools.cache

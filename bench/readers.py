@@ -199,6 +199,15 @@ def spark_prebuilt(address: str, topic: str) -> Read:
     return _query(session, "prebuilt", _options(address, topic))
 
 
+def batches_prebuilt(address: str, topic: str) -> Read:
+    """A stream of batches that lie ready; the topic is "RECORDSxBYTES". See `prebuilt`."""
+    from bench.prebuilt import PrebuiltSource
+
+    session = new_session()
+    session.dataSource.register(PrebuiltSource)
+    return _batches(session, "prebuilt", _options(address, topic))
+
+
 READERS = {
     "drumlin": drumlin_columns,
     "confluent": confluent,
@@ -209,6 +218,7 @@ READERS = {
     "spark-kafka-tuned": spark_kafka_tuned,
     "batches-drumlin": batches_drumlin,
     "batches-kafka": batches_kafka,
+    "batches-prebuilt": batches_prebuilt,
     "spark-prebuilt": spark_prebuilt,
 }
 

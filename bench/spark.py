@@ -158,21 +158,33 @@ def _growth(broker: Broker, options: Options) -> list[Comparison]:
 
 
 def _micro_batches(broker: Broker, partitions: int, options: Options) -> list[Comparison]:
-    """Streams of 40 batches of 1,000 records; seconds of a batch, the query's start included."""
+    """Streams of 40 batches of 1,000 records; seconds of a batch, the query's start included.
+
+    Beside the connector, and beside batches that lie ready: what Spark takes for a source in
+    Python that does nothing.
+    """
     batches = max(3, round(40 * options.scale))
-    metric = Metric("seconds", "s a batch", higher_is_better=False, target=1.2)
-    with broker.topic(partitions) as topic, contextlib.ExitStack() as stack:
+    goal = Metric("seconds", "s a batch", higher_is_better=False, target=1.2)
+    with broker.topic(partitions) as topic:
         records = fill_as_clients_do(broker, topic, 100, 1000 * batches, partitions, "none")
-        sides = {}
-        for name, kind in (
-            ("Drumlin's source", "batches-drumlin"),
-            (_DEFAULTS[0], "batches-kafka"),
+        ready = ("batches that lie ready", "batches-prebuilt", f"{records}x100")
+        results = []
+        for bench, (name, kind, source), metric in (
+            ("Spark micro-batches", (_DEFAULTS[0], "batches-kafka", topic), goal),
+            ("Spark ceiling, micro-batches", ready, dataclasses.replace(goal, target=None)),
         ):
-            reader = Reader(kind, broker, topic, records)
-            stack.callback(reader.close)
-            sides[name] = _batch_round(reader, batches)
-        name = f"1,000 records of {partitions} partitions"
-        return compare("Spark micro-batches", name, [metric], sides, options)
+            with contextlib.ExitStack() as stack:
+                sides = {}
+                for side, side_kind, side_topic in (
+                    ("Drumlin's source", "batches-drumlin", topic),
+                    (name, kind, source),
+                ):
+                    reader = Reader(side_kind, broker, side_topic, records)
+                    stack.callback(reader.close)
+                    sides[side] = _batch_round(reader, batches)
+                scenario = f"1,000 records of {partitions} partitions"
+                results += compare(bench, scenario, [metric], sides, options)
+        return results
 
 
 def _batch_round(reader: Reader, batches: int) -> Callable[[], Metrics]:
