@@ -122,6 +122,18 @@ def test_a_request_has_one_batch_of_a_partition(broker: ScriptedBroker) -> None:
     ]
 
 
+def test_partitions_with_many_batches_share_requests(broker: ScriptedBroker) -> None:
+    """A sender sends all that it may at once, and then comes the next one."""
+
+    async def program(send: Sent) -> None:
+        await asyncio.gather(*(send(("t", n // 3), b"%d" % n) for n in range(9)))
+
+    assert run(broker, program) == [
+        [("t", partition, b"%d" % (3 * partition + turn)) for partition in range(3)]
+        for turn in range(3)
+    ]
+
+
 def test_a_request_has_a_megabyte_at_most(broker: ScriptedBroker) -> None:
     async def program(send: Sent) -> None:
         await asyncio.gather(*(send(("t", n), bytes(size)) for n, size in enumerate(sizes)))

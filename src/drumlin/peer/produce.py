@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -49,6 +50,11 @@ class _Manner(NamedTuple):
     @property
     def version_max(self) -> int:
         return _VERSION_MAX if self.transactional_id is None else _TRANSACTIONAL_VERSION_MAX
+
+
+class _Waiting(NamedTuple):
+    batch: Buffer
+    answer: asyncio.Future[Any]
 
 
 def send_batch(
@@ -98,26 +104,22 @@ def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilde
 
 
 class _Outgoing:
-    """A connection's request that the batches of this turn go into: one of each partition."""
+    """What goes over a connection at the end of this turn: one batch of a partition a request."""
 
     def __init__(self) -> None:
         self._manner: _Manner | None = None
-        self._batches: dict[_Place, Buffer] = {}
-        self._answers: dict[_Place, asyncio.Future[Any]] = {}
-        self._size = 0
+        self._queues: dict[_Place, deque[_Waiting]] = {}
         self._is_due = False
 
     def add(
         self, connection: BrokerConnection, manner: _Manner, place: _Place, batch: Buffer
     ) -> asyncio.Future[Any]:
-        is_too_much = self._size + len(batch) > _REQUEST_BYTES_MAX
-        if manner != self._manner or place in self._batches or is_too_much:
-            self._send(connection)
+        if manner != self._manner:
+            self._send_all(connection)
         loop = asyncio.get_running_loop()
         self._manner = manner
-        self._batches[place] = batch
-        self._size += len(batch)
-        answer = self._answers[place] = loop.create_future()
+        answer = loop.create_future()
+        self._queues.setdefault(place, deque()).append(_Waiting(batch, answer))
         if not self._is_due:
             self._is_due = True
             loop.call_soon(self._end_turn, connection)
@@ -125,19 +127,32 @@ class _Outgoing:
 
     def _end_turn(self, connection: BrokerConnection) -> None:
         self._is_due = False
-        self._send(connection)
+        self._send_all(connection)
 
-    def _send(self, connection: BrokerConnection) -> None:
-        if self._manner is None or not self._batches:
-            return
-        build, answers = _request(self._manner, self._batches), self._answers
-        self._batches, self._answers, self._size = {}, {}, 0
-        try:
-            response = connection.send("produce", build, version_max=self._manner.version_max)
-        except Exception as error:  # noqa: BLE001 - whoever waits for an answer must hear of it
-            _fail(answers.values(), error)
-        else:
-            response.add_done_callback(functools.partial(_share_out, answers))
+    def _send_all(self, connection: BrokerConnection) -> None:
+        while self._manner is not None and self._queues:
+            together = self._take()
+            answers = {place: each.answer for place, each in together.items()}
+            build = _request(self._manner, {place: each.batch for place, each in together.items()})
+            try:
+                response = connection.send("produce", build, version_max=self._manner.version_max)
+            except Exception as error:  # noqa: BLE001 - whoever waits for an answer must hear of it
+                _fail(answers.values(), error)
+            else:
+                response.add_done_callback(functools.partial(_share_out, answers))
+
+    def _take(self) -> dict[_Place, _Waiting]:
+        """The oldest batch of each partition, as far as they go into one request."""
+        together: dict[_Place, _Waiting] = {}
+        size = 0
+        for place, queue in list(self._queues.items()):
+            size += len(queue[0].batch)
+            if together and size > _REQUEST_BYTES_MAX:
+                break
+            together[place] = queue.popleft()
+            if not queue:
+                del self._queues[place]
+        return together
 
 
 _all_outgoing: WeakKeyDictionary[BrokerConnection, _Outgoing] = WeakKeyDictionary()
