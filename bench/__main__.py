@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 from bench.harness import Comparison, Options
 from bench.report import print_table, write_chart, write_json
@@ -36,6 +38,7 @@ BENCHES = {
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, _end)
     arguments = _arguments()
     results: list[Comparison] = []
     failed = []
@@ -67,6 +70,11 @@ def main() -> int:
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """As any error, so that what was started is ended and what was written is removed."""
+    sys.exit(128 + number)
 
 
 def _arguments() -> argparse.Namespace:

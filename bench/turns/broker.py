@@ -54,15 +54,23 @@ class WatchedBroker:
         self._turns = directory / "turns"
         self._turns.touch()
         self._read_bytes = 0
-        self._server = _Server(directory, self._turns)
-        self._server.start()
-        self._wide, *self._narrow = topics = [f"topic-{each}" for each in range(_TOPICS)]
+        self._wide, *self._narrow = [f"topic-{each}" for each in range(_TOPICS)]
         self._groups = [f"group-{each}" for each in range(_GROUPS)]
-        self._fill()
+        self._server = _Server(directory, self._turns)
+        try:
+            self._server.start()
+            self._fill()
+            self.world = self._known()
+        except BaseException:  # whoever ends the benchmark, too
+            self.close()
+            raise
+
+    def _known(self) -> World:
+        topics = [self._wide, *self._narrow]
         with self.connect() as client:
             told = client.ask("metadata", _METADATA, topics=[{"name": each} for each in topics])
         ids = {each.name: each.topic_id for each in told.topics}
-        self.world = World(
+        return World(
             names(topics, self._groups, [_SHARE_GROUP], _TRANSACTIONAL_ID),
             [ids[each] for each in topics],
             _WIDE,
