@@ -106,6 +106,31 @@ def test_a_hostile_number_is_refused(ask: Ask, create: Create) -> None:
     assert code == "policy_violation"
 
 
+def test_many_topics_cannot_ask_for_more_than_one_can(ask: Ask, create: Create) -> None:
+    """As Apache Kafka does, which writes no more than 10,000 records for a request."""
+    names = [create(each) for each in "abc"]
+    topics = [{"name": each, "count": 5_000, "assignments": None} for each in names]
+    answer = ask("create_partitions", 3, topics=topics, timeout=10_000, validate_only=False)
+    message = "a request can create 10000 partitions at most"
+    assert [tuple(each.values()) for each in answer["results"]] == [
+        (each, "policy_violation", message) for each in names
+    ]
+    assert [partition_count(ask, each) for each in names] == [1, 1, 1]
+
+
+def test_what_is_refused_for_itself_is_none_of_those(ask: Ask, create: Create) -> None:
+    wide, odd = create("wide"), create("odd")
+    topics = [
+        {"name": wide, "count": 2, "assignments": None},
+        {"name": odd, "count": 2**31 - 1, "assignments": [{"broker_ids": [1]}]},
+        {"name": "nowhere", "count": 2**31 - 1, "assignments": None},
+    ]
+    answer = ask("create_partitions", 3, topics=topics, timeout=10_000, validate_only=False)
+    codes = {each["name"]: each["error_code"] for each in answer["results"]}
+    assert codes.pop("nowhere") == "unknown_topic_or_partition"
+    assert codes == {wide: "none", odd: "invalid_replica_assignment"}
+
+
 def test_a_name_given_twice(ask: Ask, create: Create) -> None:
     twice, once = create("twice"), create("once")
     topics = [{"name": each, "count": 2, "assignments": None} for each in (twice, twice, once)]

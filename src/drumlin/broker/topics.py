@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.config.topic import validate_overrides
 from drumlin.metadata import names as metadata_names
@@ -25,6 +25,7 @@ from drumlin.metadata.names import (
     check_no_collision,
     check_topic_name,
 )
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -74,8 +75,12 @@ def check_partition_total(broker: Broker, wishes: Iterable[TopicWish]) -> None:
         KafkaError: POLICY_VIOLATION.
     """
     if sum(wish.count(broker.config) for wish in wishes) > PARTITIONS_PER_REQUEST_MAX:
-        message = f"a request can create {PARTITIONS_PER_REQUEST_MAX} partitions at most"
-        raise KafkaError(ErrorCode.policy_violation, message)
+        raise _too_many()
+
+
+def _too_many() -> KafkaError:
+    message = f"a request can create {PARTITIONS_PER_REQUEST_MAX} partitions at most"
+    return KafkaError(ErrorCode.policy_violation, message)
 
 
 def plan_topic(broker: Broker, wish: TopicWish) -> TopicPlan:
@@ -164,13 +169,37 @@ def plan_partitions(
         message = f"{added} new partitions, but replicas are assigned for {len(assignments)}"
         raise KafkaError(ErrorCode.invalid_replica_assignment, message)
     if added > PARTITIONS_PER_REQUEST_MAX:
-        message = f"a request can create {PARTITIONS_PER_REQUEST_MAX} partitions at most"
-        raise KafkaError(ErrorCode.policy_violation, message)
+        raise _too_many()
     replica_count = len(topic.partitions[0].replicas)
     brokers = image.brokers.keys()
     if assignments is None:
         return spread_replicas(brokers, added, replica_count, existing)
     return tuple(check_replicas(each, brokers, replica_count) for each in assignments)
+
+
+class Growth(NamedTuple):
+    """How many partitions a topic is to have, and for how many of them replicas are given."""
+
+    name: str
+    partitions: int
+    assigned: int | None
+
+
+def check_added_total(broker: Broker, wishes: Iterable[Growth]) -> Work[None]:
+    """As `check_partition_total`; what `plan_partitions` refuses for its numbers does not count.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION.
+    """
+    topics, total = broker.metadata.image.topics, 0
+    for name, count, assigned in wishes:
+        topic = topics.get(name)
+        added = 0 if topic is None else max(count - len(topic.partitions), 0)
+        if assigned in (None, added):
+            total += added
+        if total > PARTITIONS_PER_REQUEST_MAX:
+            raise _too_many()
+        yield
 
 
 async def create_automatically(broker: Broker, name: str) -> None:

@@ -1,6 +1,7 @@
 """CreatePartitions (key 37), versions 0-3: let topics grow to a number of partitions.
 
-Each topic is answered by itself; a name given twice is an error for that name. Only the number
+Each topic is answered by itself; a name given twice is an error for that name. A request that asks
+for too many new partitions in all is refused as a whole, before anything grows. Only the number
 of records tells partitions apart afterwards: keys may move to other partitions than before.
 """
 
@@ -11,19 +12,35 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.topics import PARTITIONS_PER_REQUEST_MAX, plan_partitions
+from drumlin.broker.topics import (
+    PARTITIONS_PER_REQUEST_MAX,
+    Growth,
+    check_added_total,
+    plan_partitions,
+)
 from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    single, refused = await context.broker.turns.run(_sort(shape, request.topics))
+    broker = context.broker
+    single, refused = await broker.turns.run(_sort(shape, request.topics))
+    try:
+        if request.timeout <= ZERO:
+            raise KafkaError(ErrorCode.request_timed_out)
+        await broker.turns.run(check_added_total(broker, map(_growth, single)))
+    except KafkaError as error:
+        results = refused + await broker.turns.run(_refuse(shape, single, error))
+        return _respond(shape, results)
 
     async def grow(topic: Any) -> Any:
         return await _grow(context, request, shape, topic)
 
-    results = refused + await side_by_side(grow, single)
+    return _respond(shape, refused + await side_by_side(grow, single))
+
+
+def _respond(shape: Shape, results: Sequence[Any]) -> Any:
     return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))
 
 
@@ -47,6 +64,19 @@ def _sort(shape: Shape, topics: Sequence[Any]) -> Work[tuple[list[Any], list[Any
     return single, refused
 
 
+def _growth(topic: Any) -> Growth:
+    assigned = None if topic.assignments is None else len(topic.assignments)
+    return Growth(topic.name, topic.count, assigned)
+
+
+def _refuse(shape: Shape, topics: Sequence[Any], error: KafkaError) -> Work[list[Any]]:
+    results = []
+    for topic in topics:
+        results.append(_result(shape, topic.name, error))
+        yield
+    return results
+
+
 async def _grow(context: RequestContext, request: Any, shape: Shape, topic: Any) -> Any:
     broker = context.broker
     assignments = None
@@ -55,8 +85,6 @@ async def _grow(context: RequestContext, request: Any, shape: Shape, topic: Any)
         at_most = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
         assignments = [each.broker_ids for each in at_most]
     try:
-        if request.timeout <= ZERO:
-            raise KafkaError(ErrorCode.request_timed_out)
         added = plan_partitions(broker, topic.name, topic.count, assignments)
         if not request.validate_only:
             first_index = topic.count - len(added)
