@@ -469,7 +469,9 @@ class Group(GroupLifecycle):
             member.session_timeout_ms = purpose.former_session_timeout_ms
             self.membership.rename(member.member_id, purpose.former_id)
             self._extend_session(member)
-        elif purpose.can_skip_assignment:
+            return
+        self._extend_session(member)  # it may have run out unnoticed while this was stored
+        if purpose.can_skip_assignment:
             # KIP-814: a leader is shown the members, and told that their assignment stands.
             answer = self._join_answer(member.member_id, skip_assignment=is_leader)
             if is_leader:
