@@ -1,7 +1,8 @@
 """Who is in a group: members and their votes, static ids, the leader, who is waited for.
 
 Bookkeeping only; when a rebalance happens is decided in `group.py`. Members are kept in the
-order in which they came, so that what is chosen among equals is the same on every run.
+order in which they came, a static one as it came back, so that what is chosen among equals is the
+same on every run.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Membership:
 
     def rename(self, old_id: str, new_id: str) -> Member:
         """Give a static member another id; what it was and owed under the old one, it still is."""
-        renamed = self.members[old_id]
+        renamed = self.members.pop(old_id)
         assert renamed.group_instance_id is not None
         renamed.member_id = new_id
         self._static_ids[renamed.group_instance_id] = new_id
@@ -107,7 +108,7 @@ class Membership:
         if old_id in self.pending_sync:
             self.pending_sync.remove(old_id)
             self.pending_sync.add(new_id)
-        self.members = {member.member_id: member for member in self.members.values()}
+        self.members[new_id] = renamed  # to keep its place would take a look at all
         return renamed
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
