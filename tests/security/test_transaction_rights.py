@@ -127,6 +127,8 @@ def lacks(right: str, code: str) -> str:
 
 
 _ID = "transactional_id_authorization_failed"
+_TOPIC_CODE = "topic_authorization_failed"
+_SEE = "DESCRIBE on the topic, and CREATE if it is not there"  # the broker does not tell which
 
 
 def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: str) -> None:
@@ -146,10 +148,21 @@ def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: 
         alice.transaction(name)
 
 
+def test_a_topic_that_would_have_to_be_created(
+    secured_kafka: SecuredKafka, alice: Client, name: str
+) -> None:
+    """WRITE includes DESCRIBE: what lacks is another right."""
+    with (
+        granted(secured_kafka, Right(_TOPIC, name, _WRITE)),
+        pytest.raises(NotAuthorized, match=f"'{name}': {lacks(_SEE, _TOPIC_CODE)}"),
+    ):
+        alice.append(ROWS, name)
+
+
 @pytest.mark.usefixtures("write_id")
-@pytest.mark.parametrize(("topic", "right"), [("locked", "WRITE"), ("hidden", "DESCRIBE")])
+@pytest.mark.parametrize(("topic", "right"), [("locked", "WRITE on the topic"), ("hidden", _SEE)])
 def test_a_topic_to_write_to(alice: Client, name: str, topic: str, right: str) -> None:
-    lacking = lacks(f"{right} on the topic", "topic_authorization_failed")
+    lacking = lacks(right, _TOPIC_CODE)
     transaction = alice.transaction(name)
     with pytest.raises((DeliveryFailed, NotAuthorized), match=f"^topic '{topic}'.*{lacking}"):
         transaction.append(ROWS, topic)
@@ -174,8 +187,7 @@ def test_one_topic_of_several_is_named_to_all(alice: Client, name: str) -> None:
 
 @pytest.mark.parametrize("topic", ["locked", "hidden"])
 def test_a_topic_without_a_transaction(alice: Client, topic: str) -> None:
-    right = "WRITE" if topic == "locked" else "DESCRIBE"
-    lacking = lacks(f"{right} on the topic", "topic_authorization_failed")
+    lacking = lacks("WRITE on the topic" if topic == "locked" else _SEE, _TOPIC_CODE)
     with pytest.raises((DeliveryFailed, NotAuthorized), match=f"^topic '{topic}'.*{lacking}"):
         alice.append(ROWS, topic)
     if topic == "locked":

@@ -18,7 +18,7 @@ from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.retry import Deadline, is_stale_metadata, retrying
-from drumlin.peer.rights import refusal
+from drumlin.peer.rights import CREATING, refusal
 from drumlin.peer.security.access import Access
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -171,7 +171,7 @@ class BrokerConnections:
         """
         refused = await self.look_up(topics, create_missing=create_missing)
         for name, code in refused.items():
-            raise refusal("metadata", code, f"topic {name!r}")
+            raise refusal(CREATING if create_missing else "metadata", code, f"topic {name!r}")
 
     async def look_up(
         self, topics: Collection[str] | None, *, create_missing: bool = False

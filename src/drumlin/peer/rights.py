@@ -9,6 +9,9 @@ from typing import Final
 
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+#: Metadata, of topics that are created if they are not there.
+CREATING: Final = "metadata, creating"
+
 _CLUSTER: Final = ErrorCode.cluster_authorization_failed
 _GROUP: Final = ErrorCode.group_authorization_failed
 _ID: Final = ErrorCode.transactional_id_authorization_failed
@@ -17,6 +20,8 @@ _TOPIC: Final = ErrorCode.topic_authorization_failed
 _WRITE_ID: Final = "WRITE on the transactional id"
 _RIGHTS: Final = {
     ("metadata", _TOPIC): "DESCRIBE on the topic",
+    # The same answer for a topic that is hidden, and for one that would have to be created.
+    (CREATING, _TOPIC): "DESCRIBE on the topic, and CREATE if it is not there",
     ("produce", _TOPIC): "WRITE on the topic",
     ("produce", _ID): _WRITE_ID,
     ("produce", _CLUSTER): "IDEMPOTENT_WRITE on the cluster",
