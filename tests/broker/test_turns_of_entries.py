@@ -16,6 +16,7 @@ from drumlin.broker.handlers import (
     list_offsets,
     offset_delete,
     share_group_heartbeat,
+    write_txn_markers,
 )
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import to_end
@@ -126,3 +127,19 @@ def test_what_a_member_owns_is_read_in_steps() -> None:
     owned = to_end(consumer_group_heartbeat._owned(topics))
     assert len(owned) == 7
     assert sum(map(len, owned.values())) == _ENTRIES
+
+
+def test_the_answer_about_markers_in_many_topics_is_made_in_steps() -> None:
+    codes = {7: {(f"t{each}", 0): ErrorCode.none for each in range(_ENTRIES)}}
+    work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
+    assert sum(1 for _ in work) >= 2 * _ENTRIES
+
+
+@pytest.mark.parametrize("api", ["consumer_group_heartbeat", "share_group_heartbeat"])
+def test_what_a_member_has_of_many_topics_is_told_in_steps(api: str) -> None:
+    module = consumer_group_heartbeat if api.startswith("consumer") else share_group_heartbeat
+    held: Any = {UUID(int=each + 1): (0, 1) for each in range(_ENTRIES)}
+    work = module._assignment(response_shape(api, 1), held)
+    assert sum(1 for _ in work) >= _ENTRIES
+    told = to_end(module._assignment(response_shape(api, 1), held))
+    assert {each.topic_id: each.partitions for each in told.topic_partitions} == held

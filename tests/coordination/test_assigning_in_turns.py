@@ -249,6 +249,34 @@ def test_a_static_member_that_comes_back_meanwhile_gets_what_was_its_own() -> No
     run(scenario)
 
 
+@pytest.mark.parametrize("change", ["leaves", "moves"])
+def test_what_happens_before_its_own_part_is_looked_at(change: str) -> None:
+    """The target is there, and what the member has of it is a turn's work by itself."""
+
+    async def scenario(world: World) -> None:
+        epoch = world.group.target_epoch
+        task = await begin(world)
+        for _ in range(1_000):
+            if world.group.target_epoch != epoch:
+                break
+            await asyncio.sleep(0)
+        assert world.group.target_epoch != epoch
+        assert not task.done()
+        if change == "leaves":
+            await world.leave("new")
+        else:
+            world.coordinator.resign(0)
+            world.coordinator.become_leader(0, 1)
+        answer = await task
+        assert (answer.member_id, answer.epoch) == ("new", epoch.epoch)
+        await world.loaded()
+        world.check_log()
+        world.check_owners()
+        assert ("new" in world.group.members) == (change == "moves")
+
+    run(scenario)
+
+
 def test_who_comes_meanwhile_waits_for_the_next_one() -> None:
     async def scenario(world: World) -> None:
         task = await begin(world)

@@ -30,15 +30,15 @@ _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
-#: Topics that a member may say it owns without giving way.
-_OWNED_AT_ONCE_MAX: Final = 500
+#: Topics that a member may say it owns, or is told that it has, without giving way.
+_AT_ONCE_MAX: Final = 500
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     topics = request.topic_partitions
     if topics is None:
         return _beat(context, request, shape, None)
-    if len(topics) <= _OWNED_AT_ONCE_MAX:
+    if len(topics) <= _AT_ONCE_MAX:
         return _beat(context, request, shape, to_end(_owned(topics)))
     return _beat_in_turns(context, request, shape)
 
@@ -57,8 +57,8 @@ def _beat(context: RequestContext, request: Any, shape: Shape, owned: Partitions
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _refusal(shape, error)
-    if written.done():
-        return _response(shape, written.result())
+    if written.done() and len(written.result().assignment or ()) <= _AT_ONCE_MAX:
+        return to_end(_response(shape, written.result()))
     return Waiting(_respond(shape, written))
 
 
@@ -102,13 +102,18 @@ def _owned(topics: Any) -> Work[Partitions]:
 
 async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Any:
     try:
-        return _response(shape, await written)
+        answer = await written
     except KafkaError as error:
         return _refusal(shape, error)
+    work = _response(shape, answer)
+    return work if len(answer.assignment or ()) > _AT_ONCE_MAX else to_end(work)
 
 
-def _response(shape: Shape, answer: HeartbeatAnswer) -> Any:
-    if answer.assignment is None:
+def _response(shape: Shape, answer: HeartbeatAnswer) -> Work[Any]:
+    assignment = None
+    if answer.assignment is not None:
+        assignment = yield from _assignment(shape, answer.assignment)
+    else:
         packed = unchanged_response(answer.member_id, answer.epoch, answer.heartbeat_interval_ms)
         if packed is not None:
             return packed
@@ -120,16 +125,18 @@ def _response(shape: Shape, answer: HeartbeatAnswer) -> Any:
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval=answer.heartbeat_interval_ms * _MILLISECOND,
-        assignment=None if answer.assignment is None else _assignment(shape, answer.assignment),
+        assignment=assignment,
     )
 
 
-def _assignment(shape: Shape, partitions: Partitions) -> Any:
-    topics = tuple(
-        shape("TopicPartitions", topic_id=topic_id, partitions=tuple(sorted(indexes)))
-        for topic_id, indexes in partitions.items()
-    )
-    return shape("Assignment", topic_partitions=topics)
+def _assignment(shape: Shape, partitions: Partitions) -> Work[Any]:
+    topics = []
+    for topic_id, indexes in partitions.items():
+        topics.append(
+            shape("TopicPartitions", topic_id=topic_id, partitions=tuple(sorted(indexes)))
+        )
+        yield
+    return shape("Assignment", topic_partitions=tuple(topics))
 
 
 def _refusal(shape: Shape, error: KafkaError) -> Any:

@@ -17,10 +17,13 @@ from drumlin.coordination.groups.share.messages import (
 )
 from drumlin.coordination.groups.share.records import Assignment
 from drumlin.coordination.groups.subscription_limit import check_named
+from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
+#: Topics that a member is told that it has, without giving way.
+_AT_ONCE_MAX: Final = 500
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -37,8 +40,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         )
         answer = await context.broker.share_groups.heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
-        return _answered(shape, _NOTHING, error)
-    return _answered(shape, answer, None)
+        return to_end(_answered(shape, _NOTHING, error))
+    work = _answered(shape, answer, None)
+    return work if len(answer.assignment or ()) > _AT_ONCE_MAX else to_end(work)
 
 
 def _check(request: Any) -> None:
@@ -61,7 +65,10 @@ def _check(request: Any) -> None:
         raise KafkaError(ErrorCode.invalid_request, problem)
 
 
-def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None) -> Any:
+def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None) -> Work[Any]:
+    assignment = None
+    if answer.assignment is not None:
+        assignment = yield from _assignment(shape, answer.assignment)
     return shape(
         "ShareGroupHeartbeatResponse",
         throttle_time=ZERO,
@@ -70,15 +77,13 @@ def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | No
         member_id=answer.member_id or None,
         member_epoch=answer.member_epoch,
         heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),
-        assignment=None if answer.assignment is None else _assignment(shape, answer.assignment),
+        assignment=assignment,
     )
 
 
-def _assignment(shape: Shape, assignment: Assignment) -> Any:
-    return shape(
-        "Assignment",
-        topic_partitions=tuple(
-            shape("TopicPartitions", topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in assignment.items()
-        ),
-    )
+def _assignment(shape: Shape, assignment: Assignment) -> Work[Any]:
+    topics = []
+    for topic_id, partitions in assignment.items():
+        topics.append(shape("TopicPartitions", topic_id=topic_id, partitions=partitions))
+        yield
+    return shape("Assignment", topic_partitions=tuple(topics))

@@ -127,9 +127,12 @@ class ConsumerGroupExecution(ClassicGroupExecution):
         target: NextTarget = yield from outcome.assigning
         epoch_record = target.epoch_record(group.group_id)
 
-        def last() -> tuple[Sequence[GroupRecord], dict[str, Partitions]]:
+        def check_group() -> None:
             if shard.groups.get(group.group_id) is not group:
                 raise KafkaError(ErrorCode.group_id_not_found, "it is another group by now")
+
+        def last() -> tuple[Sequence[GroupRecord], dict[str, Partitions]]:
+            check_group()
             targets, corrections = as_it_is_now(group, target)
             return [*corrections, epoch_record], targets
 
@@ -140,10 +143,12 @@ class ConsumerGroupExecution(ClassicGroupExecution):
             group.follow(target.epoch, targets)
 
         yield from self._write_in_turns(shard, target.records, last, take_over)
-        followed = outcome.follow(group, outcome.answer)
-        written = self._when_written(shard, followed.records, followed.answer)
         for done_with in (target.records, past):  # all at once, that would take a turn to free
             while done_with:
                 del done_with[-_FREED_AT_ONCE:]
                 yield
-        return written
+        # Of thousands of partitions, what the member has comes in a turn of its own.
+        self._check_leads(shard)
+        check_group()
+        followed = outcome.follow(group, outcome.answer)
+        return self._when_written(shard, followed.records, followed.answer)

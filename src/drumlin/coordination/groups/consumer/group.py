@@ -287,9 +287,10 @@ class ConsumerGroup:
             self._count(member.subscription, 1)
             if member.group_instance_id is not None:
                 self._static_ids[member.group_instance_id] = member.member_id
-        if former is not None:
-            self._disown(former.progress)
-        self._own(member.progress)
+        if former is None or former.progress is not member.progress:
+            if former is not None:
+                self._disown(former.progress)
+            self._own(member.progress)
         self.members[member.member_id] = member
         if former is None:
             self.extend_session(member)

@@ -30,6 +30,7 @@ from drumlin.coordination.groups.consumer.member import (
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _NOBODY: Final[Mapping[int, int]] = {}
+_NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Goal(NamedTuple):
@@ -102,17 +103,16 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
     coming: dict[UUID, dict[int, int]] = {}
     must_wait = False
     for topic_id in {**goal.target, **progress.assigned}:
-        wanted = goal.target.get(topic_id, frozenset()) if topic_id in goal.topics else frozenset()
-        had = progress.assigned.get(topic_id, {})
-        if had.keys() == wanted:
-            if had:
-                kept[topic_id] = had
-            continue
-        if stays := {each: epoch for each, epoch in had.items() if each in wanted}:
+        had = progress.assigned.get(topic_id, _NOBODY)
+        wanted = goal.target.get(topic_id, _NOTHING) if topic_id in goal.topics else _NOTHING
+        stays, goes = _parted(had, wanted)
+        if stays:
             kept[topic_id] = stays
-        if goes := {each: epoch for each, epoch in had.items() if each not in wanted}:
+        if goes:
             revoking[topic_id] = goes
         missing = wanted - had.keys() if had else wanted
+        if not missing:
+            continue  # ids are slow to look up, and there may be thousands of them
         if owned := missing & goal.owners.get(topic_id, _NOBODY).keys():
             owned -= progress.revoking.get(topic_id, _NOBODY).keys()
         if owned:
@@ -129,3 +129,15 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
         kept[topic_id] = epochs
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
     return Progress(goal.epoch, progress.epoch, state, kept, {})
+
+
+def _parted(
+    had: Mapping[int, int], wanted: frozenset[int]
+) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """What stays of what a member has of a topic, and what goes."""
+    if had.keys() == wanted:
+        return had, _NOBODY
+    if not (had and wanted):
+        return _NOBODY, had
+    stays = {each: epoch for each, epoch in had.items() if each in wanted}
+    return stays, {each: epoch for each, epoch in had.items() if each not in wanted}
