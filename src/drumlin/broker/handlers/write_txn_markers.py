@@ -17,7 +17,7 @@ from typing import Any
 from drumlin.broker.context import RequestContext
 from drumlin.broker.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
@@ -57,17 +57,15 @@ def _respond(shape: Shape, codes: dict[int, dict[TopicPartition, ErrorCode]]) ->
 
 
 def _result(shape: Shape, producer_id: int, codes: dict[TopicPartition, ErrorCode]) -> Work[Any]:
-    topics: dict[str, list[Any]] = {}
+    partitions: dict[str, list[Any]] = {}
     for (topic, index), code in codes.items():
-        topics.setdefault(topic, []).append(
+        partitions.setdefault(topic, []).append(
             shape("WritableTxnMarkerPartitionResult", partition_index=index, error_code=code)
         )
         yield
-    return shape(
-        "WritableTxnMarkerResult",
-        producer_id=producer_id,
-        topics=tuple(
-            shape("WritableTxnMarkerTopicResult", name=name, partitions=tuple(partitions))
-            for name, partitions in topics.items()
-        ),
-    )
+    topics = []
+    for name, results in partitions.items():
+        topics.append(shape("WritableTxnMarkerTopicResult", name=name, partitions=tuple(results)))
+        yield
+    yield from let_go(codes)
+    return shape("WritableTxnMarkerResult", producer_id=producer_id, topics=tuple(topics))
