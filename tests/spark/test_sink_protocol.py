@@ -111,6 +111,30 @@ def test_batches_follow_one_another(client: Client, topic: str, sink: str) -> No
     assert len(used) == 2, "ids are used again"
 
 
+def driver_epoch(client: Client, sink: str) -> int:
+    driver_id = names.driver_id(sink)
+    return client.describe_transactions([driver_id])[driver_id].epoch
+
+
+def test_who_has_committed_a_batch_needs_no_new_fence_for_the_next(
+    client: Client, topic: str, sink: str
+) -> None:
+    def commit(by: Client, batch: int) -> int:
+        message = write(client, topic, identity(sink, batch, 0), str(batch))
+        assert commit_batch(by, SETTINGS, [message], batch).is_marked_done
+        return driver_epoch(client, sink)
+
+    first = commit(client, 0)
+    assert commit(client, 1) == first
+    with drumlin.connect(client.bootstrap) as other:
+        assert commit(other, 2) == first + 1
+    assert commit(client, 3) == first + 2, "it was fenced"
+    abort_run(client, SETTINGS, identity(sink, 3, 0))
+    assert commit(client, 4) == first + 4
+    assert commit(client, 5) == first + 4
+    await_rows(client, topic, *map(str, range(6)))
+
+
 def test_a_write_for_once_leaves_nothing_behind(client: Client, topic: str, sink: str) -> None:
     settings = SinkSettings(is_for_once=True)
     who = TaskIdentity(sink, "", 0, "run1", 0)

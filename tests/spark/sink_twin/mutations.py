@@ -68,16 +68,10 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
     ),
     "losers are listed after the decision": Mutation(
         driver,
-        "commit",
-        """            if job.may_have_losers(state, settings, clock()):
-                losers = yield from _open_losers(job, decision.state)
-                decision = decision.after_looking(clock())
-            age = yield from _check_open(job, decision.state)
-            yield from write(driver, job.sink, settings, decision.state, source)
+        "_complete",
+        """    losers = tuple(dict.fromkeys((*job.besides(state.winners), *decision.losers)))
 """,
-        """            age = yield from _check_open(job, decision.state)
-            yield from write(driver, job.sink, settings, decision.state, source)
-            losers = yield from _open_losers(job, decision.state)
+        """    losers = yield from _open_losers(job, state)
 """,
     ),
     "a winner without an answer counts as committed": Mutation(
@@ -165,7 +159,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
 }
 
 
-#: Too rare for seeds: found by a story of its own, see test_sink_twin.py and test_sink_stories.py.
+#: Too rare for seeds: found by stories, see test_sink_twin.py and test_sink_stories.py.
 REFUSAL_IS_NOT_READ = Mutation(driver, "check", "if job.winners and any(", "if False and any(")
 LOSERS_ARE_ABORTED_FIRST = Mutation(
     driver,
@@ -177,7 +171,15 @@ A_RUN_S_WINNERS_ARE_ABORTED = Mutation(aborting, "abort_run", "if each not in ke
 WHAT_HAS_WON_IS_FORGOTTEN = Mutation(
     aborting, "forget", "if not state.is_done and state.batch is not None:", "if False:"
 )
-THE_DRIVERS_ID_IS_NOT_LOOKED_AT = Mutation(reading, "take_over", "if not is_known:", "if False:")
+THE_DRIVERS_ID_IS_NOT_LOOKED_AT = Mutation(
+    reading, "take_over", "if not is_known and", "if False and"
+)
+ABORTED_IN_OFFICE = Mutation(
+    driver,
+    "_commit_in_office",
+    "    except (SinkError, ValueError):\n",
+    "    except (SinkError, ValueError):\n        yield FenceAll(job.besides(state.winners))\n",
+)
 
 #: Where each is found soonest; others are tried if that is true no more.
 FOUND_BY = {
@@ -190,19 +192,19 @@ FOUND_BY = {
     "ours are aborted after a commit that may have decided": 24,
     "abort takes every failed commit for undecided": 4,
     "abort does not write down what must not be decided": 54,
-    "losers are listed after the decision": 45,
+    "losers are listed after the decision": 160,
     "a winner without an answer counts as committed": 29,
     "a lost winner counts as committed": 0,
     "done is marked before all is committed": 0,
     "done is marked under a new fence, without looking again": 16,
     "lost rows are written again unproven": 198,
-    "a batch that is lost in part is written anew": 111,
+    "a batch that is lost in part is written anew": 65,
     "winners are listed among losers": 0,
     "tasks that found the batch decided are no hindrance to deciding it anew": 326,
     "without an offset nothing was decided": 9,
-    "a task of a lost winner writes nothing": 111,
+    "a task of a lost winner writes nothing": 65,
     "a task that writes what was lost takes it back": 0,
-    "abort refuses what has won": 111,
+    "abort refuses what has won": 107,
     "an operator's abort refuses no run": 333,
     "an id whose transaction was aborted is used again": 160,
     "an id is used again while its batch is not done": 18,

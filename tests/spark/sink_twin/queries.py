@@ -21,6 +21,7 @@ from drumlin.spark.writing.protocol.errors import (
     Unfinished,
 )
 from drumlin.spark.writing.protocol.messages import (
+    CommitReport,
     SinkSettings,
     SourceOffsets,
     TaskIdentity,
@@ -28,6 +29,7 @@ from drumlin.spark.writing.protocol.messages import (
 )
 from drumlin.spark.writing.protocol.own_ids import OwnIds
 from drumlin.spark.writing.protocol.requests import AbortOwn
+from drumlin.spark.writing.protocol.state import Office
 from spark.sink_twin.cluster import WriteRows
 from spark.sink_twin.world import Process, Wait, World
 
@@ -68,6 +70,7 @@ class Query:
     runs: list[Process] = field(default_factory=list)
     workers: list[OwnIds] = field(default_factory=list)
     busy: set[int] = field(default_factory=set)
+    offices: list[Office] = field(default_factory=list)  # what planners' processes have in memory
     stopped: Exception | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     spawned: int = 0
@@ -79,6 +82,7 @@ class Query:
         self.speculates = random.random() < 0.3
         self.has_holidays = random.random() < 0.2
         self.is_stubborn = random.random() < 0.3
+        self.keeps_offices = self.world.seed % 2 == 1
         self.patience_s = random.choice(((1.0, 5.0, 20.0), (600.0, 3000.0, 1e9), (5.0, 600.0)))
         self.call_patience_s = random.choice(((1.0, 5.0, 20.0), (400.0, 1e9)))
 
@@ -180,8 +184,7 @@ class Query:
             yield from self._call(f"sweep{run}.{batch}", aborting.abort_run(who, SETTINGS))
             raise
         told = [messages[each] for each in range(self.partitions)]
-        source = SourceOffsets("readers", {("in", 0): batch})
-        committing = driver.commit(told, batch, SETTINGS, source, self.world.cluster.clock_ms)
+        committing = self.commit(told, batch)
         call = yield from self._call(f"commit{run}.{batch}", committing)
         if call.error is None and not call.is_killed and call.is_over:
             self.outcomes["repaired"] += bool(call.result.repaired)
@@ -189,6 +192,20 @@ class Query:
             return
         yield from self._call(f"abort{run}.{batch}", aborting.abort(told, batch, SETTINGS))
         raise call.error or RequestFailed("the planner's process is gone")
+
+    def commit(self, told: list[TaskMessage], batch: int) -> Generator[Any, Any, CommitReport]:
+        """In some planner's process, which may have committed an earlier batch."""
+        source = SourceOffsets("readers", {("in", 0): batch})
+        office = None
+        if self.offices and self.world.random.random() < 0.8:
+            office = self.offices.pop(self.world.random.randrange(len(self.offices)))
+        self.outcomes["in office"] += office is not None
+        report: CommitReport = yield from driver.commit(
+            told, batch, SETTINGS, source, self.world.cluster.clock_ms, office
+        )
+        if report.office is not None and self.keeps_offices:
+            self.offices.append(report.office)
+        return report
 
     def _call(self, name: str, program: Generator[Any, Any, Any]) -> Generator[Any, Any, Process]:
         """In a process of its own, for which the driver mostly waits."""

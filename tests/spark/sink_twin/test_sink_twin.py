@@ -29,7 +29,13 @@ from drumlin.spark.writing.protocol.requests import (
     InitDriver,
 )
 from spark.sink_twin.cluster import LATER, Cluster, ProtocolBroken, WriteRows
-from spark.sink_twin.mutations import FOUND_BY, MUTATIONS, REFUSAL_IS_NOT_READ, applied
+from spark.sink_twin.mutations import (
+    ABORTED_IN_OFFICE,
+    FOUND_BY,
+    MUTATIONS,
+    REFUSAL_IS_NOT_READ,
+    applied,
+)
 from spark.sink_twin.play import play
 from spark.sink_twin.queries import QUERY, SETTINGS, SINK
 
@@ -200,6 +206,40 @@ def test_a_commit_that_is_asked_for_twice_aborts_nothing_that_won() -> None:
         first.run()
     second.run()
     assert cluster.visible == {1: 1, 2: 1}
+
+
+def commit_twice(cluster: Cluster) -> None:
+    """Somebody has decided a batch and not marked it done, when who is in office comes to it."""
+    first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
+    office = first.run().office
+    messages = [one_task(cluster, batch=1)]
+    other = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0))
+    other.run(before=CommitAll)
+    other.run(before=Append)
+    again = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0, office))
+    assert again.run().was_decided
+    assert not other.run().is_marked_done
+    assert cluster.visible == {1: 2, 2: 2}
+
+
+def test_who_is_in_office_aborts_nothing_that_another_has_decided() -> None:
+    commit_twice(Cluster())
+    with applied(ABORTED_IN_OFFICE), pytest.raises(ProtocolBroken, match="its id is taken"):
+        commit_twice(Cluster())
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_who_is_in_office_fences_only_if_it_was_fenced(is_fenced: bool) -> None:
+    cluster = Cluster()
+    first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
+    office = first.run().office
+    messages = [one_task(cluster, batch=1)]
+    if is_fenced:
+        cluster.perform(InitDriver(office.driver.transactional_id))
+    second = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0, office))
+    assert second.run().is_marked_done
+    assert (InitDriver in second.kinds) == is_fenced
+    assert cluster.visible == {1: 2, 2: 2}
 
 
 def test_what_was_refused_is_forgotten_when_its_batch_is_done() -> None:

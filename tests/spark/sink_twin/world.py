@@ -81,6 +81,7 @@ class World:
     """Processes and a cluster, moved on by a seed."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.cluster = Cluster()
         self.weather = Weather.of(self.random)

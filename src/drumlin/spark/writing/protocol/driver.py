@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
@@ -51,7 +51,7 @@ from drumlin.spark.writing.protocol.requests import (
     SendOffsets,
     Steps,
 )
-from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.state import Office, SinkState
 from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
 #: How long transactions may hold up readers that neither messages nor Spark have told of.
@@ -129,14 +129,21 @@ def commit(
     settings: SinkSettings,
     source: SourceOffsets | None = None,
     clock: Callable[[], int] = now_ms,
+    office: Office | None = None,
 ) -> Steps[CommitReport]:
     """Decide a batch and commit it; or go on with what was decided of it.
+
+    `office` is what the sink's last commit in this process has left, if that is known.
 
     Raises:
         SinkError: see errors.py; but for NotRepairable and StateLost a repeated batch is all it
             takes.
     """
     job = Job.of(messages, batch)
+    if office is not None:
+        report = yield from _commit_in_office(office, job, settings, source, clock)
+        if report is not None:
+            return report
     # Who is far behind is not to fence those who are not.
     seen = yield from glance(job.sink, settings, batch)
     if seen is not None and seen.batch is not None and seen.batch > batch:
@@ -149,8 +156,6 @@ def commit(
         yield FenceAll(job.besides(()))
         raise
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
-    losers: tuple[str, ...] = ()
-    age = _Age()
     try:
         check(job, settings, state)
         if state is not None and state.batch == batch:
@@ -158,18 +163,44 @@ def commit(
         else:
             decision = yield from _first_decision(job, state, clock())
         if decision.needs_writing:
-            if job.may_have_losers(state, settings, clock()):
-                losers = yield from _open_losers(job, decision.state)
-                decision = decision.after_looking(clock())
-            age = yield from _check_open(job, decision.state)
+            may_have_losers = job.may_have_losers(state, settings, clock())
+            decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)
             yield from write(driver, job.sink, settings, decision.state, source)
     except (SinkError, ValueError) as error:
         if not isinstance(error, DecisionUnknown | Fenced):  # who has fenced us may decide ours
             yield FenceAll(job.besides(() if state is None else state.winners))
         raise
-    losers = tuple(dict.fromkeys((*job.besides(decision.state.winners), *losers)))
-    report = yield from _complete(driver, job, settings, decision, losers)
-    return report._replace(open_ms=age.until(clock()), timeout_ms=age.timeout_ms)
+    return (yield from _complete(driver, job, settings, decision, clock))
+
+
+def _commit_in_office(
+    office: Office,
+    job: Job,
+    settings: SinkSettings,
+    source: SourceOffsets | None,
+    clock: Callable[[], int],
+) -> Steps[CommitReport | None]:
+    """Decide without a new fence. None: it cannot be, and nothing was decided or aborted.
+
+    Somebody may have come meanwhile, and even have decided these very transactions. That shows
+    when the decision is refused, at the latest; until then nothing may be done about them.
+    """
+    driver, state = office
+    if any(message.found_decided for message in job.messages):
+        return None
+    try:
+        check(job, settings, state)
+        if state.batch == job.batch:
+            return None
+        decision = yield from _first_decision(job, state, clock())
+        may_have_losers = job.may_have_losers(state, settings, clock())
+        decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)
+        yield from write(driver, job.sink, settings, decision.state, source)
+    except DecisionUnknown:
+        raise
+    except (SinkError, ValueError):
+        return None
+    return (yield from _complete(driver, job, settings, decision, clock))
 
 
 def abort_open(job: Job) -> Steps[int]:
@@ -183,20 +214,6 @@ def abort_open(job: Job) -> Steps[int]:
     return aborted
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What stands, or will stand, for the batch."""
-
-    state: SinkState
-    needs_writing: bool
-    repaired: int = 0
-    is_finished: bool = False
-
-    def after_looking(self, now_ms: int) -> _Decision:
-        """The same, with a note of when losers were looked for."""
-        return replace(self, state=replace(self.state, looked_ms=now_ms))
-
-
 class _Age(NamedTuple):
     """Of the winner that was open first; by the broker's clock."""
 
@@ -205,6 +222,18 @@ class _Age(NamedTuple):
 
     def until(self, now_ms: int) -> int:
         return max(0, now_ms - self.start_ms) if self.start_ms >= 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What stands, or will stand, for the batch; and what was found before it was written."""
+
+    state: SinkState
+    needs_writing: bool
+    repaired: int = 0
+    is_finished: bool = False
+    losers: tuple[str, ...] = ()
+    age: _Age = field(default_factory=_Age)
 
 
 def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
@@ -308,6 +337,21 @@ def _replacements(job: Job, fates: Fates) -> list[Winner]:
     return found
 
 
+def _checked(
+    decision: _Decision, job: Job, clock: Callable[[], int], *, may_have_losers: bool
+) -> Steps[_Decision]:
+    """What is to be known before a decision is written.
+
+    Raises:
+        NotDecided: a transaction that was to win is over.
+    """
+    if may_have_losers:
+        losers = yield from _open_losers(job, decision.state)
+        looked = replace(decision.state, looked_ms=clock())
+        decision = replace(decision, state=looked, losers=losers)
+    return replace(decision, age=(yield from _check_open(job, decision.state)))
+
+
 def _open_losers(job: Job, decided: SinkState) -> Steps[tuple[str, ...]]:
     """Ids of open transactions that will count for nothing once the batch is decided.
 
@@ -390,10 +434,11 @@ def _complete(
     job: Job,
     settings: SinkSettings,
     decision: _Decision,
-    losers: tuple[str, ...],
+    clock: Callable[[], int],
 ) -> Steps[CommitReport]:
     """Commit the winners, note that, abort what lost."""
     state = decision.state
+    losers = tuple(dict.fromkeys((*job.besides(state.winners), *decision.losers)))
     if not decision.is_finished:
         fates = yield from finish(job.sink, job.batch, state.winners)
         if fates.lost:
@@ -404,6 +449,7 @@ def _complete(
     aborted = 0
     if losers:
         aborted = yield FenceAll(losers)
+    office = Office(driver, state if state.is_done else state.done()) if is_marked else None
     return CommitReport(
         job.batch,
         sum(each.rows for each in state.winners),
@@ -412,6 +458,9 @@ def _complete(
         repaired=decision.repaired,
         is_marked_done=is_marked,
         aborted=aborted,
+        open_ms=decision.age.until(clock()),
+        timeout_ms=decision.age.timeout_ms,
+        office=office,
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from drumlin.client.client import Client
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.writing.protocol import aborting, driver, own_ids, task
+from drumlin.spark.writing.protocol import aborting, driver, offices, own_ids, task
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     Opened,
@@ -125,8 +125,17 @@ def commit_batch(
         SinkError: see `errors`.
     """
     performer = Performer(client)
+    sink, topic = messages[0].identity.sink, settings.decision_topic
+    held = offices.take(client, sink, topic)
+    if held is not None:
+        performer.take_over(held.office.driver, held.transaction)
+    office = None if held is None else held.office
     try:
-        report = performer.run(driver.commit(messages, batch_id, settings, source, clock))
+        steps = driver.commit(messages, batch_id, settings, source, clock, office)
+        report = performer.run(steps)
+        if report.office is not None and not settings.is_for_once:
+            transaction = performer.hand_over(report.office.driver)
+            offices.leave(client, sink, topic, offices.Held(report.office, transaction))
     finally:
         performer.close()
     if report.was_close:
@@ -134,7 +143,7 @@ def commit_batch(
             "sink %r: batch %d has kept a transaction open for %.0f s, and brokers abort it after "
             "%.0f s. Raise the option kafka.transaction.timeout.ms (and transaction.max.timeout.ms "
             "of the brokers, which limits it), or make the batches smaller",
-            messages[0].identity.sink,
+            sink,
             batch_id,
             report.open_ms / 1000,
             report.timeout_ms / 1000,

@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.spark.crossing import Crossing
 from drumlin.spark.writing.protocol import names
+
+if TYPE_CHECKING:
+    from drumlin.spark.writing.protocol.state import Office
 
 
 class Opened(NamedTuple):
@@ -144,6 +147,7 @@ class CommitReport(NamedTuple):
         aborted: transactions of losers and zombies.
         open_ms: how long the first of the winners was open; 0: not known.
         timeout_ms: after how long it would have been aborted.
+        office: spares the sink's next commit to fence and to read.
     """
 
     batch: int
@@ -155,6 +159,7 @@ class CommitReport(NamedTuple):
     aborted: int = 0
     open_ms: int = 0
     timeout_ms: int = 0
+    office: Office | None = None
 
     @property
     def was_close(self) -> bool:

@@ -95,6 +95,14 @@ class Performer:
         """The client's side of a transaction that this process has begun."""
         return self._transactions[opened]
 
+    def take_over(self, opened: Opened, transaction: Transaction) -> None:
+        """What an earlier performer has handed over is written in here."""
+        self._transactions[opened] = transaction
+
+    def hand_over(self, opened: Opened) -> Transaction:
+        """A transaction that is not ended here."""
+        return self._transactions.pop(opened)
+
     def close(self) -> None:
         """Abort what a driver has begun and not brought to an end."""
         for each in self._transactions.values():

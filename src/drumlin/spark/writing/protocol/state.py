@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.errors import StateLost
-from drumlin.spark.writing.protocol.messages import Winner
+from drumlin.spark.writing.protocol.messages import Opened, Winner
 
 VERSION: Final = 1
 #: So many aborted jobs are remembered of one batch; one can only wake while it is among them.
@@ -175,6 +175,17 @@ class SinkState:
     def from_note(cls, note: Note) -> SinkState:
         """All there is to know, if the note says that nothing is left to do."""
         return cls(note.query, note.batch, note.run, note.is_done, looked_ms=note.looked_ms)
+
+
+class Office(NamedTuple):
+    """What a commit leaves to the next one in its process: it has written `state` as `driver`.
+
+    As long as nobody else initialises the driver's id, that is the last decision, and what is
+    written next as `driver` goes through.
+    """
+
+    driver: Opened
+    state: SinkState
 
 
 def _batch_of(refused: str) -> int:

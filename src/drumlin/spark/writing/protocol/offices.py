@@ -1,0 +1,42 @@
+"""What commits leave to the next ones of their sinks, in the memory of one process.
+
+It may be out of date: that shows when it is used, see `driver.commit`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from drumlin.client.client import Client
+from drumlin.client.transactions.transaction import Transaction
+from drumlin.spark.writing.protocol.state import Office
+
+_SINKS_MAX: Final = 100
+
+
+class Held(NamedTuple):
+    """An office, and the transaction in which its driver writes next."""
+
+    office: Office
+    transaction: Transaction
+
+
+_held: WeakKeyDictionary[Client, dict[tuple[str, str], Held]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def take(client: Client, sink: str, decision_topic: str) -> Held | None:
+    """What the sink's last commit has left. Nobody else gets it."""
+    with _lock:
+        return _held.get(client, {}).pop((sink, decision_topic), None)
+
+
+def leave(client: Client, sink: str, decision_topic: str, held: Held) -> None:
+    """For the sink's next commit. Sinks that have had none for the longest time are forgotten."""
+    with _lock:
+        offices = _held.setdefault(client, {})
+        offices[sink, decision_topic] = held
+        while len(offices) > _SINKS_MAX:
+            del offices[next(iter(offices))]
