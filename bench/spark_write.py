@@ -5,6 +5,9 @@ turns: Spark's sink with its defaults, and with large batches that wait to be fi
 sink that drops its rows beside Spark's, see `dropping`; none in Python can be faster. Then what a
 micro-batch of 1,000 rows takes, by the number of tasks that write it; and the most memory that a
 writing task takes, whatever it writes.
+turns: Spark's sink with its defaults, and with large batches that wait to be filled. Then what one
+write costs however little it writes; what a micro-batch of 1,000 rows takes, by the number of tasks
+that write it; and the most memory that a writing task takes, whatever it writes.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ _TUNING = {"kafka.batch.size": str(1 << 20), "kafka.linger.ms": "50"}
 _RIVALS: Sequence[tuple[str, Mapping[str, str]]] = ((_DEFAULTS, {}), (_TUNED, _TUNING))
 _TASKS = (2, 8, 32, 128)
 _BATCHES = 40
+_FEW_ROWS = 1000
 _MEMORY_LIMIT = 256 << 20
 
 
@@ -69,19 +73,27 @@ def run(options: Options) -> list[Comparison]:
         for row in ("100b", "1kb"):
             if _is_chosen(f"ceiling_{row}", options):
                 results += _ceiling(broker, SCENARIOS[row], options)
+        if _is_chosen("fixed", options):
+            results += _fixed(broker, options)
         for tasks in _TASKS:
             if _is_chosen(f"batches_{tasks}", options):
                 results += _micro_batches(broker, tasks, options)
         if _is_chosen("memory", options):
             results += _memory(broker, options)
     if any(_is_chosen(f"drumlin_{row}", options) for row in ("100b", "1kb", "batches_8")):
-        with drumlin(options) as broker:
-            for row in ("100b", "1kb"):
-                if _is_chosen(f"drumlin_{row}", options):
-                    name = f"{SCENARIOS[row].name}, to Drumlin"
-                    results += _frames(broker, SCENARIOS[row]._replace(name=name), options)
-            if _is_chosen("drumlin_batches_8", options):
-                results += _micro_batches(broker, 8, options, ", to Drumlin")
+        results += _to_drumlin(options)
+    return results
+
+
+def _to_drumlin(options: Options) -> list[Comparison]:
+    results: list[Comparison] = []
+    with drumlin(options) as broker:
+        for row in ("100b", "1kb"):
+            if _is_chosen(f"drumlin_{row}", options):
+                name = f"{SCENARIOS[row].name}, to Drumlin"
+                results += _frames(broker, SCENARIOS[row]._replace(name=name), options)
+        if _is_chosen("drumlin_batches_8", options):
+            results += _micro_batches(broker, 8, options, ", to Drumlin")
     return results
 
 
@@ -135,12 +147,30 @@ def _ceiling(broker: Broker, scenario: Scenario, options: Options) -> list[Compa
     return results
 
 
+def _fixed(broker: Broker, options: Options) -> list[Comparison]:
+    """What a write costs besides its rows, of which there are next to none."""
+    metric = Metric("ms", "ms a write", higher_is_better=False)
+    with contextlib.ExitStack() as stack:
+        shape = Shape(_FEW_ROWS, 100, _PARTITIONS, {})
+        sides = {
+            "Drumlin's sink": _round(stack, "frame-drumlin", broker, shape),
+            _DEFAULTS: _round(stack, "frame-kafka", broker, shape),
+        }
+        name = f"{_FEW_ROWS:,} rows, {_PARTITIONS} tasks"
+        return compare("Spark write, fixed cost", name, [metric, *_costs()], sides, options)
+
+
+def _costs() -> list[Metric]:
+    """Processor time of each part, for a write or a batch."""
+    parts = ("JVM", "Python", "broker")
+    return [Metric(f"{each} ms", f"ms of {each}", higher_is_better=False) for each in parts]
+
+
 def _micro_batches(
     broker: Broker, tasks: int, options: Options, where: str = ""
 ) -> list[Comparison]:
     """Milliseconds of a micro-batch of 1,000 rows."""
     metric = Metric("ms", "ms a batch", higher_is_better=False, target=2.0)
-    costs = [Metric("broker ms", "ms of the broker a batch", higher_is_better=False)]
     batches = max(5, round(_BATCHES * options.scale))
     with contextlib.ExitStack() as stack:
         shape = Shape(0, 0, tasks, {}, batches)
@@ -149,7 +179,7 @@ def _micro_batches(
             _DEFAULTS: _round(stack, "batches-kafka", broker, shape),
         }
         name = f"1,000 rows, {tasks} tasks{where}"
-        return compare("Spark micro-batches", name, [metric, *costs], sides, options)
+        return compare("Spark micro-batches", name, [metric, *_costs()], sides, options)
 
 
 def _memory(broker: Broker, options: Options) -> list[Comparison]:
@@ -183,13 +213,16 @@ def _round(
             before = cpu_seconds(broker.pid)
             seconds, java, python, memory = map(float, program.ask(topic).split())
             spent = cpu_seconds(broker.pid) - before
+            writes = shape.batches or 1
             return {
                 "rate": rows / seconds,
                 "JVM": java / rows * 1e9,
                 "Python": python / rows * 1e9,
                 "broker": spent / rows * 1e9,
                 "ms": seconds * 1e3,
-                "broker ms": spent / (shape.batches or 1) * 1e3,
+                "JVM ms": java / writes * 1e3,
+                "Python ms": python / writes * 1e3,
+                "broker ms": spent / writes * 1e3,
                 "MiB": memory / (1 << 20),
             }
 
