@@ -51,3 +51,14 @@ def test_time_that_a_batch_is_held_is_none_of_its_own(thread: LoopThread) -> Non
     handed_over_at = time.monotonic()
     deliveries.finish()
     assert target.elapsed_s[0] <= time.monotonic() - handed_over_at
+
+
+def test_what_is_held_is_dropped_after_an_error(thread: LoopThread) -> None:
+    """Rows behind it were refused, say: whoever writes all again has fewer of them twice."""
+    target = Written()
+    deliveries = Deliveries(thread, target, DeliveryRules())
+    deliveries.send("t", 0, batch())
+    deliveries.send("t", 1, batch())
+    assert deliveries.settle() == 0
+    assert target.elapsed_s == []
+    assert deliveries.finish() == {}

@@ -127,8 +127,10 @@ class Deliveries:
         return sum(each.record_count for each in self.done.values())
 
     def settle(self) -> int:
-        """Wait until nothing is on its way any more; the records that were acknowledged."""
-        self._hand_over()
+        """Drop what is held, and wait for the rest; the records that were acknowledged."""
+        for _ in self._held:
+            self._on_their_way.pop()
+        self._held, self._held_bytes = [], 0
         wait([each.batch.done for each in self._on_their_way])
         for each in self._on_their_way:
             if each.batch.done.exception() is None:
