@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _START = """
 import gc, sys
 sys.path[:0] = {paths!r}
@@ -52,6 +54,44 @@ assert max(looked_at) > 400_000, looked_at  # that was the one of everything
 looked_at.clear()
 more = [[] for _ in range(200_000)]
 assert max(looked_at) < 8_000, looked_at
+""")
+
+
+@pytest.mark.parametrize("phase", ["start", "stop"])
+def test_what_a_thread_makes_while_others_collect_is_not_looked_at(phase: str) -> None:
+    """It goes on where Python is told of a collection, and does not begin another one."""
+    _run(f"""
+made, young = [], []
+
+def making(phase, info):
+    if phase == "{phase}" and len(made) < 10:
+        made.append([[] for _ in range(50_000)])
+
+def counting(phase, info):
+    if phase == "start":
+        young.append(sum(len(gc.get_objects(each)) for each in (0, 1, 2)))
+
+gc.callbacks.insert(0, making)
+gc.callbacks.append(counting)
+with garbage.making_many():
+    living = [[] for _ in range(100_000)]
+    assert len(made) == 10
+assert max(young) < 8_000, max(young)
+young.clear()
+more = [[] for _ in range(100_000)]
+assert len(young) > 50
+assert max(young) < 8_000, max(young)
+""")
+
+
+def test_a_process_of_somebody_else_is_left_alone() -> None:
+    _run("""
+garbage._has_begun.clear()
+frozen = gc.get_freeze_count()
+living = [[] for _ in range(10)]
+with garbage.making_many():
+    pass
+assert gc.get_freeze_count() <= frozen
 """)
 
 
@@ -125,4 +165,20 @@ gc.get_freeze_count = gc.get_objects = walks
 looked_at = None
 gc.callbacks.remove(starting)
 collection.look(is_serving=False)
+""")
+
+
+def test_messages_are_read_and_written_as_what_makes_many() -> None:
+    _run("""
+import asyncio
+from drumlin.broker.threads import Threads
+
+async def main():
+    threads = Threads()
+    seen = await threads.making(lambda: len(garbage._makers))
+    assert (seen, len(garbage._makers)) == (1, 0)
+    assert await threads.computing(lambda: len(garbage._makers)) == 0
+    threads.close()
+
+asyncio.run(main())
 """)

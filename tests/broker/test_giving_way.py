@@ -250,7 +250,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
     async def scenario() -> None:
         monkeypatch.setattr(list_offsets, "handle", counted)
         apart = asyncio.to_thread
-        threads = SimpleNamespace(computing=apart, compute_later=lambda call, *args: call(*args))
+        threads = SimpleNamespace(making=apart, make_later=lambda call, *args: call(*args))
         broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry()
@@ -312,7 +312,7 @@ def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "parse_request", parsing)
         broker: Any = SimpleNamespace(turns=Turns())
-        broker.threads = SimpleNamespace(computing=asyncio.to_thread)
+        broker.threads = SimpleNamespace(making=asyncio.to_thread)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {"topics": [{"name": "", "partition_indexes": ()}] * 8000}
         parts = encode_request(

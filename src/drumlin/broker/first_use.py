@@ -61,7 +61,7 @@ class FirstUse:
 
     async def _prepare(self, start: bytes, api: str, version: int) -> None:
         try:
-            await self._broker.threads.computing(_prepare, api, version)
+            await self._broker.threads.making(_prepare, api, version)
         except Exception:  # noqa: BLE001  whoever dispatches it will meet it, too
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)

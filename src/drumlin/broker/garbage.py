@@ -11,6 +11,11 @@ there is much, so as long as anybody is connected it waits until there is very m
 live long we know none. Memory is counted in the allocator's blocks, as to
 count the objects, Python walks along all of them: 40 ms for each million.
 
+A thread that reads a large request makes very many objects, none of which are in circles. Python
+looks at all of them at once if they come while it tells us of a collection, as those are Python's
+words, between which another thread goes on: a hundred milliseconds. So while anybody is
+`making_many`, all there is by then is frozen without a look.
+
 All of this is the process's; whoever runs a broker in a process of his own making need not have it.
 """
 
@@ -20,7 +25,9 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 _log = logging.getLogger(__name__)
@@ -37,6 +44,25 @@ _BLOCKS_MORE_SERVING: Final = 3_000_000
 #: Looks in a row that have to find so many.
 _PATIENCE: Final = 3
 
+#: An entry for each that is `making_many`.
+_makers: Final[list[None]] = []
+#: Whether any of this was asked for in this process: else it is the user's own.
+_has_begun = threading.Event()
+
+
+@contextmanager
+def making_many() -> Iterator[None]:
+    """While a thread makes or frees thousands of objects, nobody waits until they are looked at."""
+    if not _has_begun.is_set():
+        yield
+        return
+    _makers.append(None)
+    try:
+        yield
+    finally:
+        gc.freeze()
+        _makers.pop()
+
 
 class GarbageCollection:
     """`begin` it when what lives as long as the process is there; `keep_looking` from then on."""
@@ -49,6 +75,7 @@ class GarbageCollection:
         """From now on full collections are short."""
         gc.set_threshold(*_THRESHOLDS)
         gc.callbacks.append(self._collected)
+        _has_begun.set()
         _collect_all()
         self._in_use = sys.getallocatedblocks()
 
@@ -75,7 +102,8 @@ class GarbageCollection:
         _log.info("of %d blocks %d stay; %d objects were in circles", blocks, self._in_use, found)
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
-        if phase == "stop" and info["generation"] == len(_THRESHOLDS) - 1:
+        is_full = phase == "stop" and info["generation"] == len(_THRESHOLDS) - 1
+        if is_full or _makers:
             gc.freeze()
 
 

@@ -117,7 +117,7 @@ class Producing:
         """As `start`, for so many partitions that it takes more than a turn."""
         refusal = await self._broker.turns.run(self._refusal())
         if refusal is not None:
-            return await self._broker.threads.computing(self._refuse_all, refusal)
+            return await self._broker.threads.making(self._refuse_all, refusal)
         if self._verified is not None and self._verified.asked:
             return await self._verify_and_append()
         return await self._append_rest()
@@ -251,7 +251,7 @@ class Producing:
         refused = (each for each in self._outcomes if isinstance(each, Refused))
         told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
         if told > _TOLD_AT_ONCE_MAX:
-            return await self._broker.threads.computing(self._answer)
+            return await self._broker.threads.making(self._answer)
         return self._answer()
 
     async def _flush(self, place: int) -> None:

@@ -172,7 +172,7 @@ class Router:
             if response is not None and is_long(response):
                 holder = [response]
                 del response
-                return await self._broker.threads.computing(_encode_last, api, header, holder)
+                return await self._broker.threads.making(_encode_last, api, header, holder)
             return _encode(api, header, response)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
@@ -187,7 +187,7 @@ class Router:
                 return await self._finish(api, header, response)
             holder = [response]
             del response
-            return await self._broker.threads.computing(_encode_last, api, header, holder)
+            return await self._broker.threads.making(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
@@ -206,7 +206,7 @@ class Router:
             return await self._finish_parsed(api, handler, context, frame, holder)
         finally:  # by then nobody else has the request any more
             if holder:
-                self._broker.threads.compute_later(let_go, holder)
+                self._broker.threads.make_later(let_go, holder)
 
     async def _finish_parsed(
         self,
@@ -222,7 +222,7 @@ class Router:
             if context.connection.closed:
                 return None
             holder.append(
-                await self._broker.threads.computing(
+                await self._broker.threads.making(
                     parse_request, api, header.api_version, frame, header.size
                 )
             )

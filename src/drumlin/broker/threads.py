@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from drumlin.broker.garbage import making_many
 from drumlin.ready_threads import ready_threads
 
 T = TypeVar("T")
@@ -40,8 +41,12 @@ class Threads:
         return await _run(self._reading, function, *args)
 
     async def computing(self, function: Callable[..., T], *args: Any) -> T:
-        """What takes more than a turn of the loop and waits for nothing: codecs, messages."""
+        """What takes more than a turn of the loop and waits for nothing: codecs."""
         return await _run(self._computing, function, *args)
+
+    async def making(self, function: Callable[..., T], *args: Any) -> T:
+        """As `computing`, for what makes or frees thousands of objects: messages."""
+        return await _run(self._computing, _make, function, *args)
 
     async def syncing(self, function: Callable[..., T], *args: Any) -> T:
         """An fsync of a log."""
@@ -51,10 +56,10 @@ class Threads:
         """What concerns folders and files: creation and removal of logs, checkpoints, retention."""
         return await _run(self._administering, function, *args)
 
-    def compute_later(self, function: Callable[..., object], *args: Any) -> None:
-        """As `computing`, for what nobody waits for and the end may leave undone."""
+    def make_later(self, function: Callable[..., object], *args: Any) -> None:
+        """As `making`, for what nobody waits for and the end may leave undone."""
         with contextlib.suppress(RuntimeError):  # it was closed
-            self._computing.submit(function, *args)
+            self._computing.submit(_make, function, *args)
 
     def close(self) -> None:
         """Wait for what is being done, and end."""
@@ -64,3 +69,8 @@ class Threads:
 
 async def _run(pool: ThreadPoolExecutor, function: Callable[..., T], *args: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(pool, function, *args)
+
+
+def _make(function: Callable[..., T], *args: Any) -> T:
+    with making_many():
+        return function(*args)

@@ -80,7 +80,7 @@ class _LargeFetch:
         parts: Parts | Later
         try:
             async with broker.fetch_sessions.reading_large:
-                request = await broker.threads.computing(_read, context, frame)
+                request = await broker.threads.making(_read, context, frame)
                 self._fetch = _fetch(context, request)
                 parts = self._fetch.start(self.later)
         except MalformedMessage as error:

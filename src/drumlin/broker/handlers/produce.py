@@ -43,7 +43,7 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | Later | None:
 
 
 async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | None:
-    producing = await context.broker.threads.computing(_read_many, context, frame)
+    producing = await context.broker.threads.making(_read_many, context, frame)
     return await producing.append_in_turns()
 
 
