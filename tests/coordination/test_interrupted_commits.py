@@ -14,9 +14,11 @@ from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.kind import Committer
+from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.coordination.written import Written
+from drumlin.storage.verification import NOT_REQUIRED
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -46,6 +48,15 @@ def advanced(work: Work[Written[list[ErrorCode]]], steps: int) -> bool:
     return True
 
 
+def is_refused(work: Work[Written[list[ErrorCode]]]) -> bool:
+    """Whether the client is told that not all of it is committed."""
+    try:
+        codes = to_end(work).result()
+    except KafkaError:
+        return True
+    return codes[-1] is not ErrorCode.none
+
+
 @pytest.mark.parametrize("positions", CASES)
 def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[Positions]) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
@@ -59,8 +70,7 @@ def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[Positio
                 return
             coordinator.leave(group_id, [LeavingMember(member.member_id, None)])
             before = await committed(coordinator, group_id)
-            with pytest.raises(KafkaError):
-                to_end(work)
+            assert is_refused(work)
             assert await committed(coordinator, group_id) == before
 
     total = sum(len(each.partitions) for each in positions)
@@ -84,8 +94,7 @@ def test_nothing_is_written_past_a_coordinator_that_comes_after(
             coordinator.become_leader(partition, steps + 1)
             await loaded(coordinator)
             before = len(log.batches.get(partition, ()))
-            with pytest.raises(KafkaError):
-                to_end(work)
+            assert is_refused(work)
             assert len(log.batches.get(partition, ())) == before
 
     with_coordinator(run)
@@ -111,4 +120,56 @@ def test_each_position_is_checked_twice_at_most(monkeypatch: pytest.MonkeyPatch)
         assert checked == 2 * _MANY
 
     monkeypatch.setattr(GroupShard, "check_commit", check_commit)
+    with_coordinator(run)
+
+
+def _until_the_first_batch_is_written(
+    work: Work[Written[list[ErrorCode]]], log: MemoryLog, partition: int
+) -> None:
+    before = len(log.batches.get(partition, ()))
+    while len(log.batches.get(partition, ())) == before:
+        next(work)
+
+
+def test_a_client_is_told_what_is_committed_of_several_batches() -> None:
+    """The device becomes full between them."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        positions = (of_topic("t", _MANY), of_topic("u", 10))
+        work = coordinator.commit(Commit("g", "", None, -1, None, positions))
+        _until_the_first_batch_is_written(work, log, partition_for("g", 4))
+        log.error = ErrorCode.kafka_storage_error
+        codes = to_end(work).result()
+        count = codes.count(ErrorCode.none)
+        assert 0 < count < _MANY
+        assert set(codes[:count]) == {ErrorCode.none}
+        assert set(codes[count:]) == {ErrorCode.not_coordinator}
+        assert len(codes) == _MANY + 10
+        held = await committed(coordinator, "g")
+        assert sorted(partition for _, partition in held) == list(range(count))
+
+    with_coordinator(run)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_of_several_batches_of_a_transaction_all_count_or_none(is_committed: bool) -> None:
+    """The client was told that it failed: it sends all of them again, or aborts."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
+        partition = partition_for("g", 4)
+        positions = (of_topic("t", _MANY),)
+        commit = Commit("g", "", None, -1, None, positions, producer=Producer(7, 0))
+        work = coordinator.commit_in_transaction(commit, NOT_REQUIRED)
+        _until_the_first_batch_is_written(work, log, partition)
+        log.error = ErrorCode.kafka_storage_error
+        with pytest.raises(KafkaError):
+            to_end(work)
+        log.error = None
+        assert not await committed(coordinator, "g")
+        if is_committed:
+            codes = await to_end(coordinator.commit_in_transaction(commit, NOT_REQUIRED))
+            assert set(codes) == {ErrorCode.none}
+        coordinator.end_transaction(partition, 7, 0, is_committed)
+        assert len(await committed(coordinator, "g")) == (_MANY if is_committed else 0)
+
     with_coordinator(run)

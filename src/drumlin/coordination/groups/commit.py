@@ -10,7 +10,7 @@ from uuid import UUID
 from drumlin.coordination.groups.kind import Committer, PositionCheck
 from drumlin.coordination.groups.log import Producer
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Positions that are dealt with in one go: a millisecond or two of them.
 _AT_ONCE: Final = 1000
@@ -123,6 +123,30 @@ def sorted_out(
                 if fine:
                     accepted.append(piece.some(fine))
     return codes, accepted
+
+
+def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
+    """Whether so many of its positions stay committed, although the next ones are not.
+
+    Those of a transaction do not count until its marker does, and who is told of a failure does
+    not ask for that one without having sent all of them again. With a group, its offsets go.
+    """
+    is_gone = error.code is ErrorCode.group_id_not_found
+    return count > 0 and commit.producer is None and not is_gone
+
+
+def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list[ErrorCode]]:
+    """`codes`, where of the accepted positions only the first ones are committed, `count` many."""
+    told: list[ErrorCode] = []
+    for start in range(0, len(codes), _AT_ONCE):
+        for each in codes[start : start + _AT_ONCE]:
+            if each is not ErrorCode.none:
+                told.append(each)
+            else:
+                told.append(ErrorCode.none if count > 0 else code)
+                count -= 1
+        yield
+    return told
 
 
 def _codes(

@@ -326,10 +326,11 @@ class GroupCoordinator(ConsumerGroupExecution):
     def commit(self, commit: Commit) -> Work[Written[list[ErrorCode]]]:
         """OffsetCommit: a code for each position. The answer comes when all is in the log.
 
-        What the topic takes as one batch is committed as a whole or not at all.
+        What the topic takes as one batch is committed as a whole or not at all. Of several, the
+        first ones may be committed and the others not, as the codes say.
 
         Raises:
-            KafkaError: none of it was committed, or not all of what makes several batches.
+            KafkaError: none of it was committed.
         """
         return self._commit(self._shard_of(commit.group_id), commit, NOT_REQUIRED)
 

@@ -18,7 +18,7 @@ from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules
-from drumlin.coordination.groups.commit import Commit, sorted_out
+from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
 from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.log import LoadedPartition, RecordPacker, encode_batches, load
@@ -322,7 +322,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         """Append offsets and take them over; a code for each of them.
 
         Raises:
-            KafkaError: as `_write`; or they may not be committed.
+            KafkaError: none of them is committed, whatever the log has of a transaction's.
         """
         self._check_leads(shard)
         check = shard.check_commit(commit.group_id, commit.committer)
@@ -348,15 +348,22 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         are_several = len(batches) > 1
         if are_several:
             check_sizes([batch for batch, _ in batches], limit)
-        confirmation = None
+        confirmation, count = None, 0
         batches.reverse()
         while batches:
             batch, topics = batches.pop()  # forgotten one by one, as they may say very much
-            if are_several or codec or not commit.is_one_piece:
-                yield
-                self._check_again(shard, commit, topics)
-            confirmation = self._append(shard, batch, verification)
+            try:
+                if are_several or codec or not commit.is_one_piece:
+                    yield
+                    self._check_again(shard, commit, topics)
+                confirmation = self._append(shard, batch, verification)
+            except KafkaError as error:
+                if not counts_partly(commit, count, error):
+                    raise
+                codes = yield from partly(codes, count, error.code)
+                break
             shard.apply_offsets(commit.group_id, topics, commit.producer)
+            count += sum(len(each.partitions) for each in topics)
         return self._written(codes, confirmation)
 
     def _remove_offsets(
