@@ -328,3 +328,25 @@ def test_a_large_group_that_changes_all_the_time_is_not_assigned_in_one_turn(
         assert len(world.assigned()["a"]) == 2
 
     run(scenario)
+
+
+def test_names_of_a_member_are_not_searched_for_each_of_its_topics() -> None:
+    """Of thousands of both, that would be millions."""
+
+    class Names(tuple[str, ...]):
+        __slots__ = ()
+
+        def __contains__(self, name: object) -> bool:
+            raise AssertionError(f"{name} is searched for")
+
+    async def scenario(world: ShareWorld) -> None:
+        kept, gone = world.topics.put("t", 2), world.topics.put("u", 1)
+        await world.beat("a", 0, "t", "u")
+        group = world.share.group("g")
+        member = group._members["a"]
+        metadata = replace(member.metadata, topics=Names(("t",)))
+        assigned = {kept.topic_id: (0, 1), gone.topic_id: (0,)}
+        current = group._reconciled(member, metadata, member.current.epoch, assigned, True)
+        assert current.assignment == {kept.topic_id: (0, 1)}
+
+    run(scenario)

@@ -302,11 +302,12 @@ class ShareGroup:
         current = before.current
         if current.epoch == epoch and not is_resubscribed:
             return current
+        names = frozenset(metadata.topics)
         wanted: dict[UUID, tuple[int, ...]] = {
             topic_id: these
             for topic_id, these in assignment.items()
             if (topic := self._surroundings.topics.by_id(topic_id)) is not None
-            and topic.name in metadata.topics
+            and topic.name in names
         }
         if current.epoch == epoch:
             return replace(current, assignment=wanted)
