@@ -29,8 +29,10 @@ async def write_markers(broker: Broker, marker: Marker) -> dict[TopicPartition, 
     pace = Pace()
     codes: dict[TopicPartition, ErrorCode] = {}
     flushing: dict[TopicPartition, asyncio.Future[None]] = {}
-    for key in dict.fromkeys(marker.partitions):
+    for key in marker.partitions:
         await pace.give_way()
+        if key in codes:
+            continue
         try:
             partition = _append(broker, marker, key)
         except KafkaError as error:

@@ -36,7 +36,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         )
         if partitions:
             written = await write_markers(context.broker, marker)
-            codes.setdefault(each.producer_id, {}).update(written)
+            known = codes.setdefault(each.producer_id, written)
+            if known is not written:
+                known.update(written)
     return _respond(shape, codes)
 
 
