@@ -126,39 +126,89 @@ def test_a_record_that_cannot_be_written(error: ErrorCode) -> None:
     with_coordinator(run)
 
 
-def test_static_members_that_come_back_are_stored_in_their_order(gate: threading.Event) -> None:
-    """The log's last word has them all, though the first record was not done when others came."""
+async def _stable_static(
+    coordinator: GroupCoordinator, clock: ManualClock, gate: threading.Event
+) -> None:
+    """Six of them; records are held up from now on."""
+    joining = [coordinator.join("g", request(instance_id=f"static{n}")) for n in range(6)]
+    clock.advance_ms(REBALANCE_MS)
+    wake(coordinator)
+    members = [await each for each in joining]
+    said = [(each.member_id, each.member_id.encode()) for each in members]
+    gate.set()
+    for number, each in enumerate(members):
+        shares = said if not number else []
+        asked = SyncRequest(each.member_id, f"static{number}", 1, "consumer", "range", shares)
+        assert (await coordinator.sync("g", asked)).error is ErrorCode.none
+    gate.clear()
+
+
+def test_static_members_that_come_back_are_stored_together(gate: threading.Event) -> None:
+    """The log's last word has them all, though the first record was not done when others came.
+
+    Who comes while that one is made shares the next: a record of all members for each of very many
+    that restart would fill the log.
+    """
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        joining = [coordinator.join("g", request(instance_id=f"static{n}")) for n in range(6)]
-        clock.advance_ms(REBALANCE_MS)
-        wake(coordinator)
-        members = [await each for each in joining]
-        said = [(each.member_id, each.member_id.encode()) for each in members]
-        for number, each in enumerate(members):
-            gate.set()
-            asked = SyncRequest(
-                each.member_id,
-                f"static{number}",
-                1,
-                "consumer",
-                "range",
-                said if not number else [],
-            )
-            assert (await coordinator.sync("g", asked)).error is ErrorCode.none
-        gate.clear()
-        back = [coordinator.join("g", request(instance_id=f"static{n}")) for n in (2, 0, 4)]
+        await _stable_static(coordinator, clock, gate)
+        back = [coordinator.join("g", request(instance_id=f"static{n}")) for n in (2, 0, 4, 5)]
         await some_turns(60)
         assert not any(each.done() for each in back)
         gate.set()
         answers = await all_of(back)
         assert {(each.error, each.generation_id) for each in answers} == {(ErrorCode.none, 1)}
-        assert len(stored(log)) == 1 + 1 + 3
+        assert len(stored(log)) == 1 + 1 + 2
         last = stored(log)[-1]
         assert last is not None
         ids = {each.member_id: each.assignment for each in last.members}
         assert ids == assignments(coordinator.classic_group("g"))
         assert {each.member_id for each in answers} <= ids.keys()
+
+    with_coordinator(run, Settings(group_initial_rebalance_delay_ms=REBALANCE_MS))
+
+
+@pytest.mark.parametrize("again", [2, 0, 4])
+@pytest.mark.parametrize("turns_before", [0, 60])
+def test_of_those_who_are_stored_together_one_comes_back_again(
+    again: int, turns_before: int, gate: threading.Event
+) -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await _stable_static(coordinator, clock, gate)
+        order = [2, 0, 4]
+        back = [coordinator.join("g", request(instance_id=f"static{n}")) for n in order]
+        await some_turns(turns_before)
+        latest = coordinator.join("g", request(instance_id=f"static{again}"))
+        gate.set()
+        answers = await all_of([*back, latest])
+        fenced = [each.error is ErrorCode.fenced_instance_id for each in answers]
+        assert fenced == [each == again for each in order] + [False]
+        told = {each.member_id for each in answers if each.error is ErrorCode.none}
+        last = stored(log)[-1]
+        assert last is not None
+        ids = {each.member_id: each.assignment for each in last.members}
+        assert ids == assignments(coordinator.classic_group("g"))
+        assert len(told) == 3
+        assert told <= ids.keys()
+
+    with_coordinator(run, Settings(group_initial_rebalance_delay_ms=REBALANCE_MS))
+
+
+def test_those_who_cannot_be_stored_together_come_again(gate: threading.Event) -> None:
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await _stable_static(coordinator, clock, gate)
+        log.error = ErrorCode.kafka_storage_error
+        back = [coordinator.join("g", request(instance_id=f"static{n}")) for n in (2, 0, 4)]
+        gate.set()
+        assert {each.error for each in await all_of(back)} == {ErrorCode.not_coordinator}
+        log.error = None
+        first = stored(log)[-1]
+        assert first is not None
+        assert {each.member_id for each in first.members} == set(
+            assignments(coordinator.classic_group("g"))
+        )
+        back = [coordinator.join("g", request(instance_id=f"static{n}")) for n in (2, 0, 4)]
+        assert {each.error for each in await all_of(back)} == {ErrorCode.none}
 
     with_coordinator(run, Settings(group_initial_rebalance_delay_ms=REBALANCE_MS))
 

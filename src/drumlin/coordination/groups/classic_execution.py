@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from drumlin.coordination.groups.batch_sizes import room
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import Store
+from drumlin.coordination.groups.classic.messages import StaticMemberReplaced, Store
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.states import GroupState
 from drumlin.coordination.groups.execution import GroupExecution
@@ -22,7 +23,7 @@ from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.state_topic import Confirmation
-from drumlin.turns import Work, one_turn
+from drumlin.turns import Pace, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -36,7 +37,12 @@ class ClassicGroupExecution(GroupExecution):
     """What is done with the classic groups of the partitions that are led here."""
 
     def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        is_replacement = isinstance(store.purpose, StaticMemberReplaced)
+        if is_replacement and group.replacements:
+            group.replacements.append(store)  # one record says it of all of them
+            return
         making, metadata = group.to_store(store.purpose), None
+        stores = [store]
         # Records of one group come in their order; but without members there is nothing to mix up.
         if not group.stores_under_way or not group.membership.members:
             finished = one_turn(making)
@@ -47,8 +53,10 @@ class ClassicGroupExecution(GroupExecution):
                 if not _is_large(metadata):
                     self._store_now(shard, group, store, metadata)
                     return
+        elif is_replacement:
+            group.replacements = stores
         group.stores_under_way += 1
-        self._background.spawn(self._store_in_turns(shard, group, store, making, metadata))
+        self._background.spawn(self._store_in_turns(shard, group, stores, making, metadata))
 
     def _store_now(
         self, shard: GroupShard, group: Group, store: Store, metadata: GroupMetadata
@@ -57,38 +65,65 @@ class ClassicGroupExecution(GroupExecution):
             confirmation = self._write(shard, [(GroupKey(group.group_id), metadata)])
         except KafkaError as error:
             self._stored(shard, group, store, error.code)
+            return
+        if confirmation is None:
+            self._stored(shard, group, store, None)
         else:
-            self._when_stored(shard, group, store, confirmation)
+            self._background.spawn(self._tell_confirmed(shard, group, [store], confirmation))
 
     async def _store_in_turns(
         self,
         shard: GroupShard,
         group: Group,
-        store: Store,
+        stores: list[Store],
         making: Work[GroupMetadata | None],
         metadata: GroupMetadata | None,
     ) -> None:
-        """`metadata`: what `making` has come to, if it has."""
+        """One record for all of `stores`. `metadata`: what `making` has come to, if it has."""
+        error: ErrorCode | None = None
+        confirmation = None
         try:
             async with self._storing:  # one after the other, which keeps their order, too
-                if metadata is None:
-                    metadata = await self._turns.run(making)
-                if metadata is None:
-                    return
-                batch = await self._encoded(shard, group, metadata)
-                if not group.awaits(store.purpose):
+                if group.replacements is stores:
+                    group.replacements = []  # whoever comes from now on is in the next record
+                batch = await self._batch_of(shard, group, stores, making, metadata)
+                if batch is None:
                     return
                 confirmation = self._append(shard, batch)
             await asyncio.sleep(0)  # what comes of it is long enough for another turn
-        except KafkaError as error:
-            self._stored(shard, group, store, error.code)
+        except KafkaError as refusal:
+            error = refusal.code
         except Exception:  # noqa: BLE001  whatever it is, the members are not to wait for ever
             _log.exception("metadata of group %r cannot be stored", group.group_id)
-            self._stored(shard, group, store, ErrorCode.unknown_server_error)
-        else:
-            self._when_stored(shard, group, store, confirmation)
+            error = ErrorCode.unknown_server_error
         finally:
             group.stores_under_way -= 1
+        if confirmation is None:
+            await self._tell_stored(shard, group, stores, error)
+        else:
+            self._background.spawn(self._tell_confirmed(shard, group, stores, confirmation))
+
+    async def _batch_of(
+        self,
+        shard: GroupShard,
+        group: Group,
+        stores: Sequence[Store],
+        making: Work[GroupMetadata | None],
+        metadata: GroupMetadata | None,
+    ) -> bytearray | None:
+        """The record, as long as the group awaits any of what it is for; else None."""
+        while True:
+            if metadata is None:
+                metadata = await self._turns.run(making)
+            if metadata is not None:
+                batch = await self._encoded(shard, group, metadata)
+                # Who waits now has waited all the time: there was no rebalance, it answers them.
+                if any(group.awaits(each.purpose) for each in stores):
+                    return batch
+            purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)
+            if purpose is None:
+                return None
+            making, metadata = group.to_store(purpose), None
 
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
@@ -99,23 +134,23 @@ class ClassicGroupExecution(GroupExecution):
         )
         return batch
 
-    def _when_stored(
-        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation | None
+    async def _tell_confirmed(
+        self, shard: GroupShard, group: Group, stores: Sequence[Store], confirmation: Confirmation
     ) -> None:
-        if confirmation is None:
-            self._stored(shard, group, store, None)
-        else:
-            self._background.spawn(self._store_when_confirmed(shard, group, store, confirmation))
-
-    async def _store_when_confirmed(
-        self, shard: GroupShard, group: Group, store: Store, confirmation: Confirmation
-    ) -> None:
+        error = None
         try:
             await self._confirmed(confirmation)
-        except KafkaError as error:
-            self._stored(shard, group, store, error.code)
-        else:
-            self._stored(shard, group, store, None)
+        except KafkaError as refusal:
+            error = refusal.code
+        await self._tell_stored(shard, group, stores, error)
+
+    async def _tell_stored(
+        self, shard: GroupShard, group: Group, stores: Sequence[Store], error: ErrorCode | None
+    ) -> None:
+        pace = Pace()
+        for each in stores:
+            self._stored(shard, group, each, error)
+            await pace.give_way()
 
     def _stored(
         self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None

@@ -67,6 +67,8 @@ class Group(GroupLifecycle):
         self._new_id = new_id
         self.stores_under_way = 0
         """Records that are being made in turns: whoever writes them counts."""
+        self.replacements: list[Store] = []
+        """Static members that are back, for the next record, of which nothing is made yet."""
 
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         """Become what the log says: there is but one record, and it says all."""
