@@ -26,7 +26,7 @@ _CAN_SKIP_ASSIGNMENT: Final = 9
 #: Of those that a leader is told of. More would be a turn of the loop by themselves.
 _MEMBERS_AT_ONCE: Final = 500
 #: Whoever joins has the protocols of all members compared. A member has one or two of them.
-_PROTOCOLS_MAX: Final = 1000
+_PROTOCOLS_MAX: Final = 100
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:

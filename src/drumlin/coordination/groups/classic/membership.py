@@ -185,15 +185,21 @@ class Membership:
 
     def supported_by_all(self, protocols: Protocols) -> bool:
         """Whether at least one of the protocols is one that every member supports."""
-        return any(self._supporters[name] == len(self.members) for name in _names(protocols))
+        return bool(self._common(name for name, _ in protocols))
 
     def elect_protocol(self) -> str:
         """Each member votes for its favourite among those that all support; most votes win."""
+        common = self._common(next(iter(self._preferences)))
+        if len(common) == 1:
+            return common.pop()
         votes: Counter[str] = Counter()
         for names, count in self._preferences.items():
-            favourite = next(name for name in names if self._supporters[name] == len(self.members))
-            votes[favourite] += count
+            votes[next(filter(common.__contains__, names))] += count
         return votes.most_common(1)[0][0]
+
+    def _common(self, names: Iterable[str]) -> set[str]:
+        """Those among the names that all members support."""
+        return {name for name in names if self._supporters[name] == len(self.members)}
 
     def _count(self, protocols: Protocols, difference: int) -> None:
         names = tuple([name for name, _ in protocols])
@@ -212,7 +218,3 @@ def in_steps(members: Iterable[Member]) -> Iterator[Sequence[Member]]:
     known = list(members)
     for start in range(0, len(known), MEMBERS_PER_STEP):
         yield known[start : start + MEMBERS_PER_STEP]
-
-
-def _names(protocols: Protocols) -> set[str]:
-    return {name for name, _ in protocols}
