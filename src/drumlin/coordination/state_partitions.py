@@ -172,9 +172,14 @@ class StatePartitions(Generic[Shard, Loaded]):
         return self._led[partition].leader_epoch
 
     def find(self, partition: int) -> Shard | None:
-        """The shard, be it loaded or still loading: for deadlines, which cannot wait."""
+        """The shard, be it loaded or still loading."""
         led = self._led.get(partition)
         return None if led is None else led.shard
+
+    def is_loading(self, partition: int) -> bool:
+        """Whether the partition is led here and cannot be asked yet."""
+        led = self._led.get(partition)
+        return led is not None and not led.has_failed and not led.ready.is_set()
 
     async def when_ready(self, partition: int) -> Shard | None:
         """The shard once it is loaded; None if it cannot be, or is led elsewhere."""

@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LARGE_AT_A_TIME: Final = 2
+#: Deadlines that come while their partition is loaded are put off: members need a heartbeat's time.
+_LOADING_RETRY_S: Final = 5.0
 #: Tombstones that are packed in one go.
 _REMOVED_AT_ONCE: Final = 1000
 
@@ -202,7 +204,11 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             yield
 
     def _tell(self, deadline: Deadline) -> None:
-        shard = self._partitions.find(self._partition_for(deadline.group_id))
+        partition = self._partition_for(deadline.group_id)
+        if self._partitions.is_loading(partition):  # nobody could be heard of, or be answered
+            self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
+            return
+        shard = self._partitions.find(partition)
         group = None if shard is None else shard.groups.get(deadline.group_id)
         if shard is not None and group is not None:
             self._carry_out(shard, group, group.expire(deadline))

@@ -221,11 +221,11 @@ class ConsumerGroup:
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         for key, value in records:
             self.replay(key, value)
+            yield
         self.regexes_resolved_ms = min(
             (each.timestamp_ms for each in self.regexes.values()), default=0
         )
         self.knows_metadata = self.knows_new_topics = False  # it may be long ago
-        yield
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         replay = _REPLAY[type(key)]

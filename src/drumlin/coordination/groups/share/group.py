@@ -420,9 +420,10 @@ class ShareGroup:
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         for key, value in records:
             self.replay(key, value)
-        for member_id in self._members:
+            yield
+        for member_id in list(self._members):
             self.keep_alive(member_id)
-        yield
+            yield
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""
