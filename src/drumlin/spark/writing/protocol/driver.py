@@ -192,6 +192,7 @@ def _commit_in_office(
         check(job, settings, state)
         if state.batch == job.batch:
             return None
+        yield PrepareTopic(settings.decision_topic)  # else who writes there has the broker make it
         decision = yield from _first_decision(job, state, clock())
         may_have_losers = job.may_have_losers(state, settings, clock())
         decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)

@@ -5,11 +5,13 @@ It may be out of date: that shows when it is used, see `driver.commit`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from drumlin.client.client import Client
+from drumlin.client.errors import ClientError
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing.protocol.state import Office
 
@@ -37,6 +39,11 @@ def leave(client: Client, sink: str, decision_topic: str, held: Held) -> None:
     """For the sink's next commit. Sinks that have had none for the longest time are forgotten."""
     with _lock:
         offices = _held.setdefault(client, {})
+        forgotten = [offices.pop((sink, decision_topic), None)]
         offices[sink, decision_topic] = held
         while len(offices) > _SINKS_MAX:
-            del offices[next(iter(offices))]
+            forgotten.append(offices.pop(next(iter(offices))))
+    for each in forgotten:
+        if each is not None:  # nothing is in it, so nothing is sent; but the client keeps it
+            with contextlib.suppress(ClientError):
+                each.transaction.abort()
