@@ -2,10 +2,7 @@
 
 Two warm sessions on `local[2]` write the same cached frame to new topics of the same broker, in
 turns: Spark's sink with its defaults, and with large batches that wait to be filled. Ceiling: a
-sink that drops its rows beside Spark's, see `dropping`; none in Python can be faster. Then what a
-micro-batch of 1,000 rows takes, by the number of tasks that write it; and the most memory that a
-writing task takes, whatever it writes.
-turns: Spark's sink with its defaults, and with large batches that wait to be filled. Then what one
+sink that drops its rows beside Spark's, see `dropping`; none in Python can be faster. Then what one
 write costs however little it writes; what a micro-batch of 1,000 rows takes, by the number of tasks
 that write it; and the most memory that a writing task takes, whatever it writes.
 """
