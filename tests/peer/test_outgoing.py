@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from drumlin.peer.outgoing import PlainOutgoing
+from drumlin.peer.outgoing import EncryptedOutgoing, PlainOutgoing
 
 
 class Protocol(asyncio.Protocol):
@@ -102,3 +102,27 @@ def test_a_reader_that_goes_is_told_once_it_is_noticed(is_full: bool) -> None:
             assert not outgoing.is_sending
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+class Written(asyncio.Transport):
+    """Each write would be encrypted by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "writes"),
+    [([20, 1_000] * 1_000, 8), ([20, 300_000, 20, 300_000, 7], 5), ([5], 1), ([], 0)],
+    ids=["many small", "few large", "one", "none"],
+)
+def test_small_parts_are_encrypted_together(sizes: list[int], writes: int) -> None:
+    transport = Written()
+    parts = [memoryview(bytes([n % 251]) * size) for n, size in enumerate(sizes)]
+    EncryptedOutgoing(transport).put(parts)
+    assert b"".join(transport.writes) == b"".join(parts)
+    assert len(transport.writes) == writes

@@ -12,12 +12,12 @@ import asyncio
 import itertools
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 _PARTS_MAX: Final = 64  # of one system call
 _MUCH_BYTES: Final = 64 << 10
-# Below this, one write of joined parts is cheaper than encrypting each.
+# Up to this, one write of joined parts is cheaper than encrypting each.
 _JOIN_BYTES_MAX: Final = 128 << 10
 
 
@@ -134,14 +134,25 @@ class EncryptedOutgoing:
 
     def put(self, parts: Sequence[bytes | memoryview]) -> None:
         """Send a frame behind all before it."""
-        if sum(map(len, parts)) <= _JOIN_BYTES_MAX:
-            self._transport.write(b"".join(parts))
-        else:
-            for part in parts:
-                self._transport.write(part)
+        for some in _joined(parts):
+            self._transport.write(some)
 
     def report_any(self) -> None:
         """No limit of zero can be set, nor any for what is encrypted already: see `is_sending`."""
 
     def close(self) -> None:
         """Nothing of ours is open."""
+
+
+def _joined(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same bytes: neighbours are joined as long as they are small, large ones not copied."""
+    some: list[bytes | memoryview] = []
+    size = 0
+    for part in parts:
+        if some and size + len(part) > _JOIN_BYTES_MAX:
+            yield some[0] if len(some) == 1 else b"".join(some)
+            some, size = [], 0
+        some.append(part)
+        size += len(part)
+    if some:
+        yield some[0] if len(some) == 1 else b"".join(some)
