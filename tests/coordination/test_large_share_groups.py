@@ -191,17 +191,21 @@ class Growing:
         return task
 
     def check_log(self) -> None:
-        """What the log alone says is what the memory does."""
-        groups = self.world.groups
-        apart = replace(groups.surroundings, deadlines=DeadlineQueue())
-        twin = ShareGroup("g", apart)
-        shard = groups.shard_of("g")
-        loaded = load(self.world.offsets_log.batches[shard.partition], lambda: False)
-        to_end(twin.restore(loaded.groups["g"].records))
-        assert (twin.epoch, twin.target) == (self.group.epoch, self.group.target)
-        by_id = sorted(twin.describe(), key=lambda each: each.member_id)
-        assert by_id == sorted(self.group.describe(), key=lambda each: each.member_id)
-        assert twin._targets == self.group._targets
+        check_log(self.world)
+
+
+def check_log(world: ShareWorld) -> None:
+    """What the log alone says is what the memory does."""
+    groups, group = world.groups, world.share.group("g")
+    apart = replace(groups.surroundings, deadlines=DeadlineQueue())
+    twin = ShareGroup("g", apart)
+    shard = groups.shard_of("g")
+    loaded = load(world.offsets_log.batches[shard.partition], lambda: False)
+    to_end(twin.restore(loaded.groups["g"].records))
+    assert (twin.epoch, twin.target) == (group.epoch, group.target)
+    by_id = sorted(twin.describe(), key=lambda each: each.member_id)
+    assert by_id == sorted(group.describe(), key=lambda each: each.member_id)
+    assert twin._targets == group._targets
 
 
 Then = Callable[[Growing, "asyncio.Task[Any]"], Awaitable[None]]
@@ -301,33 +305,105 @@ def test_whose_target_is_written_may_end(end: str, monkeypatch: pytest.MonkeyPat
     run_growing(monkeypatch, then)
 
 
+class Restless:
+    """Two members, one of which wants more; a topic grows in every turn."""
+
+    def __init__(self, world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world, self._monkeypatch = world, monkeypatch
+        self._count = 100
+
+    @property
+    def group(self) -> ShareGroup:
+        return self.world.share.group("g")
+
+    async def begin(self) -> asyncio.Task[Any]:
+        for name in "tu":
+            self.world.topics.put(name, self._count)
+        epoch = (await self.world.beat("a", 0, "t")).member_epoch
+        await self.world.beat("b", 0, "t")
+        self.world.pass_time(3_000)
+        self._monkeypatch.setattr(turns, "TURN_S", 0)
+        self._monkeypatch.setattr(group_module, "_SMALL", 0)
+        self.target = self.group.target.epoch
+        return asyncio.create_task(self.world.beat("a", epoch, "t", "u"))
+
+    async def go_on_until(self, condition: Callable[[], bool]) -> int:
+        """How many turns that took."""
+        for turn in range(5_000):
+            if condition():
+                return turn
+            await asyncio.sleep(0)
+            self._count += 1
+            self.world.topics.put("t", self._count)
+        raise AssertionError("waited in vain")
+
+
+def run_restless(
+    monkeypatch: pytest.MonkeyPatch,
+    then: Callable[[Restless, asyncio.Task[Any]], Awaitable[None]],
+) -> None:
+    async def scenario(world: ShareWorld) -> None:
+        restless = Restless(world, monkeypatch)
+        await then(restless, await restless.begin())
+
+    run(scenario)
+
+
 def test_a_large_group_that_changes_all_the_time_is_not_assigned_in_one_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is asked is answered all the same; who comes later has the assignment made."""
+    """What is asked is answered, and the group assigned as it was at some time."""
 
-    async def scenario(world: ShareWorld) -> None:
-        world.topics.put("t", 100)
-        world.topics.put("u", 100)
-        epoch = (await world.beat("a", 0, "t")).member_epoch
-        await world.beat("b", 0, "t")
-        world.pass_time(3_000)
-        monkeypatch.setattr(turns, "TURN_S", 0)
-        monkeypatch.setattr(group_module, "_SMALL", 0)
-        beat, count = asyncio.create_task(world.beat("a", epoch, "t", "u")), 101
-        while not beat.done():
-            await asyncio.sleep(0)
-            world.topics.put("t", count)
-            count += 1
-        group = world.share.group("g")
-        assert group.target.epoch < group.epoch
-        for _ in range(2):
+    async def then(restless: Restless, beat: asyncio.Task[Any]) -> None:
+        group, world = restless.group, restless.world
+        await restless.go_on_until(lambda: group.is_assigning)
+        assert group.target.epoch == restless.target < group.epoch
+        epoch = group.epoch
+        assert await restless.go_on_until(lambda: not group.is_assigning) > 5
+        assert group.target.epoch == epoch
+        await restless.go_on_until(lambda: beat.done() and not group.is_assigning)
+        check_log(world)
+        for _ in range(3):  # it goes on like this, and everybody has what there is
             world.pass_time(3_000)
-            epoch = (await world.beat("a", epoch)).member_epoch
-        assert group.target.epoch == group.epoch
+            beat = asyncio.create_task(world.beat("a", (await beat).member_epoch))
+            await restless.go_on_until(lambda beat=beat: beat.done() and not group.is_assigning)
         assert len(world.assigned()["a"]) == 2
+        check_log(world)
 
-    run(scenario)
+    run_restless(monkeypatch, then)
+
+
+@pytest.mark.parametrize("change", ["leaves", "comes", "all leave", "moves", "full"])
+def test_what_happens_while_it_is_assigned_late(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def then(restless: Restless, beat: asyncio.Task[Any]) -> None:
+        group, world = restless.group, restless.world
+        await restless.go_on_until(lambda: group.is_assigning)
+        if change == "comes":
+            await world.beat("c", 0, "u")
+        elif change == "moves":
+            partition = world.groups.shard_of("g").partition
+            world.groups.resign(partition)
+            world.groups.become_leader(partition, 1)
+        elif change == "full":
+            world.offsets_log.error = ErrorCode.kafka_storage_error
+        else:
+            for member in "b" if change == "leaves" else "ab":
+                await world.beat(member, -1)
+        for _ in range(1_000):
+            if not group.is_assigning:
+                break
+            await asyncio.sleep(0)
+        assert not group.is_assigning
+        beat.cancel()
+        is_assigned = change in ("leaves", "comes", "all leave")
+        assert (group.target.epoch > restless.target) == is_assigned
+        assert group._targets.keys() <= {each.member_id for each in group.describe()}
+        if change != "moves":
+            check_log(world)
+
+    run_restless(monkeypatch, then)
 
 
 def test_names_of_a_member_are_not_searched_for_each_of_its_topics() -> None:

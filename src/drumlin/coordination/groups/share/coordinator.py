@@ -18,6 +18,7 @@ from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share import partitions as share_partitions
 from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.groups.share.late_assignment import assign_late
 from drumlin.coordination.groups.share.messages import (
     LEAVE_EPOCH,
     Considered,
@@ -181,7 +182,10 @@ class ShareGroups:
     ) -> Written[None]:
         records = [*considered.next_target.records, *considered.records]
         confirmed = self._groups.write(shard, records)
-        self._found(shard, group_id).keep_alive(member_id)
+        group = self._found(shard, group_id)
+        group.keep_alive(member_id)
+        if considered.is_late:
+            self._turns.start(assign_late(self._groups, shard, group))
         return confirmed
 
     def _write_in_turns(

@@ -85,6 +85,8 @@ class ShareGroup:
         """Topic name -> how many members name it."""
         self._has_looked = False
         """Whether nothing was to be done when all was looked at, and nothing has changed since."""
+        self.is_assigning = False
+        """Whether an assignment is under way that nobody waits for."""
         self._changes = 0
         """How often something has changed of which an assignment is made."""
 
@@ -142,8 +144,8 @@ class ShareGroup:
         """What a heartbeat comes to. `at_once`: however young the target assignment is.
 
         An assignment gives way. If the group is not the same afterwards, all of it is considered
-        anew; after so many tries without giving way, and the assignment of a large group has to
-        wait for another heartbeat.
+        anew; after so many tries without giving way, and the assignment of a large group is left
+        to be made late.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -181,15 +183,17 @@ class ShareGroup:
             self._has_looked = epoch == self.epoch and not lacking
         target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
         next_target = NextTarget({}, [])
-        if assigns and epoch > target.epoch and (at_once or self._may_assign_again()):
+        is_due = epoch > target.epoch and not self.is_assigning
+        is_due = is_due and (at_once or self._may_assign_again())
+        if is_due and assigns:
             subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
             subscriptions[request.member_id] = metadata.topics
-            targets = yield from self._assign(subscriptions)
+            targets = yield from self.assign(subscriptions)
             if not is_current():
                 return None
             target = TargetEpoch(epoch, self._surroundings.clock.wall_ms())
             records.append((ShareTargetKey(self.group_id), target))
-            next_target = yield from self._next_target(targets)
+            next_target = yield from self.next_target(targets)
             if not is_current():
                 return None
             assignment = targets[request.member_id]
@@ -207,7 +211,8 @@ class ShareGroup:
             self._setting("share.heartbeat.interval.ms"),
             current.assignment if is_told else None,
         )
-        return Considered(records, answer, to_initialize, epoch, next_target, is_current)
+        is_late = is_due and not assigns
+        return Considered(records, answer, to_initialize, epoch, next_target, is_current, is_late)
 
     def _watch(self, member: Member) -> Callable[[], bool]:
         """What tells whether the group, and what the member has, are still as they are now."""
@@ -270,11 +275,7 @@ class ShareGroup:
         return member
 
     def _bump(
-        self,
-        records: list[GroupRecord],
-        names: Collection[str],
-        *,
-        is_resubscribed: bool,
+        self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
     ) -> Work[int]:
         """The group's epoch; a new one, with its record, if anything asks for it.
 
@@ -339,7 +340,7 @@ class ShareGroup:
         age_ms = self._surroundings.clock.wall_ms() - self.target.timestamp_ms
         return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
-    def _assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
+    def assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
         wanted, names = yield from all_subscribed(self._surroundings.topics, subscriptions)
         return (yield from assign(wanted, self._assignable(names), dict(self._targets)))
 
@@ -349,7 +350,7 @@ class ShareGroup:
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
         return len(self._members) + sum(self._subscribers.values()) + partitions <= _SMALL
 
-    def _next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
+    def next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
         records: list[GroupRecord] = []
         for member_id, assignment in targets.items():
             if assignment != self._targets.get(member_id):

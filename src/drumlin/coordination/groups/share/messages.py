@@ -63,6 +63,7 @@ class Considered(NamedTuple):
     next_target: of a new target assignment, what is written before `records`.
     to_initialize: partitions that the records say are being initialised, which is then to be done.
     is_current: whether the group is still as it was when this was considered.
+    is_late: whether an assignment is due that was left, as the group changes all the time.
     """
 
     records: list[GroupRecord]
@@ -71,6 +72,7 @@ class Considered(NamedTuple):
     state_epoch: int
     next_target: NextTarget
     is_current: Callable[[], bool]
+    is_late: bool
 
 
 class DescribedMember(NamedTuple):
