@@ -15,6 +15,7 @@ from drumlin.broker.handlers import (
     describe_producers,
     list_offsets,
     offset_delete,
+    offset_fetch,
     share_group_heartbeat,
     write_txn_markers,
 )
@@ -143,3 +144,10 @@ def test_what_a_member_has_of_many_topics_is_told_in_steps(api: str) -> None:
     assert sum(1 for _ in work) >= _ENTRIES
     told = to_end(module._assignment(response_shape(api, 1), held))
     assert {each.topic_id: each.partitions for each in told.topic_partitions} == held
+
+
+def test_what_offset_fetch_asks_for_is_looked_at_in_steps() -> None:
+    topics = [SimpleNamespace(name=f"t{each}", partition_indexes=(0,)) for each in range(_ENTRIES)]
+    request = SimpleNamespace(topics=topics)
+    assert sum(1 for _ in offset_fetch._asked(request)) >= _ENTRIES
+    assert to_end(offset_fetch._asked(request))[-1] == (f"t{_ENTRIES - 1}", (0,))

@@ -129,7 +129,8 @@ def _one_group(
     code, topics = ErrorCode.none, ()
     try:
         stable = getattr(request, "require_stable", False)
-        fetched = yield from _committed(context, request, _asked(request), stable, refusal)
+        asked = yield from _asked(request)
+        fetched = yield from _committed(context, request, asked, stable, refusal)
         topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopic", fetched)
     except KafkaError as error:
         code = error.code
@@ -138,10 +139,14 @@ def _one_group(
     return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
 
 
-def _asked(request: Any) -> Asked:
+def _asked(request: Any) -> Work[Asked]:
     if request.topics is None:
         return None
-    return [(topic.name, topic.partition_indexes) for topic in request.topics]
+    asked = []
+    for topic in request.topics:
+        asked.append((topic.name, topic.partition_indexes))
+        yield
+    return asked
 
 
 def _group_by_names(
@@ -149,9 +154,8 @@ def _group_by_names(
 ) -> Work[Any]:
     code, topics = ErrorCode.none, ()
     try:
-        fetched = yield from _committed(
-            context, group, _asked(group), request.require_stable, refusal
-        )
+        asked = yield from _asked(group)
+        fetched = yield from _committed(context, group, asked, request.require_stable, refusal)
         topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
     except KafkaError as error:
         code = error.code
