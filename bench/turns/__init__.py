@@ -54,8 +54,8 @@ def run(options: Options) -> list[Comparison]:
 
 
 def _measured(broker: WatchedBroker, case: Case) -> Result:
-    broker.prepare(case)
-    broker.longest_turn()
+    if broker.prepare(case):
+        broker.longest_turn()
     answers = list(_answers(broker, case))
     turn_ms, place = broker.longest_turn()
     return Result(case, turn_ms, place, ", ".join(dict.fromkeys(answers)))

@@ -61,6 +61,7 @@ class WatchedBroker:
             self._server.start()
             self._fill()
             self.world = self._known()
+            self.longest_turn()
         except BaseException:  # whoever ends the benchmark, too
             self.close()
             raise
@@ -82,13 +83,18 @@ class WatchedBroker:
     def connect(self) -> RawClient:
         return RawClient(self._server.port, "bench", timeout_s=_TIMEOUT_S)
 
-    def prepare(self, case: Case) -> None:
-        """See to it that all is there again, and that a producer may ask if that is needed."""
-        if case.api.startswith("delete"):
+    def prepare(self, case: Case) -> bool:
+        """See to it that all is there again, and that a producer may ask if that is needed.
+
+        Whether it took anything.
+        """
+        is_deletion = case.api.startswith("delete")
+        if is_deletion:
             self._fill()
         if case.needs_producer:
             with self.connect() as client:
                 self._begin_transaction(client)
+        return is_deletion or case.needs_producer
 
     def open_share_session(self, client: RawClient) -> None:
         """Of the member that asks, on all partitions of the wide topic."""

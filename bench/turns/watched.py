@@ -38,7 +38,7 @@ class TimedWatch(LoopWatch):
         loop: Any = super().new_loop()
         turns = _Turns(threading.get_ident())
         loop._run_once = turns.timed(loop._run_once)
-        gc.callbacks.append(turns.collecting)
+        gc.callbacks.insert(0, turns.collecting)  # the broker hears of it last, as without us
         threading.Thread(target=turns.tell, args=(self.file,), daemon=True).start()
         return loop  # type: ignore[no-any-return]
 
