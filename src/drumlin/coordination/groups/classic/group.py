@@ -104,6 +104,8 @@ class Group(GroupLifecycle):
             evicted = refusal.code is ErrorCode.group_max_size_reached
             member_id = NO_MEMBER_ID if evicted else request.member_id
             self._answer(waiter, JoinAnswer(refusal.code, member_id))
+            if evicted:  # the others may have waited for it
+                self._complete_join_if_all_joined()
         return self._take_effects()
 
     def sync(self, request: SyncRequest, waiter: Any) -> list[Effect]:
