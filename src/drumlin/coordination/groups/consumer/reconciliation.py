@@ -100,11 +100,12 @@ def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
 def _towards(progress: Progress, goal: Goal) -> Progress:
     kept: dict[UUID, Mapping[int, int]] = {}
     revoking: dict[UUID, Mapping[int, int]] = {}
-    coming: dict[UUID, dict[int, int]] = {}
+    coming: dict[UUID, Mapping[int, int]] = {}  # with what stays
     must_wait = False
-    for topic_id in {**goal.target, **progress.assigned}:
-        had = progress.assigned.get(topic_id, _NOBODY)
-        wanted = goal.target.get(topic_id, _NOTHING) if topic_id in goal.topics else _NOTHING
+    # Ids are slow to look up, and there may be thousands of them; merging dicts does not.
+    for topic_id, target in {**dict.fromkeys(progress.assigned, _NOTHING), **goal.target}.items():
+        had = progress.assigned.get(topic_id, _NOBODY) if progress.assigned else _NOBODY
+        wanted = target if topic_id in goal.topics else _NOTHING
         stays, goes = _parted(had, wanted)
         if stays:
             kept[topic_id] = stays
@@ -112,21 +113,19 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
             revoking[topic_id] = goes
         missing = wanted - had.keys() if had else wanted
         if not missing:
-            continue  # ids are slow to look up, and there may be thousands of them
+            continue
         if owned := missing & goal.owners.get(topic_id, _NOBODY).keys():
             owned -= progress.revoking.get(topic_id, _NOBODY).keys()
         if owned:
             must_wait = True
             missing -= owned
         if missing:
-            coming[topic_id] = dict.fromkeys(sorted(missing), goal.epoch)
+            new = dict.fromkeys(sorted(missing), goal.epoch)
+            coming[topic_id] = dict(sorted({**stays, **new}.items())) if stays else new
     if revoking and _still_has(goal, revoking):
         state = MemberState.UNREVOKED_PARTITIONS
         return Progress(progress.epoch, progress.epoch, state, kept, revoking)
-    for topic_id, epochs in coming.items():
-        if topic_id in kept:
-            epochs = dict(sorted({**kept[topic_id], **epochs}.items()))
-        kept[topic_id] = epochs
+    kept |= coming
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
     return Progress(goal.epoch, progress.epoch, state, kept, {})
 
