@@ -150,18 +150,22 @@ async def _respond(
 def _told(
     context: RequestContext,
     shape: Shape,
-    named: Iterable[SharedPartition],
+    named: list[SharedPartition],
     fetch: ShareFetch,
     acknowledged: Answers,
     lock_duration_s: float,
 ) -> Work[Any]:
+    """Nothing is left of what was found afterwards: to forget very much takes turns."""
     partitions: dict[SharedPartition, Any] = {}
     for shared in named:
         if shared not in partitions:
             partitions[shared] = _partition(context, shape, shared, fetch, acknowledged)
         yield
     told = partitions.items()
-    return (yield from share_answer(shape, "ShareFetchResponse", lock_duration_s, told))
+    answer = yield from share_answer(shape, "ShareFetchResponse", lock_duration_s, told)
+    yield from let_go(named, partitions)
+    yield from fetch.let_go()
+    return answer
 
 
 def _partition(

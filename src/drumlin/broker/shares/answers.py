@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.shares.sessions import SharedPartition
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -39,6 +39,7 @@ def share_answer(
     for topic_id, answers in topics.items():
         responses.append(shape(_TOPIC_IN[message], topic_id=topic_id, partitions=tuple(answers)))
         yield
+    yield from let_go(topics)
     return shape(
         message,
         throttle_time=ZERO,

@@ -20,7 +20,7 @@ from drumlin.coordination.share_partitions.fetched import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import Stay
 from drumlin.storage.file_slice import FileSlice
-from drumlin.turns import Pace
+from drumlin.turns import Pace, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -89,6 +89,11 @@ class ShareFetch:
         while not await self._attempt() and not self._is_over:
             await self._wait()
         await self._have_in_memory()
+
+    def let_go(self) -> Work[None]:
+        """Forget all that was found, once it is told."""
+        yield from let_go(self.given, self.errors, self._live, self._read)
+        yield from let_go(self._offsets, self._ends)
 
     # -- share partitions --------------------------------------------------------------
 
