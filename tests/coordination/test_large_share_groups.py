@@ -14,6 +14,7 @@ from drumlin import turns
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.share import coordinator as share_coordinator
 from drumlin.coordination.groups.share import group as group_module
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Topic
@@ -403,6 +404,31 @@ def test_what_happens_while_it_is_assigned_late(
         if change != "moves":
             check_log(world)
 
+    run_restless(monkeypatch, then)
+
+
+def test_one_late_assignment_is_under_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = 0
+    follow = share_coordinator.assign_late
+
+    def assign_late(*arguments: Any) -> Any:
+        nonlocal begun
+        assert not restless_group[0].is_assigning
+        begun += 1
+        work = follow(*arguments)
+        assert restless_group[0].is_assigning  # before it has had its first turn
+        return work
+
+    async def then(restless: Restless, beat: asyncio.Task[Any]) -> None:
+        restless_group.append(restless.group)
+        others = [asyncio.create_task(restless.world.beat(each, 0, "t")) for each in "cdef"]
+        await restless.go_on_until(lambda: beat.done() and all(x.done() for x in others))
+        for each in (beat, *others):
+            each.result()
+        assert begun > 0
+
+    restless_group: list[ShareGroup] = []
+    monkeypatch.setattr(share_coordinator, "assign_late", assign_late)
     run_restless(monkeypatch, then)
 
 

@@ -29,8 +29,12 @@ _log = logging.getLogger(__name__)
 
 
 def assign_late(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> Work[None]:
-    """Assign a group as it is now. Begun where none is under way, and to be gone on with."""
-    group.is_assigning = True
+    """Assign a group as it is when this goes on. Only where that is not under way already."""
+    group.is_assigning = True  # from now on, not from the first turn of the work
+    return _assign_or_log(groups, shard, group)
+
+
+def _assign_or_log(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> Work[None]:
     try:
         yield from _assign(groups, shard, group)
     except KafkaError as refusal:  # a later heartbeat tries again
