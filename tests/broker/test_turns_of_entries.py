@@ -13,6 +13,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
     describe_producers,
+    describe_share_group_offsets,
     list_offsets,
     offset_delete,
     offset_fetch,
@@ -151,3 +152,23 @@ def test_what_offset_fetch_asks_for_is_looked_at_in_steps() -> None:
     request = SimpleNamespace(topics=topics)
     assert sum(1 for _ in offset_fetch._asked(request)) >= _ENTRIES
     assert to_end(offset_fetch._asked(request))[-1] == (f"t{_ENTRIES - 1}", (0,))
+
+
+def test_a_group_that_is_asked_about_once_is_not_compared() -> None:
+    """Nobody has a turn while thousands of topics are hashed."""
+
+    class Group(SimpleNamespace):
+        def __hash__(self) -> int:
+            raise AssertionError("hashed")
+
+    asked = [
+        Group(group_id=each, topics=(SimpleNamespace(topic_name="t", partitions=()),))
+        for each in "ab"
+    ]
+    work = describe_share_group_offsets.handle(
+        _context(90, 0),
+        SimpleNamespace(groups=asked),
+        response_shape("describe_share_group_offsets", 0),
+    )
+    answer = asyncio.run(work)
+    assert [each.group_id for each in answer.groups] == ["a", "b"]

@@ -6,6 +6,7 @@ are left, those between delivered ones included (KIP-1226).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -22,11 +23,17 @@ _NO_TOPIC: Final = UUID(int=0)
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     pace = Pace()
-    named: dict[Any, None] = {}
+    counts: Counter[str] = Counter()
     for each in request.groups:
-        named[each] = None  # what is said again is answered once
+        counts[each.group_id] += 1
         await pace.give_way()
-    groups = [await _group(context, shape, pace, each) for each in named]
+    named: dict[Any, Any] = {}
+    for each in request.groups:
+        # What is said again is answered once. To compare what says very much takes long.
+        key = each if counts[each.group_id] > 1 else each.group_id
+        named[key] = each
+        await pace.give_way()
+    groups = [await _group(context, shape, pace, each) for each in named.values()]
     return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
@@ -38,10 +45,11 @@ async def _group(context: RequestContext, shape: Shape, pace: Pace, wanted: Any)
     try:
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
-            asked = context.broker.share_groups.initialized(group_id).items()
+            asked = list(context.broker.share_groups.initialized(group_id).items())
         else:
-            asked = [(each.topic_name, each.partitions) for each in wanted.topics]
-        topics = [await _topic(context, shape, pace, group_id, *each) for each in list(asked)]
+            asked = ((each.topic_name, each.partitions) for each in wanted.topics)
+        for name, partitions in asked:
+            topics.append(await _topic(context, shape, pace, group_id, name, partitions))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
