@@ -14,6 +14,7 @@ from drumlin.broker.handlers import (
     consumer_group_heartbeat,
     describe_producers,
     describe_share_group_offsets,
+    describe_topic_partitions,
     list_offsets,
     offset_delete,
     offset_fetch,
@@ -172,3 +173,13 @@ def test_a_group_that_is_asked_about_once_is_not_compared() -> None:
     )
     answer = asyncio.run(work)
     assert [each.group_id for each in answer.groups] == ["a", "b"]
+
+
+def test_a_refusal_of_many_topics_is_made_in_steps() -> None:
+    wanted = [SimpleNamespace(name="")] * _ENTRIES
+    shape = response_shape("describe_topic_partitions", 0)
+    code = ErrorCode.unknown_server_error
+    work = describe_topic_partitions._refuse(shape, wanted, code)
+    assert sum(1 for _ in work) == _ENTRIES
+    told = to_end(describe_topic_partitions._refuse(shape, wanted, code)).topics
+    assert [each.error_code for each in told] == [code] * _ENTRIES

@@ -36,13 +36,13 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
         yield
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
-        return _refuse(shape, request.topics, ErrorCode.invalid_request)
+        return (yield from _refuse(shape, request.topics, ErrorCode.invalid_request))
     if not names:
         names = set(image.topics)
     if start is not None:
         names = {name for name in names if name >= start.topic_name}
     if "" in names and start is None:
-        return _refuse(shape, request.topics, ErrorCode.unknown_server_error)
+        return (yield from _refuse(shape, request.topics, ErrorCode.unknown_server_error))
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
@@ -139,10 +139,14 @@ def _missing(shape: Shape, name: str) -> Any:
     return _topic(shape, name, None, (), code)
 
 
-def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Any:
-    topics = tuple(
-        _topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED) for each in wanted
-    )
+def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Work[Any]:
+    topics = []
+    for each in wanted:
+        topics.append(_topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED))
+        yield
     return shape(
-        "DescribeTopicPartitionsResponse", throttle_time=ZERO, topics=topics, next_cursor=None
+        "DescribeTopicPartitionsResponse",
+        throttle_time=ZERO,
+        topics=tuple(topics),
+        next_cursor=None,
     )
