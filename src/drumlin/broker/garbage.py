@@ -6,10 +6,11 @@ one mostly lives on. So it is frozen, that is, left out of those that follow, an
 at what has come since the last one. Frozen objects go as all others do when nothing refers to
 them; only circles among them would stay. They are looked for, too, once much more memory is in use
 than when all of it was known to be needed, and has been for minutes: what one large request takes
-for a moment is no reason to stop everybody. That look takes a hundred milliseconds and more where
-there is much, so as long as anybody is connected it waits until there is very much: of circles that
-live long we know none. Memory is counted in the allocator's blocks, as to
-count the objects, Python walks along all of them: 40 ms for each million.
+for a moment is no reason to stop everybody. That look takes a hundred milliseconds with thousands
+of partitions, and seconds where there are tens of millions of objects. So as long as anybody is
+connected it is a last resort, before memory runs out: we know of no circles that live long.
+Memory is counted in the allocator's blocks, as to count the objects, Python walks along all of
+them: 40 ms for each million.
 
 A thread that reads a large request makes very many objects, none of which are in circles. Python
 looks at all of them at once if they come while it tells us of a collection, as those are Python's
@@ -39,8 +40,8 @@ _LOOK_INTERVAL_S: Final = 60.0
 #: Blocks; an object that may be part of a circle has two or more.
 _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
-#: While somebody is connected: some 250 MB.
-_BLOCKS_MORE_SERVING: Final = 3_000_000
+#: While somebody is connected: some 2.5 GB.
+_BLOCKS_MORE_SERVING: Final = 30_000_000
 #: Looks in a row that have to find so many.
 _PATIENCE: Final = 3
 
