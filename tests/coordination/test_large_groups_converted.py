@@ -23,6 +23,7 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
+from drumlin.coordination.groups import upgrade_execution
 from drumlin.coordination.groups.classic.messages import JoinAnswer, SyncAnswer, SyncRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
@@ -35,9 +36,11 @@ SETTINGS = Settings(
 )
 
 
-@pytest.fixture(autouse=True)
-def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[True, False], ids=["in turns", "at once"])
+def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     single_step(monkeypatch)
+    if request.param:
+        monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
 
 
 def _sync(coordinator: GroupCoordinator, members: list[JoinAnswer]) -> list[Awaitable[SyncAnswer]]:

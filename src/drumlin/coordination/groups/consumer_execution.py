@@ -39,7 +39,14 @@ class ConsumerGroupExecution(ClassicGroupExecution):
         Raises:
             KafkaError: nothing has happened.
         """
-        answer: Pending[Any] = self._when_written(shard, outcome.records, outcome.answer)
+        written = self._when_written(shard, outcome.records, outcome.answer)
+        return self._follow_up(shard, group_id, outcome, written)
+
+    def _follow_up(
+        self, shard: GroupShard, group_id: str, outcome: Outcome, written: Pending[Any]
+    ) -> Pending[Any]:
+        """Do what else is to be done now that the records are written."""
+        answer = written
         self._go_on(shard, group_id, outcome.then)
         if outcome.regexes or outcome.assigning is not None:
             group = shard.groups.get(group_id)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
@@ -27,19 +25,17 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer import classic_members, heartbeats
-from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.leaving import leave as leave_group
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
-from drumlin.coordination.groups.kind import AnyGroup, GroupKind
+from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.groups.upgrade_execution import UpgradeExecution
 from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Pace, Work
@@ -55,7 +51,7 @@ _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 _DELETED_WITH_GROUP: Final = 200
 
 
-class GroupCoordinator(ConsumerGroupExecution):
+class GroupCoordinator(UpgradeExecution):
     """All groups that this broker coordinates.
 
     Handed in:
@@ -156,6 +152,7 @@ class GroupCoordinator(ConsumerGroupExecution):
             return self._join_consumer_group(shard, modern, request)
         if modern is not None:
             self._write(shard, modern.tombstones())  # it begins anew, as a classic group
+        self._check_not_held(group_id, ErrorCode.coordinator_load_in_progress)
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
@@ -196,6 +193,7 @@ class GroupCoordinator(ConsumerGroupExecution):
             return waiter
         if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
+        self._check_not_held(group_id, ErrorCode.rebalance_in_progress)  # all that clients expect
         self._carry_out(shard, group, group.sync(request, waiter))
         return waiter
 
@@ -239,6 +237,7 @@ class GroupCoordinator(ConsumerGroupExecution):
         if not isinstance(group, Group):
             codes = [ErrorCode.unknown_member_id for _ in leaving]
         else:
+            self._check_not_held(group_id, ErrorCode.coordinator_load_in_progress)
             codes, effects = group.leave(leaving)
             self._carry_out(shard, group, effects)
         return Written(codes)
@@ -259,46 +258,13 @@ class GroupCoordinator(ConsumerGroupExecution):
         if request.is_leaving:
             outcome = leave_group(self._consumer_group(shard, group_id), request)
             return self._bring_about(shard, group_id, outcome)
-        group, records = self._consumer_group_to_join(shard, group_id, request)
-        outcome = heartbeats.heartbeat(group, request)
-        if records:
-            outcome = outcome._replace(records=[*records, *outcome.records])
-        return self._bring_about(shard, group_id, outcome)
+        return self._heartbeat_in_consumer_group(shard, group_id, request)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
         raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
-
-    def _consumer_group_to_join(
-        self, shard: GroupShard, group_id: str, request: HeartbeatRequest
-    ) -> tuple[ConsumerGroup, Sequence[GroupRecord]]:
-        """The group, and what is to be written first to make it one of this kind.
-
-        As long as that is not written, it is a group that nobody else knows.
-        """
-        group = shard.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group, ()
-        if not request.is_joining or not (group is None or isinstance(group, Group)):
-            self._consumer_group(shard, group_id)
-        records: list[GroupRecord] = []
-        if isinstance(group, Group):
-            if not group.membership.members:
-                records = group.tombstones()
-            else:
-                policy = self._config.group_consumer_migration_policy
-                check_upgrade(group, policy, self._config.group_consumer_max_size)
-                records = to_consumer(group, self._surroundings.topics)
-        surroundings = self._surroundings
-        if records:  # it must not touch the deadlines of the group that there is
-            surroundings = replace(surroundings, deadlines=DeadlineQueue())
-        modern = ConsumerGroup(group_id, surroundings)
-        for key, value in records:
-            if type_of(key).kind is GroupKind.CONSUMER:
-                modern.replay(key, value)
-        return modern, records
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """ConsumerGroupDescribe.

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LARGE_AT_A_TIME: Final = 2
-#: Deadlines that come while their partition is loaded are put off: members need a heartbeat's time.
+#: Deadlines that come while a group is loaded are put off: members need a heartbeat's time.
 _LOADING_RETRY_S: Final = 5.0
 #: Tombstones that are packed in one go.
 _REMOVED_AT_ONCE: Final = 1000
@@ -95,6 +95,10 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
         self._answering = Answering()
+        self._converting: set[str] = set()
+        """Groups that become groups of another kind: their deadlines wait."""
+        self._held: set[str] = set()
+        """Those among them that must stay as they are meanwhile, whatever their members want."""
         self._removing, self._storing = asyncio.Lock(), asyncio.Lock()
         #: For whoever works on commits that take a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
@@ -205,7 +209,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     def _tell(self, deadline: Deadline) -> None:
         partition = self._partition_for(deadline.group_id)
-        if self._partitions.is_loading(partition):  # nobody could be heard of, or be answered
+        # Where nobody could be heard of, or be answered.
+        if self._partitions.is_loading(partition) or deadline.group_id in self._converting:
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
         shard = self._partitions.find(partition)

@@ -66,6 +66,7 @@ class GroupLifecycle:
         self.group_id = group_id
         self.membership = Membership()
         self.state = GroupState.EMPTY
+        self._transitions = 0
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -419,6 +420,11 @@ class GroupLifecycle:
     # -- small things ------------------------------------------------------------------------
 
     @property
+    def revision(self) -> int:
+        """Another one as soon as the state, the generation, or anything about its members is."""
+        return self._transitions + self.membership.changes
+
+    @property
     def _name(self) -> tuple[str, int]:
         return self.group_id, self.generation_id
 
@@ -426,6 +432,7 @@ class GroupLifecycle:
         if state not in LEGAL_TRANSITIONS[self.state]:
             raise IllegalTransition(f"{self.group_id}: {self.state.value} to {state.value}")
         self.state = state
+        self._transitions += 1
         self.state_timestamp_ms = self._clock.wall_ms()
         self._is_assigning = False
 

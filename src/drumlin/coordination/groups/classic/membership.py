@@ -67,6 +67,8 @@ class Membership:
         """Members of the current generation that have not asked for their assignment."""
         self.awaiting_join = 0
         """How many members have a join that waits: counted, as groups can be large."""
+        self.changes = 0
+        """How often members have come, gone, or said something else of themselves."""
         self._static_ids: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self._preferences: Counter[tuple[str, ...]] = Counter()
@@ -99,6 +101,7 @@ class Membership:
 
     def rename(self, old_id: str, new_id: str) -> Member:
         """Give a static member another id; what it was and owed under the old one, it still is."""
+        self.changes += 1
         renamed = self.members.pop(old_id)
         assert renamed.group_instance_id is not None
         renamed.member_id = new_id
@@ -202,6 +205,7 @@ class Membership:
         return {name for name in names if self._supporters[name] == len(self.members)}
 
     def _count(self, protocols: Protocols, difference: int) -> None:
+        self.changes += 1
         names = tuple([name for name, _ in protocols])
         add(self._preferences, names, difference)
         for name in set(names):

@@ -8,7 +8,7 @@ member of the consumer protocol is gone, the group becomes a classic one again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -82,8 +82,8 @@ def _not_upgraded(group: Group, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.group_id_not_found, message)
 
 
-def to_consumer(group: Group, topics: Topics) -> list[GroupRecord]:
-    """The records that make a consumer group of a classic one.
+def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
+    """The records that make a consumer group of a classic one, which must not change meanwhile.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, what members sent cannot be understood.
@@ -95,25 +95,24 @@ def to_consumer(group: Group, topics: Topics) -> list[GroupRecord]:
     name = group.protocol_name
     if name is None or not membership.supported_by_all(((name, b""),)):
         name = membership.elect_protocol()
-    try:
-        members = {
-            member.member_id: _upgraded(member, name, topics)
-            for member in membership.members.values()
-        }
-    except ValueError as error:
-        raise _not_upgraded(group, str(error)) from None
-    names = frozenset().union(*(each.topics for each, _ in members.values()))
+    yield from group.tombstones()
+    names, assigned = set[str](), dict[str, Partitions]()
+    for member_id, member in membership.members.items():
+        try:
+            said, assigned[member_id] = _upgraded(member, name, topics)
+        except ValueError as error:
+            raise _not_upgraded(group, str(error)) from None
+        names |= said.topics
+        yield SubscriptionKey(group_id, member_id), said
     found = [topic for topic in map(topics.by_name, names) if topic is not None]
-    records: list[GroupRecord] = list(group.tombstones())
-    records += [(SubscriptionKey(group_id, each), said) for each, (said, _) in members.items()]
-    records.append((EpochKey(group_id), Epoch(epoch, hash_of(found))))
-    records += [(TargetKey(group_id, each), Target(had)) for each, (_, had) in members.items()]
-    records.append((TargetEpochKey(group_id), TargetEpoch(epoch, 0)))
-    for member_id, (_, partitions) in members.items():
+    yield EpochKey(group_id), Epoch(epoch, hash_of(found))
+    for member_id, partitions in assigned.items():
+        yield TargetKey(group_id, member_id), Target(partitions)
+    yield TargetEpochKey(group_id), TargetEpoch(epoch, 0)
+    for member_id, partitions in assigned.items():
         progress = Progress(epoch, epoch, assigned=with_epoch(partitions, epoch))
-        records.append((ProgressKey(group_id, member_id), progress))
+        yield ProgressKey(group_id, member_id), progress
     _log.info("group %r becomes a consumer group", group_id)
-    return records
 
 
 def _upgraded(

@@ -1,0 +1,232 @@
+"""Makes consumer groups of classic ones: at once, or, of very many members, in turns of the loop.
+
+In turns, another group is made beside the classic one, which goes on as long as nobody knows of
+the other. When all is ready, the records are appended and the new group takes the old one's place
+in one step. If the classic group has changed by then, all begins anew; if that happens again and
+again, its members are told to come back later, so that there is an end to it. Whoever is not heard
+of meanwhile stays: as a member of the new group it has the time of a session to show itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.messages import Answer, Answers
+from drumlin.coordination.groups.consumer import heartbeats
+from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
+from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
+from drumlin.coordination.groups.kind import GroupKind
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.record_types import type_of
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.written import Pending
+from drumlin.turns import Work, let_go
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: What becomes a consumer group at once: a few milliseconds' worth, be it many or large members.
+_MEMBERS_AT_ONCE: Final = 32
+_BYTES_AT_ONCE: Final = 32 * 1024
+#: How often a group is given the chance to stay as it is by itself.
+_FREE_TRIES: Final = 2
+
+
+class _Changed(Exception):
+    """The classic group is not any more what the new one was made of."""
+
+
+class UpgradeExecution(ConsumerGroupExecution):
+    """What is done with groups of the partitions led here that become consumer groups."""
+
+    def _check_not_held(self, group_id: str, refusal: ErrorCode) -> None:
+        if group_id in self._held:
+            raise KafkaError(refusal, f"group {group_id} becomes a consumer group")
+
+    def _heartbeat_in_consumer_group(
+        self, shard: GroupShard, group_id: str, request: HeartbeatRequest
+    ) -> Pending[Any]:
+        """Whoever joins makes the group one of this kind, if it is a classic one or none yet.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._bring_about(shard, group_id, heartbeats.heartbeat(group, request))
+        if not request.is_joining or not (group is None or isinstance(group, Group)):
+            raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
+        records: Sequence[GroupRecord] = ()
+        if group is not None and group.membership.members:
+            self._check_upgrade(group)
+            if _is_large(group):
+                return self._begin_upgrade(shard, group, request)
+            records = list(to_consumer(group, self._surroundings.topics))
+        elif group is not None:
+            records = group.tombstones()
+        modern = self._made_beside(group_id) if records else self._made(group_id)
+        for record in records:
+            _replay(modern, record)
+        outcome = heartbeats.heartbeat(modern, request)
+        outcome = outcome._replace(records=[*records, *outcome.records])
+        return self._bring_about(shard, group_id, outcome)
+
+    def _check_upgrade(self, group: Group) -> None:
+        config = self._config
+        check_upgrade(group, config.group_consumer_migration_policy, config.group_consumer_max_size)
+
+    def _made(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self._surroundings)
+
+    def _made_beside(self, group_id: str) -> ConsumerGroup:
+        """It must not touch the deadlines of the group that there is."""
+        return ConsumerGroup(group_id, replace(self._surroundings, deadlines=DeadlineQueue()))
+
+    # -- groups of very many members -----------------------------------------------------------
+
+    def _begin_upgrade(
+        self, shard: GroupShard, group: Group, request: HeartbeatRequest
+    ) -> asyncio.Future[Any]:
+        """The answer to who joins. Nobody has to wait for it.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, that is under way already.
+        """
+        if group.group_id in self._converting:
+            message = f"group {group.group_id} becomes a consumer group"
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, message)
+        self._converting.add(group.group_id)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._background.spawn(self._go_on_upgrading(shard, group, request, answer))
+        return answer
+
+    async def _go_on_upgrading(
+        self,
+        shard: GroupShard,
+        group: Group,
+        request: HeartbeatRequest,
+        answer: asyncio.Future[Any],
+    ) -> None:
+        result: Any = None
+        error: Exception | None = KafkaError(ErrorCode.coordinator_not_available)
+        try:
+            try:
+                pending = await self._turns.run(self._upgrade(shard, group, request))
+            finally:
+                self._converting.discard(group.group_id)
+                self._held.discard(group.group_id)
+            self._set_alarm()
+            result, error = await pending, None
+        except Exception as failure:  # noqa: BLE001  it is whoever waits who hears of it
+            error = failure
+        finally:
+            if not answer.done():  # nobody wants it any more
+                if error is None:
+                    answer.set_result(result)
+                else:
+                    answer.set_exception(error)
+
+    def _upgrade(
+        self, shard: GroupShard, group: Group, request: HeartbeatRequest
+    ) -> Work[Pending[Any]]:
+        """
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        tries = 0
+        while shard.groups.get(group.group_id) is group and _is_large(group):
+            if tries == _FREE_TRIES:
+                self._held.add(group.group_id)
+            tries += 1
+            try:
+                return (yield from self._try_to_upgrade(shard, group, request))
+            except _Changed:
+                yield
+        self._check_leads(shard)
+        return self._heartbeat_in_consumer_group(shard, group.group_id, request)
+
+    def _try_to_upgrade(
+        self, shard: GroupShard, group: Group, request: HeartbeatRequest
+    ) -> Work[Pending[Any]]:
+        """
+        Raises:
+            _Changed: nothing has happened.
+            KafkaError: it was not written, or must not be.
+        """
+        self._check_upgrade(group)
+        group_id, revision = group.group_id, group.revision
+        modern = self._made_beside(group_id)
+        deadlines, made = modern.surroundings.deadlines, list[GroupRecord]()
+
+        def check() -> None:
+            self._check_leads(shard)
+            if group.revision != revision or shard.groups.get(group_id) is not group:
+                raise _Changed
+
+        def records() -> Iterator[GroupRecord]:
+            for record in to_consumer(group, self._surroundings.topics):
+                made.append(record)
+                _replay(modern, record)
+                yield record
+                check()
+
+        def last() -> tuple[Sequence[GroupRecord], Outcome]:
+            check()
+            outcome = heartbeats.heartbeat(modern, request)
+            return outcome.records, outcome
+
+        joined: list[Outcome] = []
+
+        def take_over(outcome: Outcome) -> None:
+            joined.append(outcome)
+            self._take_place(shard, group, modern, outcome)
+
+        confirmation = yield from self._write_in_turns(shard, records(), last, take_over)
+        written = self._written(joined[0].answer, confirmation)
+        answer = self._follow_up(shard, group_id, joined[0], written)
+        yield from self._extend_sessions(shard, modern)
+        yield from let_go(made, group.membership.members)  # else to free it all takes a turn
+        del deadlines
+        return answer
+
+    def _take_place(
+        self, shard: GroupShard, group: Group, modern: ConsumerGroup, outcome: Outcome
+    ) -> None:
+        """All is in the log. The members that were there have no deadlines yet."""
+        modern.surroundings = self._surroundings
+        for key, value in outcome.records:
+            modern.replay(key, value)
+        shard.groups[group.group_id] = modern
+        self._held.discard(group.group_id)
+        for effect in group.unload(ErrorCode.rebalance_in_progress):
+            if isinstance(effect, (Answer, Answers)):
+                self._answer(effect)
+
+    def _extend_sessions(self, shard: GroupShard, group: ConsumerGroup) -> Work[None]:
+        yield
+        for member_id in list(group.members):
+            member = group.members.get(member_id)
+            if member is not None and shard.groups.get(group.group_id) is group:
+                group.extend_session(member)
+            yield
+
+
+def _is_large(group: Group) -> bool:
+    members = group.membership.members.values()
+    if len(members) > _MEMBERS_AT_ONCE:
+        return True
+    said = (len(said) for each in members for _, said in each.protocols)
+    return sum(said) + sum(len(each.assignment) for each in members) > _BYTES_AT_ONCE
+
+
+def _replay(group: ConsumerGroup, record: GroupRecord) -> None:
+    """Unless it is a tombstone of the group that was."""
+    key, value = record
+    if type_of(key).kind is GroupKind.CONSUMER:
+        group.replay(key, value)
