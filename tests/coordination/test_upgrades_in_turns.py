@@ -48,12 +48,12 @@ def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
 
 
-def _sync(coordinator: GroupCoordinator, members: Members) -> list[Awaitable[Any]]:
+def sync(coordinator: GroupCoordinator, members: Members) -> list[Awaitable[Any]]:
     said = [(each.member_id, NOTHING) for each in members]
-    return [coordinator.sync("g", _sync_request(each, said)) for each in members]
+    return [coordinator.sync("g", sync_request(each, said)) for each in members]
 
 
-def _sync_request(member: Any, said: list[tuple[str, bytes]]) -> SyncRequest:
+def sync_request(member: Any, said: list[tuple[str, bytes]]) -> SyncRequest:
     instance_id = "static" if member.member_id.startswith("static") else None
     return SyncRequest(
         member.member_id,
@@ -65,20 +65,20 @@ def _sync_request(member: Any, said: list[tuple[str, bytes]]) -> SyncRequest:
     )
 
 
-def _upgrade(coordinator: GroupCoordinator, member_id: str = "m") -> Any:
+def upgrade(coordinator: GroupCoordinator, member_id: str = "m") -> Any:
     modern = HeartbeatRequest(
         member_id, 0, "c", "/h", None, None, 30_000, frozenset(["t"]), owned={}
     )
     return coordinator.consumer_heartbeat("g", modern)
 
 
-async def _stable(coordinator: GroupCoordinator, clock: ManualClock) -> Members:
+async def stable(coordinator: GroupCoordinator, clock: ManualClock) -> Members:
     members = await first_generation(coordinator, clock)
-    assert {each.error for each in await all_of(_sync(coordinator, members))} == {ErrorCode.none}
+    assert {each.error for each in await all_of(sync(coordinator, members))} == {ErrorCode.none}
     return members
 
 
-async def _ended(upgrade: Any) -> int:
+async def ended(upgrade: Any) -> int:
     """How many turns it takes."""
     count = 0
     while not upgrade.done():
@@ -172,14 +172,14 @@ async def _sessions_end(
 )
 def test_classic_members_go_on_meanwhile(turns_before: int, do: Do, count: int) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        members = await _stable(coordinator, clock)
-        upgrade = _upgrade(coordinator)
+        members = await stable(coordinator, clock)
+        upgrading = upgrade(coordinator)
         await some_turns(turns_before)
-        assert not upgrade.done()
+        assert not upgrading.done()
         assert coordinator.classic_group("g").membership.members
         meanwhile = asyncio.ensure_future(do(coordinator, log, clock, members))
-        await _ended(upgrade)
-        answer: HeartbeatAnswer = upgrade.result()
+        await ended(upgrading)
+        answer: HeartbeatAnswer = upgrading.result()
         assert answer.member_id == "m"
         await asyncio.wait_for(meanwhile, 10)
         group = coordinator.consumer_group("g")
@@ -203,11 +203,11 @@ def test_turns_and_outcome_are_those_of_a_small_group(monkeypatch: pytest.Monkey
     groups: list[Any] = []
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await _stable(coordinator, clock)
-        upgrade = _upgrade(coordinator)
+        await stable(coordinator, clock)
+        upgrading = upgrade(coordinator)
         if not groups:
-            assert await _ended(upgrade) > 3 * MEMBERS
-        await upgrade
+            assert await ended(upgrading) > 3 * MEMBERS
+        await upgrading
         await some_turns(100)
         group = coordinator.consumer_group("g")
         members = sorted(group.members.values(), key=lambda each: each.member_id)
@@ -224,14 +224,14 @@ def test_turns_and_outcome_are_those_of_a_small_group(monkeypatch: pytest.Monkey
 
 def test_whoever_comes_second_is_asked_to_come_again() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await _stable(coordinator, clock)
-        upgrade = _upgrade(coordinator)
+        await stable(coordinator, clock)
+        upgrading = upgrade(coordinator)
         await some_turns(3)
         with pytest.raises(KafkaError) as refusal:
-            await _upgrade(coordinator, "n")
+            await upgrade(coordinator, "n")
         assert refusal.value.code is ErrorCode.coordinator_load_in_progress
-        await upgrade
-        assert (await _upgrade(coordinator, "n")).member_id == "n"
+        await upgrading
+        assert (await upgrade(coordinator, "n")).member_id == "n"
         await _check(coordinator, log, clock)
 
     with_coordinator(run, SETTINGS)
@@ -239,19 +239,19 @@ def test_whoever_comes_second_is_asked_to_come_again() -> None:
 
 def test_what_is_refused_leaves_the_classic_group_as_it_is() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        members = await _stable(coordinator, clock)
+        members = await stable(coordinator, clock)
         written = len(log.records())
-        upgrade = _upgrade(coordinator)
+        upgrading = upgrade(coordinator)
         await some_turns(5)
         log.error = ErrorCode.not_enough_replicas
         with pytest.raises(KafkaError) as refusal:
-            await upgrade
+            await upgrading
         assert refusal.value.code is ErrorCode.coordinator_not_available
         log.error = None
         assert len(log.records()) == written
         assert len(coordinator.classic_group("g").membership.members) == MEMBERS
         await _heartbeat(coordinator, log, clock, members)
-        await _upgrade(coordinator)
+        await upgrade(coordinator)
         await _check(coordinator, log, clock)
 
     with_coordinator(run, SETTINGS)
@@ -260,15 +260,15 @@ def test_what_is_refused_leaves_the_classic_group_as_it_is() -> None:
 @pytest.mark.parametrize("turns_before", [0, 1, 12, 24, 27, 29, 33])
 def test_another_broker_leads_it_from_now_on(turns_before: int) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await _stable(coordinator, clock)
-        upgrade = _upgrade(coordinator)
+        await stable(coordinator, clock)
+        upgrading = upgrade(coordinator)
         await some_turns(turns_before)
         was_done = isinstance(coordinator.group("g"), ConsumerGroup)
         for partition in range(4):
             coordinator.resign(partition)
         lead_all(coordinator, log)
         await loaded(coordinator)
-        (answer,) = await all_of([upgrade])
+        (answer,) = await all_of([upgrading])
         if was_done:
             assert answer.member_id == "m"
             assert len(coordinator.consumer_group("g").members) == MEMBERS + 1
@@ -276,7 +276,7 @@ def test_another_broker_leads_it_from_now_on(turns_before: int) -> None:
             assert isinstance(answer, KafkaError)
             assert answer.code in _ELSEWHERE
             assert len(coordinator.classic_group("g").membership.members) == MEMBERS
-            await _upgrade(coordinator)
+            await upgrade(coordinator)
         await _check(coordinator, log, clock)
 
     with_coordinator(run, SETTINGS)
@@ -286,8 +286,8 @@ def test_the_coordinator_ends() -> None:
     upgrades: list[Any] = []
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        await _stable(coordinator, clock)
-        upgrades.append(_upgrade(coordinator))
+        await stable(coordinator, clock)
+        upgrades.append(upgrade(coordinator))
         await some_turns(5)
 
     with_coordinator(run, SETTINGS)
@@ -298,8 +298,8 @@ def test_the_coordinator_ends() -> None:
 
 def test_a_group_that_keeps_changing_is_held() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
-        members = await _stable(coordinator, clock)
-        upgrade = _upgrade(coordinator)
+        members = await stable(coordinator, clock)
+        upgrading = upgrade(coordinator)
         joining, refusals = [], set[ErrorCode]()
         for _ in range(1_000):
             if isinstance(coordinator.group("g"), ConsumerGroup):
@@ -311,7 +311,7 @@ def test_a_group_that_keeps_changing_is_held() -> None:
                 await _check_held(coordinator, members)
             await asyncio.sleep(0)
         assert refusals == {ErrorCode.coordinator_load_in_progress}
-        assert (await upgrade).member_id == "m"
+        assert (await upgrading).member_id == "m"
         told = await all_of(joining)
         assert {each.error for each in told} == {ErrorCode.rebalance_in_progress}
         assert len(coordinator.consumer_group("g").members) == MEMBERS + len(joining) + 1
@@ -328,5 +328,5 @@ async def _check_held(coordinator: GroupCoordinator, members: Members) -> None:
         await coordinator.leave("g", leaving)
     assert refusal.value.code is ErrorCode.coordinator_load_in_progress
     with pytest.raises(KafkaError) as refusal:
-        await coordinator.sync("g", _sync_request(members[0], []))
+        await coordinator.sync("g", sync_request(members[0], []))
     assert refusal.value.code is ErrorCode.rebalance_in_progress

@@ -29,13 +29,13 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.leaving import leave as leave_group
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
-from drumlin.coordination.groups.upgrade_execution import UpgradeExecution
 from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Pace, Work
@@ -51,7 +51,7 @@ _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 _DELETED_WITH_GROUP: Final = 200
 
 
-class GroupCoordinator(UpgradeExecution):
+class GroupCoordinator(DowngradeExecution):
     """All groups that this broker coordinates.
 
     Handed in:
@@ -147,12 +147,12 @@ class GroupCoordinator(UpgradeExecution):
         if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
             message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
             raise KafkaError(ErrorCode.invalid_request, message)
+        self._check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None and modern.members:
             return self._join_consumer_group(shard, modern, request)
         if modern is not None:
             self._write(shard, modern.tombstones())  # it begins anew, as a classic group
-        self._check_not_held(group_id, ErrorCode.coordinator_load_in_progress)
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
@@ -193,7 +193,8 @@ class GroupCoordinator(UpgradeExecution):
             return waiter
         if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
-        self._check_not_held(group_id, ErrorCode.rebalance_in_progress)  # all that clients expect
+        # All that clients expect is to join again.
+        self._check_not_held(group_id, ErrorCode.rebalance_in_progress)
         self._carry_out(shard, group, group.sync(request, waiter))
         return waiter
 
@@ -230,6 +231,7 @@ class GroupCoordinator(UpgradeExecution):
             KafkaError: the group cannot be asked.
         """
         shard = self._shard_with_members(group_id)
+        self._check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None:
             return self._bring_about(shard, group_id, classic_members.leave(modern, leaving))
@@ -237,7 +239,6 @@ class GroupCoordinator(UpgradeExecution):
         if not isinstance(group, Group):
             codes = [ErrorCode.unknown_member_id for _ in leaving]
         else:
-            self._check_not_held(group_id, ErrorCode.coordinator_load_in_progress)
             codes, effects = group.leave(leaving)
             self._carry_out(shard, group, effects)
         return Written(codes)
@@ -255,6 +256,7 @@ class GroupCoordinator(UpgradeExecution):
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
+        self._check_not_held(group_id)
         if request.is_leaving:
             outcome = leave_group(self._consumer_group(shard, group_id), request)
             return self._bring_about(shard, group_id, outcome)

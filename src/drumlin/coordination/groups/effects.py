@@ -24,4 +24,9 @@ class Write:
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
 
 
-Effect = Answer | Answers | Store | Write
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """To do: make a classic group of a large consumer group that has only classic members."""
+
+
+Effect = Answer | Answers | Store | Write | Downgrade

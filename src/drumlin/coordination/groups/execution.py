@@ -19,7 +19,7 @@ from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
 from drumlin.coordination.groups.classic.states import Deadline, GroupRules
 from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
-from drumlin.coordination.groups.effects import Effect, Write
+from drumlin.coordination.groups.effects import Downgrade, Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.log import LoadedPartition, RecordPacker, encode_batches, load
 from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
@@ -95,10 +95,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
         self._answering = Answering()
-        self._converting: set[str] = set()
-        """Groups that become groups of another kind: their deadlines wait."""
-        self._held: set[str] = set()
-        """Those among them that must stay as they are meanwhile, whatever their members want."""
+        #: Groups that become groups of another kind: their deadlines wait. Those held must stay
+        #: as they are meanwhile, whatever their members want.
+        self._converting, self._held = set[str](), set[str]()
         self._removing, self._storing = asyncio.Lock(), asyncio.Lock()
         #: For whoever works on commits that take a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
@@ -115,6 +114,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
                 self._answer(effect)
             elif isinstance(effect, Write):
                 self._write_of_group(shard, group, effect)
+            elif isinstance(effect, Downgrade):
+                self._begin_downgrade(shard, group)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
@@ -129,6 +130,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
         """What a classic group has decided: see `classic_execution.py`."""
         raise NotImplementedError
+
+    def _begin_downgrade(self, shard: GroupShard, group: AnyGroup) -> None:
+        """See `downgrade_execution.py`."""
 
     def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
         try:

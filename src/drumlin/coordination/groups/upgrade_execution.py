@@ -35,19 +35,21 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _MEMBERS_AT_ONCE: Final = 32
 _BYTES_AT_ONCE: Final = 32 * 1024
 #: How often a group is given the chance to stay as it is by itself.
-_FREE_TRIES: Final = 2
+FREE_TRIES: Final = 2
 
 
-class _Changed(Exception):
+class Changed(Exception):
     """The classic group is not any more what the new one was made of."""
 
 
 class UpgradeExecution(ConsumerGroupExecution):
     """What is done with groups of the partitions led here that become consumer groups."""
 
-    def _check_not_held(self, group_id: str, refusal: ErrorCode) -> None:
+    def _check_not_held(
+        self, group_id: str, refusal: ErrorCode = ErrorCode.coordinator_load_in_progress
+    ) -> None:
         if group_id in self._held:
-            raise KafkaError(refusal, f"group {group_id} becomes a consumer group")
+            raise KafkaError(refusal, f"group {group_id} becomes one of another kind")
 
     def _heartbeat_in_consumer_group(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
@@ -141,12 +143,12 @@ class UpgradeExecution(ConsumerGroupExecution):
         """
         tries = 0
         while shard.groups.get(group.group_id) is group and _is_large(group):
-            if tries == _FREE_TRIES:
+            if tries == FREE_TRIES:
                 self._held.add(group.group_id)
             tries += 1
             try:
                 return (yield from self._try_to_upgrade(shard, group, request))
-            except _Changed:
+            except Changed:
                 yield
         self._check_leads(shard)
         return self._heartbeat_in_consumer_group(shard, group.group_id, request)
@@ -156,7 +158,7 @@ class UpgradeExecution(ConsumerGroupExecution):
     ) -> Work[Pending[Any]]:
         """
         Raises:
-            _Changed: nothing has happened.
+            Changed: nothing has happened.
             KafkaError: it was not written, or must not be.
         """
         self._check_upgrade(group)
@@ -167,7 +169,7 @@ class UpgradeExecution(ConsumerGroupExecution):
         def check() -> None:
             self._check_leads(shard)
             if group.revision != revision or shard.groups.get(group_id) is not group:
-                raise _Changed
+                raise Changed
 
         def records() -> Iterator[GroupRecord]:
             for record in to_consumer(group, self._surroundings.topics):

@@ -85,6 +85,12 @@ class Group(GroupLifecycle):
             self._prepare_rebalance(reason)
         return self._take_effects()
 
+    def take_place(self, deadlines: DeadlineQueue[Deadline], reason: str) -> list[Effect]:
+        """It was made beside a consumer group, and takes its place now: it rebalances."""
+        self._deadlines = deadlines
+        self._prepare_rebalance(reason)
+        return self._take_effects()
+
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """What was stored is known here already; `stored` tells that it was."""
 

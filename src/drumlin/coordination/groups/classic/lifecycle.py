@@ -136,6 +136,15 @@ class GroupLifecycle:
         self._die(error)
         return self._take_effects()
 
+    def extend_sessions(self) -> Work[None]:
+        """Those who are members now have the time of a session to show themselves."""
+        for some in in_steps(self.membership.members.values()):
+            for each in some:
+                is_here = self.membership.members.get(each.member_id) is each
+                if is_here and self.state is not GroupState.DEAD:
+                    self._extend_session(each)
+            yield
+
     # -- the phases of a rebalance -----------------------------------------------------------
 
     def _rebalance_or_complete_join(self, reason: str) -> None:

@@ -21,7 +21,13 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.classic.states import DeadlineKind
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from drumlin.coordination.groups.consumer.conversion import by_id, by_name, may_become_classic
+from drumlin.coordination.groups.consumer.conversion import (
+    by_id,
+    by_name,
+    downgrade_later,
+    may_become_classic,
+    must_downgrade_later,
+)
 from drumlin.coordination.groups.consumer.conversion import to_classic as convert
 from drumlin.coordination.groups.consumer.draft import (
     Draft,
@@ -73,8 +79,14 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     has_changed = has_new_topics or regex is not RegexChange.NONE
     draft.look_at_metadata(former, subscription, has_changed=has_changed)
     owned = by_id(said.owned, group.surroundings.topics)
-    if replaced is not None and not replaced.is_classic:
-        downgraded = _downgrade(draft, replaced, Member(member_id, subscription), owned)
+    is_later = False
+    if replaced is not None and _becomes_classic(group, replaced):
+        is_later = must_downgrade_later(group)
+        downgraded = (
+            None
+            if is_later
+            else _downgrade(draft, replaced, Member(member_id, subscription), owned)
+        )
         if downgraded is not None:
             return downgraded
     updated = Member(member_id, subscription, member.progress)
@@ -86,6 +98,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
         draft.records,
         _answer(request, member_id, progress.epoch),
         draft.regexes,
+        then=downgrade_later if is_later else None,
         assigning=draft.assigning,
         follow=partial(_follow, request=request, owned=owned),
     )
@@ -184,13 +197,15 @@ def _find(draft: Draft, request: JoinRequest, member_id: str) -> tuple[Member | 
     return former, draft.replace_static(former, member_id)
 
 
+def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
+    return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
+
+
 def _downgrade(
     draft: Draft, replaced: Member, joining: Member, owned: Partitions
 ) -> Outcome | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
     group = draft.group
-    if not may_become_classic(group, [replaced], coming=1):
-        return None
     staying = [each for each in group.members.values() if each is not replaced]
     staying.append(joining)
     must_rebalance = group.target_epoch.epoch < draft.epoch

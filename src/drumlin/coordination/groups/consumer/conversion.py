@@ -8,12 +8,14 @@ member of the consumer protocol is gone, the group becomes a classic one again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member as ClassicMember
+from drumlin.coordination.groups.classic.messages import Protocols
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.consumer.member import (
@@ -35,11 +37,12 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.effects import Effect
+from drumlin.coordination.groups.effects import Downgrade, Effect
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.surroundings import Topics
+from drumlin.turns import Work, to_end
 from drumlin.wire.consumer_protocol import (
     NamedPartitions,
     read_assignment,
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
     from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 _log = logging.getLogger(__name__)
+
+#: Members that become a classic group at once: a few milliseconds' worth.
+_DOWNGRADED_AT_ONCE: Final = 50
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADE: Final = frozenset({"downgrade", "bidirectional"})
@@ -168,6 +174,14 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
     return True
 
 
+class Downgraded(NamedTuple):
+    """What a consumer group is as a classic one."""
+
+    metadata: GroupMetadata
+    protocols: dict[str, Protocols]
+    """By member id, all that its members support; the metadata knows but the one in use."""
+
+
 def to_classic(
     group: ConsumerGroup,
     staying: Sequence[Member],
@@ -179,31 +193,60 @@ def to_classic(
     reason: why the group rebalances at once; None: it does not.
     targets: by member id, where it is not what the group has.
     """
-    protocols = {each.member_id: _protocols(each).protocols for each in staying}
-    common = set.intersection(*({name for name, _ in each} for each in protocols.values()))
-    if not common:
+    made = to_end(downgrading(group, staying, group.targets if targets is None else targets))
+    if made is None:
         return None
-    votes = [next(name for name, _ in each if name in common) for each in protocols.values()]
-    chosen = max(common, key=votes.count)
-    known = group.targets if targets is None else targets
-    topics = group.surroundings.topics
-    try:
-        members = tuple(
-            _downgraded(each, chosen, known.get(each.member_id, {}), topics) for each in staying
-        )
-    except ValueError as error:
-        _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
-        return None
-    now_ms = group.surroundings.clock.wall_ms()
-    metadata = GroupMetadata(CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, members)
-    records = [*group.tombstones(), (GroupKey(group.group_id), metadata)]
+    records = [*group.tombstones(), (GroupKey(group.group_id), made.metadata)]
 
     def then(converted: AnyGroup) -> Sequence[Effect]:
         assert isinstance(converted, Group)
-        return converted.take_over_members(protocols, reason)
+        return converted.take_over_members(made.protocols, reason)
 
     _log.info("group %r becomes a classic group", group.group_id)
     return Outcome(records, then=then)
+
+
+def downgrading(
+    group: ConsumerGroup, staying: Sequence[Member], targets: Mapping[str, Partitions]
+) -> Work[Downgraded | None]:
+    """Those who stay as a classic group, made step by step; None if that cannot be."""
+    protocols: dict[str, Protocols] = {}
+    supporters: Counter[str] = Counter()
+    for each in staying:
+        protocols[each.member_id] = supported = _protocols(each).protocols
+        supporters.update({name for name, _ in supported})
+        yield
+    common = {name for name, count in supporters.items() if count == len(staying)}
+    if not common:
+        return None
+    votes: Counter[str] = Counter()
+    for supported in protocols.values():
+        votes[next(name for name, _ in supported if name in common)] += 1
+        yield
+    chosen = max(common, key=lambda name: votes[name])
+    topics = group.surroundings.topics
+    members = list[MemberMetadata]()
+    for each in staying:
+        try:
+            members.append(_downgraded(each, chosen, targets.get(each.member_id, {}), topics))
+        except ValueError as error:
+            _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
+            return None
+        yield
+    now_ms = group.surroundings.clock.wall_ms()
+    metadata = GroupMetadata(
+        CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, tuple(members)
+    )
+    return Downgraded(metadata, protocols)
+
+
+def must_downgrade_later(group: ConsumerGroup) -> bool:
+    """Whether there are so many members that it takes more than a turn."""
+    return len(group.members) > _DOWNGRADED_AT_ONCE
+
+
+def downgrade_later(_: AnyGroup) -> Sequence[Effect]:
+    return [Downgrade()]
 
 
 def _protocols(member: Member) -> ClassicProtocols:

@@ -9,7 +9,7 @@ kept only because groups can be large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -55,6 +55,8 @@ class ConsumerGroup:
     def __init__(self, group_id: str, surroundings: Surroundings) -> None:
         self.group_id = group_id
         self.surroundings = surroundings
+        self.revision = 0
+        """Another one as soon as anything that the log has of the group is."""
         self.members: dict[str, Member] = {}
         self.epoch = _FIRST_EPOCH
         """If it is higher than the target's epoch, a new target assignment is due."""
@@ -159,15 +161,19 @@ class ConsumerGroup:
         return commit_timestamp_ms
 
     def tombstones(self) -> list[GroupRecord]:
+        return [(key, None) for key in self.keys()]
+
+    def keys(self) -> Iterator[RecordKey]:
+        """Of all that the log has of the group; it must not change meanwhile."""
         group_id = self.group_id
-        keys: list[RecordKey] = [ProgressKey(group_id, each) for each in self.members]
-        keys += [TargetKey(group_id, each) for each in self.targets]
-        keys.append(TargetEpochKey(group_id))
-        keys += [SubscriptionKey(group_id, each) for each in self.members]
-        keys += [RegexKey(group_id, each) for each in self.regexes]
-        keys += [PartitionMetadataKey(group_id)] if self.has_partition_metadata else []
-        keys.append(EpochKey(group_id))
-        return [(key, None) for key in keys]
+        yield from (ProgressKey(group_id, each) for each in self.members)
+        yield from (TargetKey(group_id, each) for each in self.targets)
+        yield TargetEpochKey(group_id)
+        yield from (SubscriptionKey(group_id, each) for each in self.members)
+        yield from (RegexKey(group_id, each) for each in self.regexes)
+        if self.has_partition_metadata:
+            yield PartitionMetadataKey(group_id)
+        yield EpochKey(group_id)
 
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
         return leaving.expire(self, deadline)
@@ -228,11 +234,13 @@ class ConsumerGroup:
         self.knows_metadata = self.knows_new_topics = False  # it may be long ago
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
+        self.revision += 1
         replay = _REPLAY[type(key)]
         replay(self, key, value)
 
     def follow(self, epoch: TargetEpoch, targets: dict[str, Partitions]) -> None:
         """All of a target assignment is in the log now; of each member, what it is to have."""
+        self.revision += 1
         self.target_epoch, self.targets = epoch, targets
 
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
@@ -369,6 +377,13 @@ class ConsumerGroup:
 
     def cancel(self, kind: DeadlineKind, member_id: str) -> None:
         self.surroundings.deadlines.cancel(Deadline(self.group_id, kind, member_id))
+
+    def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
+        """The group is no more, but its members' sessions go on in another one."""
+        for member_id in member_ids:
+            for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):
+                self.cancel(kind, member_id)
+            yield
 
     def _cancel_all(self, member_id: str) -> None:
         for kind in DeadlineKind:

@@ -9,7 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
-from drumlin.coordination.groups.consumer.conversion import may_become_classic, to_classic
+from drumlin.coordination.groups.consumer.conversion import (
+    downgrade_later,
+    may_become_classic,
+    must_downgrade_later,
+    to_classic,
+)
 from drumlin.coordination.groups.consumer.draft import Draft, check_static
 from drumlin.coordination.groups.consumer.member import (
     LEAVING_FOR_A_WHILE,
@@ -59,7 +64,9 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     """The members are gone. If only classic ones are left, the group becomes a classic one."""
     if not members:
         return Outcome([], answer)
-    if may_become_classic(group, members):
+    becomes_classic = may_become_classic(group, members)
+    is_later = becomes_classic and must_downgrade_later(group)
+    if becomes_classic and not is_later:
         gone = {member.member_id for member in members}
         staying = [each for each in group.members.values() if each.member_id not in gone]
         converted = to_classic(group, staying, "the last member of the consumer protocol left")
@@ -79,7 +86,7 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     names = {name for name, count in subscribers.items() if count > 0}
     kept = (each.topics for regex, each in group.regexes.items() if regex not in dropped)
     draft.bump(names.union(*kept), has_changed=True)
-    return Outcome(draft.records, answer)
+    return Outcome(draft.records, answer, then=downgrade_later if is_later else None)
 
 
 def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:

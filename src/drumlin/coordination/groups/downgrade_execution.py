@@ -1,0 +1,167 @@
+"""Makes classic groups of large consumer groups whose members are all classic ones, in turns.
+
+The last member of the consumer protocol is gone by then; the others go on in the group that there
+is, as `consumer/classic_members.py` has it. Another group is made beside it, and takes its place in
+one step, as in `upgrade_execution.py`. If nothing comes of it, the consumer group stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.batch_sizes import check_sizes, room
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
+from drumlin.coordination.groups.consumer.conversion import (
+    Downgraded,
+    downgrading,
+    may_become_classic,
+)
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.kind import AnyGroup, GroupKind
+from drumlin.coordination.groups.kinds import new_group
+from drumlin.coordination.groups.log import RecordPacker
+from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.upgrade_execution import FREE_TRIES, Changed, UpgradeExecution
+from drumlin.turns import T, Work, let_go
+from drumlin.wire.errors import KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+_REASON: Final = "the last member of the consumer protocol left"
+
+
+class _Made(NamedTuple):
+    """A classic group that nobody knows yet, and what makes it one in the log."""
+
+    group: Group
+    metadata: GroupMetadata
+    packer: RecordPacker
+    """Of all records but the metadata, which comes last."""
+    records: list[GroupRecord]
+    """The same ones, kept to be let go of in turns."""
+
+    def batches(self) -> list[tuple[bytearray, list[GroupRecord]]]:
+        self.packer.add((GroupKey(self.group.group_id), self.metadata))
+        return self.packer.batches()
+
+
+class DowngradeExecution(UpgradeExecution):
+    """What is done with groups of the partitions led here that become classic groups again."""
+
+    def _begin_downgrade(self, shard: GroupShard, group: AnyGroup) -> None:
+        if isinstance(group, ConsumerGroup) and group.group_id not in self._converting:
+            self._converting.add(group.group_id)
+            self._background.spawn(self._downgrade(shard, group))
+
+    async def _downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
+        group_id, tries, is_done = group.group_id, 0, False
+        try:
+            while not is_done and self._may_downgrade(shard, group):
+                if tries == FREE_TRIES:
+                    self._held.add(group_id)
+                tries += 1
+                try:
+                    await self._try_to_downgrade(shard, group)
+                    is_done = True
+                except Changed:
+                    await asyncio.sleep(0)
+        except KafkaError as error:
+            _log.warning("group %r stays a consumer group: %s", group_id, error)
+        finally:
+            self._converting.discard(group_id)
+            self._held.discard(group_id)
+        self._set_alarm()
+
+    def _may_downgrade(self, shard: GroupShard, group: ConsumerGroup) -> bool:
+        return shard.groups.get(group.group_id) is group and may_become_classic(group, ())
+
+    async def _try_to_downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
+        """
+        Raises:
+            Changed: nothing has happened.
+            KafkaError: it was not written, or must not be.
+        """
+        group_id, revision = group.group_id, group.revision
+
+        def check() -> None:
+            self._check_leads(shard)
+            if group.revision != revision or shard.groups.get(group_id) is not group:
+                raise Changed
+
+        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
+        packer = RecordPacker(self._clock.wall_ms(), codec, bytes_max=room(limit))
+        made = await self._turns.run(self._made_classic(group, packer, check))
+        if made is None:
+            return
+        batches = await asyncio.to_thread(made.batches)
+        check()
+        check_sizes([batch for batch, _ in batches], limit)
+        written = list[GroupRecord]()
+        for batch, contained in batches:
+            try:
+                self._append(shard, batch)
+            except KafkaError:
+                for each in shard.apply(written):  # the memory says what the log does
+                    self._answer(each)
+                raise
+            written += contained
+        self._held.discard(group_id)
+        shard.groups[group_id] = made.group
+        spare = made.group.take_place(self._surroundings.deadlines, _REASON)
+        self._carry_out(shard, made.group, spare)
+        _log.info("group %r becomes a classic group", group_id)
+        del batches
+        await self._turns.run(self._clean_up(shard, group, made, written))
+
+    def _made_classic(
+        self, group: ConsumerGroup, packer: RecordPacker, check: Callable[[], None]
+    ) -> Work[_Made | None]:
+        staying = list(group.members.values())
+        downgraded: Downgraded | None = yield from _checked(
+            downgrading(group, staying, group.targets), check
+        )
+        if downgraded is None:
+            return None
+        records = list[GroupRecord]()
+        for key in group.keys():  # noqa: SIM118  they are no dictionary's
+            records.append((key, None))
+            packer.add(records[-1])
+            yield
+            check()
+        beside = replace(self._surroundings, deadlines=DeadlineQueue())
+        classic = new_group(GroupKind.CLASSIC, group.group_id, beside)
+        assert isinstance(classic, Group)
+        yield from _checked(classic.restore_metadata(downgraded.metadata), check)
+        membership = classic.membership
+        for member_id, protocols in downgraded.protocols.items():
+            membership.set_protocols(membership.members[member_id], protocols)
+            yield
+        return _Made(classic, downgraded.metadata, packer, records)
+
+    def _clean_up(
+        self, shard: GroupShard, group: ConsumerGroup, made: _Made, written: list[GroupRecord]
+    ) -> Work[None]:
+        """What the former group has left; in one go, it would take a turn and more."""
+        if shard.groups.get(group.group_id) is made.group:
+            yield from made.group.extend_sessions()
+        yield from group.forget_rebalances(list(group.members))
+        yield from let_go(written, made.records, group.members, group.targets)
+
+
+def _checked(work: Work[T], check: Callable[[], None]) -> Work[T]:
+    """Go on with `work` as long as `check` does not object."""
+    try:
+        while True:
+            next(work)
+            yield
+            check()
+    except StopIteration as done:
+        result: T = done.value
+        return result
