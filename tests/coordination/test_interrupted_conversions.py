@@ -177,7 +177,61 @@ def test_clients_get_into_what_is_loaded(to: str, monkeypatch: pytest.MonkeyPatc
     with_coordinator(run, SETTINGS)
 
 
+class _FullLog(MemoryLog):
+    """It takes so many batches, then none for a while."""
+
+    room = 1_000
+
+    def append(self, *args: Any, **how: Any) -> Any:
+        if not self.room:
+            raise KafkaError(ErrorCode.kafka_storage_error)
+        self.room -= 1
+        return super().append(*args, **how)
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize("to", ["consumer", "classic"])
+def test_the_device_becomes_full(to: str, written: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_log, "MESSAGE_BYTES_MAX", _BATCH_BYTES)
+
+    async def run(_: GroupCoordinator, __: MemoryLog, clock: ManualClock) -> None:
+        log = _FullLog()
+        coordinator = await _leading(log, clock)
+        members = await stable(coordinator, clock)
+        if to == "classic":
+            await upgrade(coordinator)
+            await some_turns(200)
+            leaving = HeartbeatRequest("m", -1, "c", "/h", None, None, None, None)
+            await coordinator.consumer_heartbeat("g", leaving)
+            log.room = written
+        else:
+            log.room = written
+            with pytest.raises(KafkaError):
+                await upgrade(coordinator)
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        assert not log.room
+        again = await _leading(log, clock)
+        assert [each.kind for each in again.groups()] == [
+            each.kind for each in coordinator.groups()
+        ]
+        assert _member_ids(again) == _member_ids(coordinator)
+        await again.close()
+        log.room = 1_000
+        clients = [_Client(each) for each in members]
+        await _settled(coordinator, clock, clients)
+        assert {each.member_id for each in clients} <= _member_ids(coordinator)
+        await coordinator.close()
+
+    with_coordinator(run, SETTINGS)
+
+
 def _member_ids(coordinator: GroupCoordinator) -> set[str]:
-    group: Any = coordinator.group("g")
-    known = group.members if group.kind.value == "Consumer" else group.membership.members
-    return set(known)
+    groups: list[Any] = list(coordinator.groups())
+    return {
+        member_id
+        for each in groups
+        for member_id in (
+            each.members if each.kind.value == "Consumer" else each.membership.members
+        )
+    }

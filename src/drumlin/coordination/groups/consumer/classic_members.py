@@ -82,13 +82,10 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     is_later = False
     if replaced is not None and _becomes_classic(group, replaced):
         is_later = must_downgrade_later(group)
-        downgraded = (
-            None
-            if is_later
-            else _downgrade(draft, replaced, Member(member_id, subscription), owned)
-        )
-        if downgraded is not None:
-            return downgraded
+        if not is_later:
+            downgraded = _downgrade(draft, replaced, Member(member_id, subscription), owned)
+            if downgraded is not None:
+                return downgraded
     updated = Member(member_id, subscription, member.progress)
     assigned = draft.assign(updated)
     progress = draft.reconcile(
