@@ -16,8 +16,9 @@ from rig.spark_connector import connector_jars
 from spark.topics import Topic
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
+    """Ends with the last test of this folder: others need its memory."""
     ensure_java()
     os.environ |= {"PYSPARK_PYTHON": sys.executable, **spark_environment()}
     session = (
@@ -42,7 +43,7 @@ def _jars() -> str:
         return ""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def both_sources(spark: SparkSession) -> tuple[str, str]:
     """The formats of Spark's own source and of ours, to be compared."""
     try:
