@@ -12,7 +12,6 @@ import pyarrow as pa
 from drumlin.records.arrow_memory import BinaryMemory, Columns, buffer_of
 from drumlin.records.batch import LARGE_RECORD_BYTES, Buffer
 from drumlin.records.bodies import RECORD_SIZE_MIN, Selection
-from drumlin.records.column_memory import column_memory
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.found_bodies import Bodies
 from drumlin.records.kernels.layout import (
@@ -214,7 +213,7 @@ class _Target:
         for name in set(schema.names):
             if name in _NUMBERS:
                 column, kind = _NUMBERS[name]
-                self._numbers[name] = column_memory.numbers(rows, kind)
+                self._numbers[name] = np.empty(rows, kind)
                 self.columns.put_numbers(column, self._numbers[name])
             elif name in _BYTES:
                 self._bytes[name] = BinaryMemory(rows, size, self.columns, _BYTES[name])

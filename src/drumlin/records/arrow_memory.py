@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from drumlin.records.column_memory import column_memory
 from drumlin.records.kernels.layout import (
     BYTES,
     COLUMN_COUNT,
@@ -79,9 +78,9 @@ class BinaryMemory:
 
     def __init__(self, rows: int, size: int, columns: Columns, column: int) -> None:
         # Untouched memory costs nothing, so these may be much larger than what they'll hold.
-        self.ends = column_memory.numbers(rows + 1, np.int32)
+        self.ends = np.empty(rows + 1, np.int32)
         self.ends[0] = 0
-        self.data = column_memory.numbers(size + PADDING, np.uint8)
+        self.data = np.empty(size + PADDING, np.uint8)
         self.validity = np.zeros((rows + 7) // 8, np.uint8)
         columns.put_numbers(column + ENDS, self.ends)
         columns.put_numbers(column + BYTES, self.data)
