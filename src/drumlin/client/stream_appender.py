@@ -34,7 +34,7 @@ from drumlin.records.columns import RecordColumns, milliseconds
 from drumlin.records.kernels.layout import NO_TIMESTAMP
 from drumlin.records.open_batches import OpenBatches, Sealed
 
-#: With 16 MiB, writing tasks of Spark were some MiB beyond 256 at their largest.
+#: Writing tasks of Spark have little room beside it.
 WINDOW_BYTES: Final = 12 << 20
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _KERNELS_FROM_BYTES: Final = 256 << 10
