@@ -35,7 +35,7 @@ from drumlin.records.kernels.layout import NO_TIMESTAMP
 from drumlin.records.open_batches import OpenBatches, Sealed
 
 #: Writing tasks of Spark have little room beside it.
-WINDOW_BYTES: Final = 12 << 20
+WINDOW_BYTES: Final = 8 << 20
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _KERNELS_FROM_BYTES: Final = 256 << 10
 #: Fewer are encoded together with those that follow them.

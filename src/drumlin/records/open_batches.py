@@ -28,7 +28,6 @@ from drumlin.records.kernels.layout import (
 )
 
 _INT32_MAX: Final = 2**31 - 1
-_GROWTH: Final = 4
 _NOTHING: Final = np.empty(0, np.uint8)
 
 #: A place, and a sealed batch for it.
@@ -104,8 +103,10 @@ class OpenBatches:
         if state[OPEN_COUNT] and state[OPEN_ROOM] >= self._room:
             yield place, self._taken(place)
         filled = int(state[OPEN_BYTES])
-        share = 2 * self._expected_bytes // len(self._memory)
-        room = min(self._room, max(share, _GROWTH * int(state[OPEN_ROOM])))
+        share = self._expected_bytes // len(self._memory)
+        former = int(state[OPEN_ROOM])
+        # By halves: memory that was used before is all resident, also what is not filled again.
+        room = min(self._room, max(share, former + former // 2 + 1))
         # A batch of its own for what is larger than a batch may be.
         room = max(room, wanted) if not filled else room
         memory = np.empty(HEADER_SIZE + room, np.uint8)
@@ -119,7 +120,7 @@ class OpenBatches:
     def _taken(self, place: int) -> memoryview:
         state, memory = self._table[place], self._memory[place]
         batch = memory[: HEADER_SIZE + int(state[OPEN_BYTES])]
-        if len(batch) < len(memory) // 2:
+        if len(batch) < len(memory) // 8 * 7:
             batch = batch.copy()  # who waits with many small ones is not to hold the rest
         encoded = Encoded(
             batch.data,

@@ -15,8 +15,7 @@ from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
 
-#: 256 is the aim. A worker that has written much before takes 264 (alone 224 to 253).
-_LIMIT_MIB = 280
+_LIMIT_MIB = 256
 
 
 def children() -> dict[int, list[int]]:

@@ -70,7 +70,7 @@ _CLIENT_OPTIONS: Final = {
 _PATIENCE_MS: Final = 60_000
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
-_BUFFER_BYTES: Final = 6 << 20
+_BUFFER_BYTES: Final = 3 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
