@@ -1,15 +1,40 @@
-"""Free ports on the loopback interface."""
+"""Free ports on the loopback interface, for servers that are started a moment later.
+
+They are below those that the system gives to outgoing connections: the tests open so many of
+these that one of them would take a port between the choice and the server's start.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import os
+import random
 import socket
+
+_FIRST, _END = 10_000, 32_000
+
+#: Where this process looks next. Two that run at the same time begin far from each other.
+_next = random.Random(os.getpid()).randrange(_FIRST, _END)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; taken at the same time, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports that nobody listens on. The same is not given again before all others were."""
+    global _next
+    found: list[int] = []
+    for _ in range(_END - _FIRST):
+        port, _next = _next, _next + 1 if _next + 1 < _END else _FIRST
+        if _is_free(port):
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"no {count} free ports from {_FIRST} to {_END - 1}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        # As servers do: what an ended one has left in TIME_WAIT does not count.
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

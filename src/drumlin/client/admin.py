@@ -161,14 +161,26 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
         )
         return shape("CreateTopicsRequest", topics=(creatable,), timeout=_timeout(connections))
 
-    async def leaders() -> None:
-        await connections.refresh((topic.name,))
-        for partition in connections.view.topics[topic.name].partitions:
-            connections.view.leader_of(topic.name, partition)
-
     response = await _ask_controller(connections, "create_topics", build, deadline)
     _check(response.topics, topic.name)
-    await connections.retrying(leaders, topics=(topic.name,), deadline=deadline)
+    await _await_leaders(connections, topic.name, max(topic.partitions, 1), deadline)
+
+
+async def _await_leaders(
+    connections: BrokerConnections, topic: str, partition_count: int, deadline: Deadline
+) -> None:
+    """Until a broker tells of so many partitions, and of a leader for each that it knows.
+
+    Brokers hear of a change from the controller some time after it was confirmed.
+    """
+
+    async def leaders() -> None:
+        await connections.refresh((topic,))
+        known = connections.view.topics[topic].partitions
+        for partition in known.keys() | set(range(partition_count)):
+            connections.view.leader_of(topic, partition)
+
+    await connections.retrying(leaders, topics=(topic,), deadline=deadline)
 
 
 async def delete_topic(connections: BrokerConnections, topic: str) -> None:
@@ -189,7 +201,8 @@ async def delete_topic(connections: BrokerConnections, topic: str) -> None:
 
 
 async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
-    """Raise the number of partitions to `count`."""
+    """Raise the number of partitions to `count`, and wait until every one has a leader."""
+    deadline = Deadline(connections.options.patience_ms)
 
     def build(shape: Shape) -> object:
         wanted = shape("CreatePartitionsTopic", name=topic, count=count, assignments=None)
@@ -200,9 +213,9 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
             validate_only=False,
         )
 
-    response = await _ask_controller(connections, "create_partitions", build)
+    response = await _ask_controller(connections, "create_partitions", build, deadline)
     _check(response.results, topic)
-    connections.view.topics.pop(topic, None)
+    await _await_leaders(connections, topic, count, deadline)
 
 
 async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:
