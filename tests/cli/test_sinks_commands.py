@@ -33,8 +33,8 @@ def sink(client: Client, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def write(client: Client, sink: str, batch: int) -> TaskMessage:
-    begun = begin_task(client, TaskIdentity(sink, "query", batch, "run", 0), SETTINGS)
+def write(client: Client, sink: str, batch: int, run: str = "run") -> TaskMessage:
+    begun = begin_task(client, TaskIdentity(sink, "query", batch, run, 0), SETTINGS)
     assert isinstance(begun, TaskWrite)
     begun.transaction.append(pa.table({"value": [f"{batch}"]}), sink)
     return begun.finish(1, "sum")
@@ -82,7 +82,13 @@ def test_an_abort_frees_readers_and_fails_the_query(run: Run, client: Client, si
 def test_a_sink_that_is_forgotten_begins_anew(run: Run, client: Client, sink: str) -> None:
     for batch in range(2):
         commit_batch(client, SETTINGS, [write(client, sink, batch)], batch)
-    run("sinks", "forget", sink, "--yes")
+    opened = write(client, sink, 2, "another").opened
+    assert opened is not None
+    asked = run("sinks", "forget", sink)
+    assert asked.code == 2
+    assert "committed first, and all else it has open is aborted" in asked.err
+    done = run("sinks", "forget", sink, "--yes")
+    assert done.out == f"{opened.transactional_id}: aborted\n{sink}: forgotten\n"
     commit_batch(client, SETTINGS, [write(client, sink, 1)], 1)
     wait_until(lambda: client.read(sink, isolation="read_committed").num_rows == 3, "rows", 20)
 

@@ -12,6 +12,7 @@ from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange, UnknownTopic
 from drumlin.client.log_samples import LogPlace
 from drumlin.client.range_stream import OffsetRange, RangeStream
+from drumlin.client.transactions.transaction import Transaction
 from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -33,7 +34,9 @@ def records(count: int) -> pa.Table:
     )
 
 
-def append(client: Client, topic: str, partition: int, table: pa.Table, **options: Any) -> None:
+def append(
+    client: Client | Transaction, topic: str, partition: int, table: pa.Table, **options: Any
+) -> None:
     client.append(table, topic, partition=lambda data, count: [partition] * len(data), **options)
 
 
@@ -154,6 +157,15 @@ def test_samples_tell_how_dense_a_log_is(client: Client, topic: str) -> None:
     assert small.start_offset <= 17 < small.end_offset < 5_000
     assert 100 < small.bytes_per_offset < 120
     assert 50_000 < large.bytes_per_offset < 50_100
+
+
+def test_a_sample_at_the_end_of_a_transaction_tells_of_its_records(
+    client: Client, topic: str
+) -> None:
+    with client.transaction(topic) as transaction:
+        append(transaction, topic, 0, pa.table({"value": [b"x" * 50_000] * 10}))
+    marker = LogPlace(topic, 0, client.offsets(topic)[0] - 1)
+    assert client.sample_logs([marker])[marker].bytes_per_offset > 40_000
 
 
 def test_a_range_beyond_the_end_gives_up(address: str, topic: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import drumlin
+from drumlin.client.arguments import Acks
 from drumlin.client.client import Client
 from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
@@ -64,6 +65,16 @@ def test_windows_bound_what_is_held(client: Client, topic: str) -> None:
         values = found.filter(pc.equal(found["partition"], partition))["value"].to_pylist()
         assert [int(each) for each in values] == sorted(int(each) for each in values)
     assert sorted(map(int, found["value"].to_pylist())) == list(range(3_000))
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_batches_are_sealed_whether_brokers_know_them_again_or_not(
+    client: Client, topic: str, acks: Acks
+) -> None:
+    appender = client.stream_appender(topic, delivery=DeliveryRules(acks, is_idempotent=False))
+    appender.add(rows(value=["a", "b"]))
+    assert appender.finish().record_count == 2
+    assert client.read(topic)["value"].to_pylist() == [b"a", b"b"]
 
 
 def test_topics_and_partitions_of_their_own(client: Client, topic: str, other_topic: str) -> None:

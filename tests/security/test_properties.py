@@ -243,6 +243,16 @@ def test_a_store_with_a_key_is_converted_by_another_command() -> None:
         security_of(given)
 
 
+@pytest.mark.parametrize("path", ["/etc/kafka/trust", "/etc/kafka/kafka.truststore"])
+def test_a_store_with_a_password_is_one_of_java(path: str) -> None:
+    given = SSL | {TRUST: path, "ssl.truststore.password": "hunter2"}
+    with pytest.raises(SecurityOptionError, match=r"is a JKS store .* keytool -list") as caught:
+        security_of(given)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(SecurityOptionError, match="a PEM trust store has no password"):
+        security_of(given | {TRUST: "/ca.pem"})
+
+
 def test_nothing_secret_is_ever_shown() -> None:
     given = [
         sasl("PLAIN", PLAIN),

@@ -13,6 +13,7 @@ from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.spark.density import TASK_BYTES, Density, limit_bytes, split_by_bytes
 from drumlin.spark.log_densities import LogDensities
 from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.packing import pack_ranges
 from drumlin.spark.planning import OffsetRange
 
 KEY = TopicPartition("t", 0)
@@ -96,8 +97,22 @@ def test_what_is_known_is_not_looked_at_again() -> None:
     assert densities.of(whole) == found
     assert log.looks == looks
     few = [OffsetRange(*KEY, 5, 200)]
-    assert densities.of(few) == {KEY: Density.mean(77.0)}
+    assert densities.of(few)[KEY].size_bytes(5, 200) == log.bytes_in(few[0])
+    looks = log.looks
+    assert densities.of(few)[KEY].size_bytes(5, 200) == log.bytes_in(few[0])
     assert log.looks == looks
+
+
+def test_few_records_may_be_large_ones() -> None:
+    """The mean of a log tells nothing of those at its end."""
+    log = LogInMemory((1_000_000, 100), (200, 8 * MIB))
+    densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 100.0))
+    last = [OffsetRange("t", number, 1_000_000, log.end_offset) for number in range(3)]
+    tasks = pack_ranges(split_by_bytes(last, densities.of(last)))
+    assert max(sum(map(log.bytes_in, task)) for task in tasks) <= 256 * MIB
+    assert log.looks <= 3 * 40
+    usual = [OffsetRange("t", number, 500, 700) for number in range(32)]
+    assert len(pack_ranges(split_by_bytes(usual, densities.of(usual)))) == 1
 
 
 def test_a_stream_looks_once_at_what_came_in() -> None:

@@ -118,6 +118,21 @@ def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) 
         )
 
 
+def test_an_unknown_option_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    session: Any = None
+    with pytest.raises(OptionError, match="payload is no column"):
+        map_batches(
+            session,
+            "t",
+            sums,
+            SUMS,
+            bootstrap_servers="127.0.0.1:9",
+            startingOffset="latest",
+            columns="payload",
+        )
+    assert "did you mean 'startingOffsets'?" in caplog.text
+
+
 def given(*made: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterable[Any]]:
     return lambda _: iter(made)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # brings Arrow along
     from drumlin.client.transactions.describing import TransactionDescription
     from drumlin.spark.writing.protocol.errors import StateLost
     from drumlin.spark.writing.protocol.state import SinkState
+    from drumlin.spark.writing.protocol.winners import Fates
 
 app = typer.Typer(
     no_args_is_help=True, help="Show what Spark's exactly-once sinks have decided and have open."
@@ -33,7 +34,7 @@ _OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
 _TOPIC: Final = "drumlin-sinks"
 
 Sink = Annotated[
-    str, typer.Argument(metavar="SINK", help="The `sinkId`, or query id, dot, and topic.")
+    str, typer.Argument(metavar="SINK", help="Its name, as `drumlin sinks list` shows it.")
 ]
 DecisionTopic = Annotated[
     str, typer.Option("--decision-topic", help="The sinks' option `decisionTopic`.")
@@ -101,11 +102,7 @@ def abort(
     with _connected(bootstrap, command_config) as client:
         _known(client, sink, decision_topic)
         fates, losers = _run(client, abort_sink(sink, SinkSettings(decision_topic)))
-    rows = [{"transactional_id": each, "ended": "aborted"} for each in losers]
-    rows += [
-        {"transactional_id": each.transactional_id, "ended": "committed"}
-        for each in fates.committed
-    ]
+    rows = _ended(fates, losers)
     told = [f"{row['transactional_id']}: {row['ended']}" for row in rows]
     output.show_changes(rows, told or [f"{sink}: nothing is open"], as_json)
 
@@ -119,19 +116,34 @@ def forget(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what a sink has decided: the next batch, of whatever query, is its first."""
+    """Commit what is decided, abort all else, and forget: whatever batch is next is the first."""
     from drumlin.spark.writing.protocol import names
     from drumlin.spark.writing.protocol.aborting import forget as forgetting
     from drumlin.spark.writing.protocol.messages import SinkSettings
 
     names.check_sink(sink)
-    confirm(f"Forget what sink {sink} has decided? A batch that runs again is written again.", yes)
+    confirm(
+        f"Forget what sink {sink} has decided? It is committed first, and all else it has open is "
+        "aborted. A query that writes now fails, and a batch that runs again is written again.",
+        yes,
+    )
     with _connected(bootstrap, command_config) as client:
         _check_topic(client, sink, decision_topic)
         was_known = sink in _states(client, decision_topic, may_be_missing=True)
-        _run(client, forgetting(sink, SinkSettings(decision_topic)))
+        fates, losers = _run(client, forgetting(sink, SinkSettings(decision_topic)))
+    ended = _ended(fates, losers)
     told = "forgotten" if was_known else "nothing was known of it; its next batch is its first"
-    output.show_changes([{"sink": sink, "was_known": was_known}], [f"{sink}: {told}"], as_json)
+    shown = [f"{each['transactional_id']}: {each['ended']}" for each in ended]
+    row = {"sink": sink, "was_known": was_known, "transactions": ended}
+    output.show_changes([row], [*shown, f"{sink}: {told}"], as_json)
+
+
+def _ended(fates: Fates, losers: Sequence[str]) -> list[dict[str, str]]:
+    """What has become of transactions; "lost": it was decided, and is not known to be committed."""
+    names = [(each.transactional_id, "committed") for each in fates.committed]
+    names += [(each.transactional_id, "lost") for each in fates.lost]
+    names += [(each, "aborted") for each in losers]
+    return [{"transactional_id": name, "ended": ended} for name, ended in names]
 
 
 # -- asking ------------------------------------------------------------------------------------

@@ -8,13 +8,15 @@ from typing import Final, NamedTuple
 
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import PeerError
-from drumlin.peer.fetch import end_of_batches, fetch
-from drumlin.records.batch import Buffer, parse_offset_and_length
+from drumlin.peer.fetch import fetch, last_whole_batch
+from drumlin.records.batch import Buffer, parse_header, parse_offset_and_length
 from drumlin.wire.errors import KafkaError
 
 #: A broker sends the first batch whole, however large it is.
 _PIECE_BYTES: Final = 16 << 10
 _AT_A_TIME: Final = 16
+#: Markers of transactions tell nothing of the records; there may be some in a row.
+_STEPS_BACK: Final = (0, 1, 8)
 #: All of them together may take so long: plans wait for them, and can do without.
 _PATIENCE_S: Final = 5.0
 
@@ -65,21 +67,28 @@ async def log_samples(
 
 
 async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample | None:
-    fetched = await fetch(
-        await connections.leader(place.topic, place.partition),
-        place.topic,
-        place.partition,
-        place.offset,
-        max_bytes=_PIECE_BYTES,
-        max_wait_ms=0,
-        isolation="read_uncommitted",
-    )
-    end_offset = end_of_batches(fetched.records)
-    if end_offset is None or end_offset <= place.offset:
-        return None
-    first_offset, _ = parse_offset_and_length(fetched.records, 0)
-    size_bytes = _whole_bytes(fetched.records)
-    return LogSample(min(first_offset, place.offset), end_offset, size_bytes)
+    """What lies at a place. Where that is the end of a transaction, with what is before it."""
+    found = None
+    for step in _STEPS_BACK:
+        offset = max(0, place.offset - step)
+        fetched = await fetch(
+            await connections.leader(place.topic, place.partition),
+            place.topic,
+            place.partition,
+            offset,
+            max_bytes=_PIECE_BYTES,
+            max_wait_ms=0,
+            isolation="read_uncommitted",
+        )
+        last = last_whole_batch(fetched.records)
+        if last is None or last.end_offset <= offset:
+            break
+        first = parse_header(fetched.records)
+        size_bytes = _whole_bytes(fetched.records)
+        found = LogSample(min(first.base_offset, offset), last.end_offset, size_bytes)
+        if not (first.is_control and last.is_control):
+            break
+    return found
 
 
 def _whole_bytes(records: Buffer) -> int:

@@ -62,6 +62,8 @@ class StickyTurns:
         if keys is None:
             return self._next(rows, rows_per_batch)
         assigned = partition_for_keys(keys, self._partition_count).astype(np.int64)
+        if not keys.null_count:
+            return assigned
         without = assigned < 0
         assigned[without] = self._next(int(without.sum()), rows_per_batch)
         return assigned

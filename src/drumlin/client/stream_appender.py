@@ -96,10 +96,15 @@ class StreamAppender:
         self._target = target
         self._topic = topic
         self._encoding = encoding or EncodingRules()
-        self._deliveries = Deliveries(thread, target, delivery or DeliveryRules())
+        delivery = delivery or DeliveryRules()
+        self._deliveries = Deliveries(thread, target, delivery)
         rules = self._encoding
         self._open = OpenBatches(
-            rules.batch_bytes, rules.window_bytes, rules.compression, rules.compression_level
+            rules.batch_bytes,
+            rules.window_bytes,
+            rules.compression,
+            rules.compression_level,
+            with_crc=not delivery.manner.is_idempotent,  # else their sender stamps and seals them
         )
         self._held: list[pa.RecordBatch] = []  # for long enough to make a piece
         self._held_bytes = 0
@@ -228,7 +233,7 @@ class StreamAppender:
         rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, rows.nbytes))
         places = np.empty(count, np.int64)
         for topic, of_topic in topics:
-            whole = len(of_topic) == count
+            whole = len(of_topic) == count  # its rows are all of them, in their order
             picked = {
                 name: columns[name] if whole else columns[name].take(pa.array(of_topic))
                 for name in ("partition", "key")
@@ -241,7 +246,7 @@ class StreamAppender:
             if "partition" in picked:
                 assigned = as_chosen(picked["partition"], assigned)
                 self._check(topic, partitions, assigned, of_topic)
-            places[of_topic] = self._places[topic][assigned]
+            places[slice(None) if whole else of_topic] = self._places[topic][assigned]
         return places
 
     def _topics(self, column: pa.Array | None, count: int) -> Iterator[tuple[str, Rows]]:

@@ -26,12 +26,11 @@ from drumlin.records.kernels.layout import (
     TIMESTAMPS,
     VALUES,
 )
-from drumlin.records.keyed_hash import SEED_SIZE, keyed_hash
+from drumlin.records.row_hash import row_hash
 
 _HALF: Final = (1 << 64) - 1
 _NULL, _PARTITION, _TIMESTAMP = 1, 2, 3  # as the kernel has them
 _WORD: Final = struct.Struct("<q")
-_SEED: Final = struct.Struct("<QQ")
 
 _State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH
 
@@ -84,7 +83,7 @@ class RowChecksum:
         """The checksum of these rows as records of a topic, a number of 128 bits."""
         if rows is None:
             rows = np.arange(len(self._values), dtype=np.int64)
-        seed = keyed_hash(topic.encode(), bytes(SEED_SIZE))
+        seed = row_hash(topic.encode(), 0, 0)
         if self._kernels is None:
             sums = self._sum_plain(rows, seed)
         else:
@@ -119,4 +118,4 @@ class RowChecksum:
 
 
 def _hashed(data: bytes, seed: tuple[int, int], kind: int) -> tuple[int, int]:
-    return keyed_hash(data, _SEED.pack(seed[0] ^ kind, seed[1]))
+    return row_hash(data, seed[0] ^ kind, seed[1])

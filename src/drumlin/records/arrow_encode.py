@@ -99,7 +99,8 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
         columns = Columns()
         columns.put_binary(KEYS, keys)
         kernels.murmur2(columns.place(KEYS), len(keys), hashes.ctypes.data)
-    return np.where(hashes < 0, np.int32(-1), hashes % np.int32(partition_count))
+    partitions = hashes % np.int32(partition_count)
+    return np.where(hashes < 0, np.int32(-1), partitions) if keys.null_count else partitions
 
 
 class Encoded(NamedTuple):
@@ -303,6 +304,7 @@ def sealed(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
+    with_crc: bool = True,
 ) -> memoryview:
     """The batch with its header, and with its records compressed."""
     batch = encoded.batch
@@ -326,5 +328,6 @@ def sealed(
         record_count=encoded.record_count,
     )
     write_header(batch, 0, header)
-    seal(batch, 0, len(batch))
+    if with_crc:
+        seal(batch, 0, len(batch))
     return batch

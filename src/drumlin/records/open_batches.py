@@ -39,7 +39,8 @@ class OpenBatches:
 
     Batches have `max_batch_bytes` at most uncompressed; a record that is larger gets one of its
     own. `expected_bytes` is what all of them together will hold at most before they are reduced:
-    places share that much memory to begin with.
+    places share that much memory to begin with. Without `with_crc` they are left to somebody who
+    changes their headers, and seals them then: it is computed over all of a batch.
     """
 
     def __init__(
@@ -48,11 +49,14 @@ class OpenBatches:
         expected_bytes: int,
         compression: str = "none",
         compression_level: int | None = None,
+        *,
+        with_crc: bool = True,
     ) -> None:
         self._room = max(max_batch_bytes - HEADER_SIZE, 1)
         self._expected_bytes = expected_bytes
         self._compression = compression
         self._level = compression_level
+        self._with_crc = with_crc
         self._table = np.zeros((0, OPEN_WIDTH), np.int64)
         self._memory: list[NDArray[np.uint8]] = []
 
@@ -130,4 +134,4 @@ class OpenBatches:
         )
         self._memory[place] = _NOTHING
         state[:] = 0
-        return sealed(encoded, self._compression, self._level)
+        return sealed(encoded, self._compression, self._level, with_crc=self._with_crc)

@@ -13,6 +13,7 @@ from typing import Final
 from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.spark.density import Density, places_to_sample
 from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.packing import PACKED_BYTES
 from drumlin.spark.planning import OffsetRange
 
 _logger = logging.getLogger(__name__)
@@ -20,9 +21,10 @@ _logger = logging.getLogger(__name__)
 _LIFE_S: Final = 300.0
 _ROUNDS_MAX: Final = 12
 
-#: So few offsets are not looked at: record batches are of a mebibyte at most, where brokers are as
-#: Kafka's come, and a task reads 256 MiB at most.
+#: Ranges of so few offsets are not all looked at: most hold next to nothing, and are many. Those
+#: with the most offsets stand for their topics, and what may be large by them is looked at, too.
 UNSAMPLED_OFFSETS: Final = 256
+_TOPICS_MAX: Final = 16
 
 _Samples = dict[int, float]
 Look = Callable[[Collection[LogPlace]], Mapping[LogPlace, LogSample]]
@@ -61,19 +63,33 @@ class LogDensities:
         means = self.means(each.key for each in ranges)
         self._forget_what_lies_behind(ranges)
         large = [each for each in ranges if each.size > UNSAMPLED_OFFSETS]
+        small = [each for each in ranges if each.size <= UNSAMPLED_OFFSETS]
         unknown = [
-            each for each in ranges if each.key not in means and not self._samples.get(each.key)
+            each for each in small if each.key not in means and not self._samples.get(each.key)
         ]
-        self._sample(list(dict.fromkeys([*large, *unknown])))
-        sampled = {each.key for each in large} | {each.key for each in unknown}
+        first = dict.fromkeys([*large, *unknown, *_examples(small)])
+        self._sample(list(first))
+        usual = self._largest_ends(first)
+        heavy = [each for each in small if each.size * usual.get(each.topic, 0) > PACKED_BYTES]
+        self._sample(heavy)
+        sampled = {each.key for each in [*first, *heavy]}
         densities = {}
         for each in ranges:
             known = self._samples.get(each.key)
             if known and (each.key in sampled or each.key not in means):
                 densities[each.key] = Density.of(known.items())
             elif each.key in means:
-                densities[each.key] = Density.mean(means[each.key])
+                mean = max(means[each.key], usual.get(each.topic, 0))
+                densities[each.key] = Density.mean(mean)
         return densities
+
+    def _largest_ends(self, sampled: Iterable[OffsetRange]) -> dict[str, float]:
+        """The bytes of an offset at the ends of these ranges, the most of each topic."""
+        largest: dict[str, float] = {}
+        for each in sampled:
+            found = self._samples.get(each.key, {}).get(each.end_offset - 1, 0.0)
+            largest[each.topic] = max(found, largest.get(each.topic, 0.0))
+        return largest
 
     def _sample(self, ranges: Sequence[OffsetRange]) -> None:
         from drumlin.client.errors import ClientError
@@ -109,3 +125,11 @@ class LogDensities:
             known = self._samples.get(each.key, {})
             first = max((at for at in known if at <= each.start_offset), default=each.start_offset)
             self._samples[each.key] = {at: known[at] for at in known if at >= first}
+
+
+def _examples(small: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Of each topic the range with the most offsets; where there are many topics, not of all."""
+    largest: dict[str, OffsetRange] = {}
+    for each in sorted(small, key=lambda each: each.size):
+        largest[each.topic] = each
+    return sorted(largest.values(), key=lambda each: each.size)[-_TOPICS_MAX:]

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.records.kernels.travelling import pack
+from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.options import SourceOptions
 
 if TYPE_CHECKING:  # a session that only looks for sources must not pay for these
@@ -53,7 +54,9 @@ def map_batches(
     from drumlin.spark.batch import BatchReader
     from drumlin.spark.cluster import Cluster
 
-    parsed = SourceOptions.parse(_as_text(topic, bootstrap_servers, options))
+    given = _as_text(topic, bootstrap_servers, options)
+    warn_of_unknown(given)
+    parsed = SourceOptions.parse(given)
     parsed.check_batch()
     tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
     read = functools.partial(_run_tasks, parsed, tasks, pack(), function, _struct(schema))

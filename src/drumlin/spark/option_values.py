@@ -89,6 +89,18 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def not_negative(text: str) -> int:
+    """A whole number that is not below zero.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    value = whole_number(text)
+    if value < 0:
+        raise ValueError(f"expected a number that is not negative, got {value}")
+    return value
+
+
 def duration_ms(text: str) -> int:
     """Milliseconds of `30s`, `15m` and the like; a bare number is milliseconds.
 

@@ -23,6 +23,7 @@ from drumlin.spark.option_values import (
     choice,
     converted,
     duration_ms,
+    not_negative,
     parsed,
     positive,
     size_bytes,
@@ -141,7 +142,7 @@ class SourceOptions(Crossing):
             isolation_level=_isolation_level(options),
             offset_fetch_attempts=converted(options, "fetchOffset.numRetries", whole_number, "3"),
             offset_fetch_interval_ms=converted(
-                options, "fetchOffset.retryIntervalMs", whole_number, "1000"
+                options, "fetchOffset.retryIntervalMs", not_negative, "1000"
             ),
             fetch_bytes=size_bytes(options, "kafka.max.partition.fetch.bytes", _FETCH_BYTES),
             progress_group=_progress_group(options),

@@ -97,6 +97,33 @@ def test_the_sources_offsets_go_with_the_decision(
     }
 
 
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [(["key"], "no column 'value'; they have key"), (["id AS value"], "column 'value' is bigint")],
+)
+def test_what_one_of_several_topics_cannot_have_is_refused(
+    spark: SparkSession, address: str, columns: list[str], complaint: str
+) -> None:
+    """In the union of all rows, those without a value would have null: a tombstone each."""
+    write = sink(
+        {
+            "whole": lambda rows: rows.selectExpr("key", "key AS value"),
+            "lacking": lambda rows: rows.selectExpr(*columns),
+        },
+        bootstrap_servers=address,
+    )
+    with pytest.raises(OptionError, match=f"topic 'lacking': .*{complaint}"):
+        write(spark.range(1).selectExpr("id", "string(id) AS key"), 0)
+
+
+def test_an_option_that_is_none_is_not_given(spark: SparkSession, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    write = sink(topic.name, bootstrap_servers=topic.address, sinkId=None, writeId=None)
+    for _ in range(2):
+        write(spark.range(3).selectExpr("string(id) AS value"), 0)
+    assert written(topic).total() == 6
+
+
 def test_a_sink_has_a_topic() -> None:
     with pytest.raises(OptionError, match="at least one"):
         sink({}, bootstrap_servers="127.0.0.1:9092")

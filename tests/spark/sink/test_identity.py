@@ -8,6 +8,7 @@ import pytest
 
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
+from drumlin.spark.writing.protocol import names
 
 QUERY = "0b8a1c1e-6b4c-4c39-9b64-5a4e3c0d1f00"
 RUN = "7d5a4b14-5f0e-4b7a-8a53-2f3e2a1b0c99"
@@ -60,7 +61,7 @@ def test_a_job_group_of_the_users_own_is_no_run(group: str | None) -> None:
 def test_a_write_by_itself_is_new_unless_it_has_a_name() -> None:
     assert of_write(PLAIN, {}.get) == BatchIdentity("write.new", "", 0, "new")
     named = PLAIN._replace(write_id="june")
-    assert of_write(named, {}.get) == BatchIdentity("write.t.june", "", 0, "new")
+    assert of_write(named, {}.get) == BatchIdentity("write/t/june", "", 0, "new")
     assert of_write(named, {"spark.jobGroup.id": RUN}.get).run == "new"
     with pytest.raises(OptionError, match="the name of one write"):
         of_write(named, STREAMING.get)
@@ -73,6 +74,24 @@ def test_writes_of_one_name_to_several_topics_are_several_writes() -> None:
     assert len(set(sinks)) == len(topics)
     long = of_write(named._replace(sink_id="s" * 100, write_id="w" * 100), {}.get)
     assert max(map(len, [*sinks, long.sink])) <= 150
+
+
+def test_writes_of_other_names_are_other_writes() -> None:
+    """Or the second passes for a repetition of the first, and nothing of it is written."""
+    named = [
+        WriteNames(topic, sink, write, "new")
+        for topic, sink, write in [
+            ("a.b", None, "c"),
+            ("a", None, "b.c"),
+            ("b.c", "a", "d"),
+            ("c", "a.b", "d"),
+            ("topics", None, "c"),
+            (None, None, "c"),
+        ]
+    ]
+    found = [of_write(each, {}.get).sink for each in named]
+    assert len(set(found)) == len(named)
+    assert all(map(names.is_sink, found))
 
 
 def test_a_micro_batch_is_not_taken_for_a_write_by_itself() -> None:

@@ -134,8 +134,18 @@ def test_rows_that_cannot_be_records_are_named(spark: SparkSession, new_topic: N
         write(large, topic.address, topic=topic.name)
 
 
-def test_overwriting_is_refused(spark: SparkSession, address: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "complaint"),
+    [
+        ("overwrite", "a topic is only ever added to"),
+        ("ignore", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
+        ("errorifexists", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),  # Spark's default
+    ],
+)
+def test_other_save_modes_are_refused(
+    spark: SparkSession, address: str, mode: str, complaint: str
+) -> None:
     writer = spark.range(1).selectExpr("'v' AS value").write.format("drumlin")
     writer = writer.option("kafka.bootstrap.servers", address).option("topic", "t")
-    with pytest.raises(PySparkException, match="a topic is only ever added to"):
-        writer.mode("overwrite").save()
+    with pytest.raises(PySparkException, match=complaint):
+        writer.mode(mode).save()

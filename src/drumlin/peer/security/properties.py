@@ -134,6 +134,9 @@ class _Properties:
         looks_like = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
         if not kind and location is not None and "." in location:
             kind = looks_like.get("." + location.rpartition(".")[2].lower(), "")
+        if not kind and location is not None and self.get(f"{store}.password") is not None:
+            # What Kafka takes it for, unless it is said to be PEM.
+            kind = "" if location.lower().endswith((".pem", ".crt", ".cer")) else "JKS"
         if kind in {"", "PEM"}:
             return
         holds_key = store == "ssl.keystore"

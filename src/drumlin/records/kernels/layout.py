@@ -104,6 +104,13 @@ NO_TIMESTAMP: Final = -(2**63)
 CHECKSUM_SEED: Final = 0
 CHECKSUM_SUM: Final = 2
 CHECKSUM_STATE_WIDTH: Final = 4
+#: What the hash of a row mixes in: the first digits of pi that are below 2^63 as words.
+ROW_HASH_WORDS: Final = (
+    0x243F6A8885A308D3,
+    0x13198A2E03707344,
+    0x082EFA98EC4E6C89,
+    0x452821E638D01377,
+)
 
 # The limits that `inspect` is given, and behind them room for the facts of `survey`.
 MAX_BYTES: Final = 0

@@ -38,6 +38,7 @@ def sink(
             micro-batch; or None if the rows have a column `topic`. However many topics there are,
             a batch becomes visible in all of them or in none.
         options: those of `format("drumlin")` as a sink; those with dots as `**{"kafka.acks": …}`.
+            None is an option that is not given.
             `transactionalGroup` names a consumer group to which the batch's end in the topics that
             the query reads is committed in the same decision.
 
@@ -45,7 +46,7 @@ def sink(
         OptionError: there is no topic at all; or, in a batch, `transactionalGroup` and a query
             that reads something else than topics, or Spark Connect and exactly once.
     """
-    given = {name.lower(): _text(value) for name, value in options.items()}
+    given = {name.lower(): _text(each) for name, each in options.items() if each is not None}
     given["kafka.bootstrap.servers"] = bootstrap_servers
     if isinstance(topic, str):
         given["topic"] = topic
@@ -98,17 +99,26 @@ def _save(rows: DataFrame, options: Mapping[str, str]) -> None:
 
 
 def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
-    """The rows of all topics, each with the name of its own."""
+    """The rows of all topics, each with the name of its own.
+
+    Raises:
+        OptionError: those of a topic cannot be records: a union would fill in what they lack.
+    """
     from pyspark.sql.functions import col, lit
+
+    from drumlin.spark.writing.columns import written_columns
 
     if rows_of is None:
         return batch
     parts = []
     for topic, make in rows_of.items():
         rows = make(batch)
-        columns = {name: col(name).cast("binary") for name in _AS_BINARY if name in rows.columns}
-        columns["topic"] = lit(topic)
-        parts.append(rows.withColumns(columns))
+        try:
+            names = written_columns(rows.schema, topic)
+        except OptionError as error:
+            raise OptionError(f"topic {topic!r}: {error}") from error
+        columns = {name: col(name).cast("binary") for name in _AS_BINARY if name in names}
+        parts.append(rows.select(*names).withColumns({**columns, "topic": lit(topic)}))
     return functools.reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
 
 

@@ -92,8 +92,9 @@ def _alone(names: WriteNames, local_property: Property) -> BatchIdentity:
                 "such threads with pyspark.inheritable_thread_target, or write in foreachBatch's"
             )
         return BatchIdentity(f"{prefix}.{names.write}", "", 0, names.write)
-    # Jobs that write to several topics have the same name for each of them.
-    sink = f"{prefix}.{names.topic or 'topics'}.{names.write_id}"
+    # Jobs that write to several topics have the same name for each of them. Dots are in all three
+    # themselves: with dots between them, another write might have the same name, and be dropped.
+    sink = f"{prefix}/{names.topic or ''}/{names.write_id}"
     return BatchIdentity(_fitting(sink, prefix), "", 0, names.write)
 
 

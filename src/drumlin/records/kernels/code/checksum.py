@@ -10,7 +10,7 @@ from drumlin.records.kernels.code.dialect import (
     int32s_at,
     int64s_at,
 )
-from drumlin.records.kernels.code.siphash import keyed_hash
+from drumlin.records.kernels.code.row_hash import row_hash
 from drumlin.records.kernels.code.words import wrapping_add
 from drumlin.records.kernels.layout import (
     BYTES,
@@ -61,12 +61,11 @@ def _field(columns: Pointer, column: int, row: int, a: int, b: int) -> tuple[int
     length = value_length(columns, column, row)
     data = bytes_at(columns[column + BYTES])
     if length < 0:
-        return keyed_hash(data, 0, 0, 0, a ^ _NULL, b)
+        return row_hash(data, 0, 0, a ^ _NULL, b)
     start = int32s_at(columns[column + ENDS])[row]
-    return keyed_hash(data, start, length, start + length, a, b)
+    return row_hash(data, start, length, a, b)
 
 
 @helper
 def _number(column: int, row: int, a: int, b: int) -> tuple[int, int]:
-    start = row * _WORD_SIZE
-    return keyed_hash(bytes_at(column), start, _WORD_SIZE, start + _WORD_SIZE, a, b)
+    return row_hash(bytes_at(column), row * _WORD_SIZE, _WORD_SIZE, a, b)

@@ -104,6 +104,19 @@ def high_product(_context: Any, _a: Any, _b: Any) -> Any:
 
 
 @_inline
+def folded_product(_context: Any, _a: Any, _b: Any) -> Any:
+    """Both halves of the product of two unsigned words, joined by exclusive or."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(each, wide) for each in arguments))
+        upper = builder.lshr(product, ir.Constant(wide, 64))
+        return builder.trunc(builder.xor(product, upper), _WORD)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@_inline
 def prefetch(_context: Any, data: Any, _position: Any) -> Any:
     """Have memory brought into the cache; any address will do."""
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 PREFIX: Final = "drumlin."
 DECISION_TOPIC: Final = "drumlin-sinks"
 
-_SINK: Final = re.compile(r"[A-Za-z0-9._-]{1,150}")
+_SINK: Final = re.compile(r"[A-Za-z0-9._/-]{1,150}")
 _RUN: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _TASK_ID: Final = re.compile(r"drumlin\.(.+)\.([A-Za-z0-9-]{1,64})\.([0-9a-f]{12})\.([0-9]+)")
 
@@ -43,7 +43,8 @@ def check_sink(sink: str) -> str:
     """
     if not is_sink(sink):
         raise ValueError(
-            f"a sink's name has 1 to 150 letters, digits, dots, dashes, underscores, not {sink!r}"
+            "a sink's name has 1 to 150 letters, digits, dots, dashes, underscores, slashes, not "
+            f"{sink!r}"
         )
     return sink
 

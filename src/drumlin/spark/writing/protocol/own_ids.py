@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass, field
+from typing import Final
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.messages import Opened
 from drumlin.spark.writing.protocol.requests import Describe, Steps
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.winners import COMMITTED
+
+#: Of so many runs of sinks ids are kept to be used again; each batch write is a run of its own.
+_RUNS_MAX: Final = 100
 
 
 @dataclass(slots=True)
@@ -32,11 +36,12 @@ class OwnIds:
 
     def __init__(self, process: str | None = None) -> None:
         self._process = process or secrets.token_hex(6)
-        self._of: dict[tuple[str, str], _Of] = {}
+        self._of: dict[tuple[str, str], _Of] = {}  # the last used is the last
+        self._made_for_forgotten = 0  # no run that is forgotten has an id above
 
     def choose(self, sink: str, run: str, state: SinkState | None) -> Steps[str]:
         """An id under which no transaction is open that may come to count."""
-        own = self._of.setdefault((sink, run), _Of())
+        own = self._of_run(sink, run)
         if not own.free and state is not None:
             settled = [key for key, batch in own.waiting.items() if state.is_settled(batch)]
             if settled:
@@ -53,7 +58,15 @@ class OwnIds:
 
     def detached(self, sink: str, run: str, opened: Opened, batch: int) -> None:
         """This process is done with a transaction; others may commit or abort it."""
-        self._of[sink, run].waiting[opened] = batch
+        self._of_run(sink, run).waiting[opened] = batch
+
+    def _of_run(self, sink: str, run: str) -> _Of:
+        own = self._of.pop((sink, run), None) or _Of(made=self._made_for_forgotten)
+        self._of[sink, run] = own
+        while len(self._of) > _RUNS_MAX:
+            forgotten = self._of.pop(next(iter(self._of)))
+            self._made_for_forgotten = max(self._made_for_forgotten, forgotten.made)
+        return own
 
 
 _owned: OwnIds | None = None
