@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, let_go, one_turn
+from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, let_go, listed, one_turn, to_end
 
 
 def take_a_turn() -> None:
@@ -159,6 +159,12 @@ def test_long_lists_are_emptied_in_turns() -> None:
     assert not first
     assert not second
     assert steps > 10
+
+
+def test_very_many_items_are_listed_in_turns() -> None:
+    items = dict.fromkeys(range(10_001))
+    assert sum(1 for _ in listed(items)) > 10
+    assert to_end(listed(items)) == list(items)
 
 
 def test_work_that_fails_leaves_no_circle() -> None:

@@ -3,8 +3,9 @@
 Everything that clients ask for happens on one loop. Whatever is proportional to what one of them
 sends, or to what a broker holds, gives way: a handler as a generator that yields after each entry,
 which `Turns` drives; a chore that awaits anyway by asking its `Pace`. What begins has 2 ms, which
-are enough for most. What goes on has 1 ms at a time, as there may be several beside one another
-that do: of all generators that are under way one has its turn, then whatever else is ready.
+are enough for most, or less where others have begun in the same turn. What goes on has 1 ms at a
+time, as there may be several beside one another that do: of all generators that are under way one
+has its turn, then whatever else is ready.
 
 State may have changed whenever a generator goes on: it yields only where it does not mind.
 """
@@ -15,7 +16,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 _log = logging.getLogger(__name__)
@@ -25,10 +27,14 @@ Item = TypeVar("Item")
 #: Of what begins; what goes on has half of it.
 TURN_S: Final = 0.002
 
+#: Of what begins when others have.
+_LATE_S: Final = TURN_S / 8
+
 #: Done side by side; each may do some work before it awaits anything.
 _TOGETHER: Final = 32
 
 _FREED_TOGETHER: Final = 100
+_LISTED_TOGETHER: Final = 500
 
 #: Yields whenever it may be interrupted; what it returns is the result.
 Work = Generator[None, None, T]
@@ -40,13 +46,13 @@ class Finished(NamedTuple):
     result: Any
 
 
-def one_turn(work: Work[Any]) -> Finished | None:
-    """Begin with `work`; None if it has more to do.
+def one_turn(work: Work[Any], ends_at: float | None = None) -> Finished | None:
+    """Begin with `work`; None if it has more to do by `ends_at`, or else at the end of a turn.
 
     Raises:
         Exception: whatever it raises.
     """
-    return _until(time.monotonic() + TURN_S, work)
+    return _until(time.monotonic() + TURN_S if ends_at is None else ends_at, work)
 
 
 def _end_of_turn() -> float:
@@ -86,6 +92,16 @@ def let_go(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
             yield
 
 
+def listed(items: Iterable[Item]) -> Work[list[Item]]:
+    """All of the items, which do not change meanwhile."""
+    found: list[Item] = []
+    left = iter(items)
+    while some := tuple(islice(left, _LISTED_TOGETHER)):
+        found += some
+        yield
+    return found
+
+
 def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether the turn that the loop is in has lasted so long that what can wait had better.
 
@@ -93,6 +109,14 @@ def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
     """
     began: float | None = getattr(loop, "turn_began", None)
     return began is not None and time.monotonic() - began > TURN_S / 2
+
+
+def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
+    """When whoever begins now has to give way: soon, if others have had their turn in this one.
+
+    Of the loop's, that is: dozens of clients may be heard of in one.
+    """
+    return time.monotonic() + (_LATE_S if is_long_turn(loop) else TURN_S)
 
 
 class Turns:
@@ -196,11 +220,13 @@ class Pace:
         return True
 
 
-async def side_by_side(do: Callable[[Item], Awaitable[T]], items: Sequence[Item]) -> list[T]:
+async def side_by_side(
+    do: Callable[[Item], Awaitable[T]], items: Sequence[Item], at_a_time: int = _TOGETHER
+) -> list[T]:
     """What `do` gives for each item: some at a time, so that many of them keep nobody waiting."""
     pace = Pace()
     results: list[T] = []
-    for first in range(0, len(items), _TOGETHER):
-        results += await asyncio.gather(*map(do, items[first : first + _TOGETHER]))
+    for first in range(0, len(items), at_a_time):
+        results += await asyncio.gather(*map(do, items[first : first + at_a_time]))
         await pace.give_way()
     return results

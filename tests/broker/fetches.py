@@ -22,7 +22,7 @@ VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 
 def peer() -> Any:
     """What a handler sees of a connection."""
-    return SimpleNamespace(lanes={}, peer_host="127.0.0.1", listener_name="PLAINTEXT", closed=False)
+    return SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT", closed=False)
 
 
 class Fetches:

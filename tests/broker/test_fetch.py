@@ -10,7 +10,10 @@ import pytest
 
 from broker.answers import content_of
 from broker.fetches import TOPIC, VERSIONS, Fetches, peer, with_broker
+from drumlin.broker.fetching import reading
 from drumlin.broker.later import Later
+from drumlin.records.batch import iterate_headers
+from drumlin.storage import segment_list
 from drumlin.storage.file_slice import FileSlice
 from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -100,6 +103,54 @@ def test_readers_of_committed_records_wait_for_such(tmp_path: Path) -> None:
             _, response = parse_response("fetch", 12, (await waiting.content())[4:])
             (answer,) = response.responses[0].partitions
             assert [each.producer_id for each in answer.aborted_transactions] == [7]
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize("others_open", [0, 8])
+def test_of_very_many_aborted_transactions_a_reader_gets_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int, others_open: int
+) -> None:
+    """The loop looks at few of them; no answer is of more, but for those of a single batch."""
+    most = 4
+    monkeypatch.setattr(segment_list, "_LOOKED_AT_ONCE_MAX", 2 * most)
+    monkeypatch.setattr(reading, "_ABORTED_MAX", most)
+    numbers = range(20, 50)
+
+    async def scenario(fetches: Fetches) -> None:
+        partition = fetches.partition
+
+        def begin(producer_id: int) -> None:
+            batch = from_producer(0, producer_id=producer_id, is_transactional=True)
+            partition.append_as_leader(batch, 1, NOW_MS)
+
+        def abort(producer_id: int) -> None:
+            batch = marker(commit=False, producer_id=producer_id)
+            partition.append_internal(batch, NOW_MS)
+
+        for each in range(others_open):
+            begin(each)
+        for each in numbers:
+            begin(each)
+            abort(each)
+        for each in range(others_open):
+            abort(each)
+        offset, answers, told, given = 0, 0, set[int](), set[int]()
+        while offset < partition.last_stable_offset:
+            fields = {"isolation_level": 1, "partition_max_bytes": 1 << 20, "session_epoch": epoch}
+            response = await fetches.response(12, fetches.frame(12, offset, **fields))
+            ((answer,),) = [each.partitions for each in response.responses]
+            aborted = {each.producer_id for each in answer.aborted_transactions}
+            headers = [header for _, header in iterate_headers(answer.records)]
+            assert {each.producer_id for each in headers if not each.is_control} <= aborted
+            assert len(aborted) <= most or len(headers) == 1
+            told |= aborted
+            given |= {each.base_offset for each in headers}
+            offset, answers = headers[-1].end_offset, answers + 1
+        assert told == {*range(others_open), *numbers}
+        assert given == set(range(partition.last_stable_offset))
+        assert answers >= len(numbers) / most
 
     with_broker(scenario, tmp_path)
 

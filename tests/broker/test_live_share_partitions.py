@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from broker.in_process import running
+from broker.live_shares import LIMITS, SHARED, TOPIC_ID, World, play, until, written_late
 from drumlin import turns
-from drumlin.broker.broker import Broker
 from drumlin.broker.handlers import share_fetch
 from drumlin.broker.shares.acknowledging import begin_to_acknowledge
 from drumlin.broker.shares.fetching import ShareFetch
@@ -23,115 +19,22 @@ from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.room import ShareRoom
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
-from drumlin.coordination.share_partitions.fetched import Fetched, Limits, OffsetRange
+from drumlin.coordination.share_partitions.fetched import Fetched, OffsetRange
+from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.metadata.changes import TopicDeleted
 from drumlin.replication.waiting import Waiter
-from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.storage.file_slice import FileSlice
+from drumlin.turns import Work, to_end
+from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import response_shape
 from storage.samples import prepared
 
-_TOPIC_ID = UUID(int=5)
-_SHARED = SharedPartition(_TOPIC_ID, 0)
-_LIMITS = Limits(max_records=100, batch_size=100)
-_ACCEPT = [1]
 
+def test_what_is_said_of_records_from_before_a_reset_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_late(monkeypatch)
 
-async def _until(condition: Callable[[], object], what: str) -> None:
-    async def wait() -> None:
-        while not condition():  # noqa: ASYNC110  what it waits for is told to nobody
-            await asyncio.sleep(0.002)
-
-    try:
-        await asyncio.wait_for(wait(), 20)
-    except TimeoutError:
-        raise AssertionError(f"in vain waited for {what}") from None
-
-
-class World:
-    """A broker with a topic of one partition, and a group with state in it."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker, self.shares = broker, broker.shares
-
-    async def initialize(self, start_offset: int = 0) -> None:
-        await self.broker.share_state.initialize("g", _TOPIC_ID, 0, 1, start_offset)
-
-    def produce(self, count: int, index: int = 0) -> None:
-        partition = self.broker.partitions.get("t", index)
-        partition.append_as_leader(prepared(count), 1, self.broker.clock.wall_ms())
-
-    async def add_partitions(self, count: int) -> None:
-        """Have so many, all of them with state."""
-        await self.broker.metadata.add_partitions("t", 1, [[1]] * (count - 1))
-        await _until(lambda: self.broker.partitions.find("t", count - 1), "the partitions")
-        for index in range(count):
-            await self.broker.share_state.initialize("g", _TOPIC_ID, index, 1, 0)
-
-    def join(self, name: str, *partitions: SharedPartition) -> Member:
-        member = Member("g", name)
-        self.shares.sessions.open(member, partitions or [_SHARED], 1, 10, acknowledges=False)
-        return member
-
-    async def live(self) -> LivePartition:
-        live = self.shares.open("g", _SHARED)
-        await live.loaded
-        return live
-
-    async def given(self, member: Member, last_offset: int) -> LivePartition:
-        """A member has got the records up to there, all of which nobody had before."""
-        live = await self.live()
-        first_offset = live.records.end_offset
-        fetched = Fetched(first_offset, [OffsetRange(first_offset, last_offset)])
-        assert live.acquire(member.member_id, fetched, _LIMITS)
-        return live
-
-    def accept(self, member: Member, first_offset: int, last_offset: int) -> Awaitable[ErrorCode]:
-        said = {_SHARED: [Acknowledgement(first_offset, last_offset, _ACCEPT)]}
-        begun = to_end(
-            begin_to_acknowledge(self.shares, member, said, knows_renew=True, says_renew=False)
-        )
-
-        async def answer() -> ErrorCode:
-            return (await begun.answers())[_SHARED].code
-
-        return answer()
-
-    async def start_offset(self) -> int:
-        """As it is kept."""
-        state = await self.broker.share_state.read("g", _TOPIC_ID, 0)
-        return max([state.start_offset, *(each.last_offset + 1 for each in state.batches)])
-
-    def fetch(
-        self, member: Member, max_wait_s: float, count: int = 1, min_bytes: int = 1
-    ) -> ShareFetch:
-        return ShareFetch(
-            self.broker,
-            member,
-            [SharedPartition(_TOPIC_ID, each) for each in range(count)],
-            _LIMITS,
-            min_bytes=min_bytes,
-            max_bytes=1 << 20,
-            max_wait_s=max_wait_s,
-        )
-
-
-@asynccontextmanager
-async def _world(path: Path) -> AsyncIterator[World]:
-    async with running(path, share_coordinator_state_topic_num_partitions="1") as broker:
-        await broker.metadata.create_topic("t", [[1]], {}, _TOPIC_ID)
-        await _until(lambda: broker.partitions.find("t", 0), "the partition")
-        yield World(broker)
-
-
-def _play(path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with _world(path) as world:
-            await scenario(world)
-
-    asyncio.run(main())
-
-
-def test_what_is_said_of_records_from_before_a_reset_is_not_written(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
         member = world.join("m")
@@ -141,12 +44,14 @@ def test_what_is_said_of_records_from_before_a_reset_is_not_written(tmp_path: Pa
         assert await answer is ErrorCode.not_leader_or_follower
         assert await world.start_offset() == 0
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_who_hears_late_that_it_was_fenced_takes_nothing_from_its_successor(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    written_late(monkeypatch)
+
     async def scenario(world: World) -> None:
         await world.initialize()
         member = world.join("m")
@@ -155,14 +60,19 @@ def test_who_hears_late_that_it_was_fenced_takes_nothing_from_its_successor(
         await world.initialize()
         successor = await world.given(member, 4)
         assert await late in (ErrorCode.none, ErrorCode.not_leader_or_follower)
-        assert world.shares.find("g", _SHARED) is successor
+        assert world.shares.find("g", SHARED) is successor
         assert await world.accept(member, 0, 4) is ErrorCode.none
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
-def test_who_comes_next_begins_behind_what_was_said_last(tmp_path: Path) -> None:
-    """The last member of a group goes before its acknowledgement is written."""
+@pytest.mark.parametrize("is_late", [False, True])
+def test_who_comes_next_begins_behind_what_was_said_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """Also if the last member of a group goes before its acknowledgement is written."""
+    if is_late:
+        written_late(monkeypatch)
 
     async def scenario(world: World) -> None:
         await world.initialize()
@@ -171,17 +81,21 @@ def test_who_comes_next_begins_behind_what_was_said_last(tmp_path: Path) -> None
         first = await world.given(member, 9)
         answer = world.accept(member, 0, 9)
         world.shares.close_session(member)
-        await _until(lambda: world.shares.find("g", _SHARED) is None, "the end of its partition")
+        await until(lambda: world.shares.find("g", SHARED) is None, "the end of its partition")
         world.join("next")
         second = await world.live()
         assert second is not first
         assert await answer is ErrorCode.none
         assert second.records.start_offset == 10
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
-def test_who_comes_while_the_last_one_goes_finds_its_partition(tmp_path: Path) -> None:
+def test_who_comes_while_the_last_one_goes_finds_its_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_late(monkeypatch)
+
     async def scenario(world: World) -> None:
         await world.initialize()
         member = world.join("m")
@@ -190,10 +104,10 @@ def test_who_comes_while_the_last_one_goes_finds_its_partition(tmp_path: Path) -
         world.shares.close_session(member)
         world.join("next")
         assert await answer is ErrorCode.none
-        await _until(lambda: live.records.next_fetch_offset == 5, "what it had to come back")
+        await until(lambda: live.records.next_fetch_offset == 5, "what it had to come back")
         assert await world.live() is live
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_what_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
@@ -201,13 +115,13 @@ def test_what_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
         member = world.join("m")
         fetch = world.fetch(member, max_wait_s=20)
         await fetch.run()
-        assert fetch.errors == {_SHARED: ErrorCode.unknown_server_error}
-        await _until(lambda: not world.shares.partition_count, "it to be dropped")
+        assert fetch.errors == {SHARED: ErrorCode.unknown_server_error}
+        await until(lambda: not world.shares.partition_count, "it to be dropped")
         await world.initialize()
         await world.given(member, 9)
         assert world.shares.partition_count == 1
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
@@ -219,13 +133,13 @@ def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
         live = await world.live()
         fetch = world.fetch(leaving, max_wait_s=3600)
         waiting = asyncio.ensure_future(fetch.run())
-        await _until(lambda: len(live.room) == 1, "the fetch to wait")
+        await until(lambda: len(live.room) == 1, "the fetch to wait")
         world.shares.close_session(leaving)
         await asyncio.wait_for(waiting, 20)
         assert not fetch.given
         assert not fetch.errors
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_who_has_come_again_is_not_thrown_out_for_having_left(tmp_path: Path) -> None:
@@ -240,26 +154,26 @@ def test_who_has_come_again_is_not_thrown_out_for_having_left(tmp_path: Path) ->
         world.shares.leave(world.shares.sessions.get(member))
         assert not world.shares.sessions.has_group("g")
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_members_of_other_groups_go_without_a_trace(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
         member, other = world.join("m"), Member("h", "m")
-        world.shares.sessions.open(other, [_SHARED], 1, 10, acknowledges=False)
-        await world.broker.share_state.initialize("h", _TOPIC_ID, 0, 1, 0)
+        world.shares.sessions.open(other, [SHARED], 1, 10, acknowledges=False)
+        await world.broker.share_state.initialize("h", TOPIC_ID, 0, 1, 0)
         live = await world.given(member, 9)
-        await world.shares.open("h", _SHARED).loaded
+        await world.shares.open("h", SHARED).loaded
         assert world.shares.partition_count == 2
         world.shares.close_session(other)
-        await _until(lambda: world.shares.partition_count == 1, "one to go")
+        await until(lambda: world.shares.partition_count == 1, "one to go")
         assert await world.live() is live
         assert await world.accept(member, 0, 9) is ErrorCode.none
-        await world.broker.metadata.delete_topic(_TOPIC_ID)
-        await _until(lambda: not world.shares.partition_count, "the other to go with its topic")
+        await world.broker.metadata.delete_topic(TOPIC_ID)
+        await until(lambda: not world.shares.partition_count, "the other to go with its topic")
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_a_fetch_of_a_session_that_was_replaced_acquires_nothing(tmp_path: Path) -> None:
@@ -269,13 +183,13 @@ def test_a_fetch_of_a_session_that_was_replaced_acquires_nothing(tmp_path: Path)
         live = await world.given(member, 9)
         fetch = world.fetch(member, max_wait_s=3600)
         waiting = asyncio.ensure_future(fetch.run())
-        await _until(lambda: len(live.room) == 1, "the fetch to wait")
+        await until(lambda: len(live.room) == 1, "the fetch to wait")
         world.join("m")
         live.room.disturb()
         await asyncio.wait_for(waiting, 20)
         assert not fetch.given
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_locks_that_ended_in_time_wake_nobody(tmp_path: Path) -> None:
@@ -292,19 +206,19 @@ def test_locks_that_ended_in_time_wake_nobody(tmp_path: Path) -> None:
         assert not woken
         assert live.records.next_deadline() is not None
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def _count_released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of the partitions that a member is taken from."""
     released: list[int] = []
-    release = LivePartition.release
+    releasing = LivePartition.releasing
 
-    def counted(live: LivePartition, member_id: str) -> None:
+    def counted(live: LivePartition, member_id: str) -> Work[None]:
         released.append(live.key.partition)
-        release(live, member_id)
+        return releasing(live, member_id)
 
-    monkeypatch.setattr(LivePartition, "release", counted)
+    monkeypatch.setattr(LivePartition, "releasing", counted)
     return released
 
 
@@ -316,19 +230,19 @@ def test_who_leaves_is_looked_for_where_it_was(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(10)
-        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(10)]
+        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(10)]
         world.join("other", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
         member = world.join("m", *everywhere[:3])
-        assert lives[2].acquire("m", Fetched(0, [OffsetRange(0, 4)]), _LIMITS)
+        assert lives[2].acquire("m", Fetched(0, [OffsetRange(0, 4)]), LIMITS)
         world.join("m", *everywhere[4:5])
         world.shares.close_session(member)
         assert sorted(released) == [2, 4]
         await lives[2].settle()
-        assert lives[2].acquire("other", Fetched(0, [OffsetRange(0, 4)]), _LIMITS)
+        assert lives[2].acquire("other", Fetched(0, [OffsetRange(0, 4)]), LIMITS)
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_who_leaves_thousands_of_partitions_does_so_in_pieces(
@@ -338,16 +252,44 @@ def test_who_leaves_thousands_of_partitions_does_so_in_pieces(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(200)
-        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(200)]
+        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(200)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
         world.shares.close_session(member)
         assert 0 < len(released) < 100
-        await _until(lambda: not world.shares.partition_count, "all to be dropped")
+        await until(lambda: not world.shares.partition_count, "all to be dropped")
         assert sorted(released) == list(range(200))
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("how", ["topic", "last member"])
+def test_thousands_of_partitions_are_dropped_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async def scenario(world: World) -> None:
+        count = 100
+        await world.add_partitions(count)
+        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(count)]
+        member = world.join("m", *everywhere)
+        lives = [world.shares.open("g", each) for each in everywhere]
+        await asyncio.gather(*(live.loaded for live in lives))
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        if how == "topic":
+            world.shares.on_change(TopicDeleted(world.broker.metadata.image.topics["t"]))
+        else:
+            world.shares.close_session(member)
+        most, before = 0, world.shares.partition_count
+        assert before == count
+        while world.shares.partition_count:
+            await asyncio.sleep(0)
+            most = max(most, before - world.shares.partition_count)
+            before = world.shares.partition_count
+        assert most <= 2
+        assert all(live.is_closed for live in lives)
+
+    play(tmp_path, scenario)
 
 
 def test_thousands_of_partitions_are_opened_in_turns(
@@ -355,7 +297,7 @@ def test_thousands_of_partitions_are_opened_in_turns(
 ) -> None:
     async def scenario(world: World) -> None:
         await world.add_partitions(200)
-        member = world.join("m", *(SharedPartition(_TOPIC_ID, each) for each in range(200)))
+        member = world.join("m", *(SharedPartition(TOPIC_ID, each) for each in range(200)))
         world.produce(1)
         monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
         fetching = asyncio.create_task(world.fetch(member, 20, 200).run())
@@ -368,7 +310,7 @@ def test_thousands_of_partitions_are_opened_in_turns(
         assert before == 200
         assert most < 5
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_thousands_of_partitions_are_looked_at_acquired_and_left_in_turns(
@@ -387,12 +329,13 @@ def test_thousands_of_partitions_are_looked_at_acquired_and_left_in_turns(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(50)
-        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(50)]
+        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(50)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
         count(LivePartition, "next_fetch_offset")
         count(LivePartition, "acquire")
+        count(FileSlice, "is_resident")
         count(ShareRoom, "enter")
         count(ShareRoom, "leave")
         monkeypatch.setattr(turns, "TURN_S", 0)
@@ -411,11 +354,11 @@ def test_thousands_of_partitions_are_looked_at_acquired_and_left_in_turns(
             before = dict(done)
         await fetching
         assert len(fetch.given) == 50
-        assert done["acquire"] == 50
+        assert done["acquire"] == done["is_resident"] == 50
         assert done["leave"] >= 50
         assert max(most.values()) <= 3, most
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
@@ -423,7 +366,7 @@ def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
 ) -> None:
     async def scenario(world: World) -> None:
         await world.add_partitions(20)
-        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(20)]
+        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(20)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
@@ -433,8 +376,8 @@ def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
         async def read_and_delete(fetch: ShareFetch) -> Any:
             cold = await read(fetch)
             if world.broker.metadata.image.topics.get("t"):
-                await world.broker.metadata.delete_topic(_TOPIC_ID)
-                await _until(lambda: not world.shares.partition_count, "the topic to be dropped")
+                await world.broker.metadata.delete_topic(TOPIC_ID)
+                await until(lambda: not world.shares.partition_count, "the topic to be dropped")
             return cold
 
         monkeypatch.setattr(ShareFetch, "_read_all", read_and_delete)
@@ -443,7 +386,7 @@ def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
         assert set(fetch.errors.values()) == {ErrorCode.unknown_topic_id}
         assert len(fetch.errors) == 20
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("steps", [0, 40, *range(80, 160, 6)])
@@ -454,7 +397,7 @@ def test_what_comes_while_others_have_their_turn_is_not_missed(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(20)
-        everywhere = [SharedPartition(_TOPIC_ID, each) for each in range(20)]
+        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(20)]
         member = world.join("m", *everywhere)
         await asyncio.gather(*(world.shares.open("g", each).loaded for each in everywhere))
         monkeypatch.setattr(turns, "TURN_S", 0)
@@ -464,9 +407,9 @@ def test_what_comes_while_others_have_their_turn_is_not_missed(
             await asyncio.sleep(0)
         world.produce(1)
         await asyncio.wait_for(fetching, 20)
-        assert list(fetch.given) == [_SHARED]
+        assert list(fetch.given) == [SHARED]
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
 
 
 def test_very_many_partitions_are_told_in_turns(tmp_path: Path) -> None:
@@ -497,4 +440,39 @@ def test_very_many_partitions_are_told_in_turns(tmp_path: Path) -> None:
             assert not fetch.errors  # nothing is left to be forgotten at once
             assert (len(told), told.count(ErrorCode.none)) == (count, 1)
 
-    _play(tmp_path, scenario)
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_very_much_that_is_said_of_one_partition_counts_as_a_whole_once_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """Every other record is accepted, the others go back; or else all of them stay locked."""
+    count = 1200
+
+    async def refuse(*_: Any) -> None:
+        raise KafkaError(ErrorCode.not_coordinator)
+
+    async def scenario(world: World) -> None:
+        await world.initialize()
+        member, other = world.join("m"), world.join("other")
+        live = await world.given(member, count - 1)
+        if not is_written:
+            monkeypatch.setattr(ShareCoordinator, "write", refuse)
+        said = {SHARED: [Acknowledgement(0, count - 1, [1, 2] * (count // 2))]}
+        taking = begin_to_acknowledge(
+            world.shares, member, said, knows_renew=True, says_renew=False
+        )
+        begun = to_end(taking)
+        told = (await begun.answers())[SHARED].code
+        again = live.acquire(other.member_id, Fetched(0, [OffsetRange(0, count - 1)]), LIMITS)
+        if is_written:
+            assert told is ErrorCode.none
+            state = await world.broker.share_state.read("g", TOPIC_ID, 0)
+            assert len(state.batches) == count
+            assert [each.first_offset for each in again][:2] == [1, 3]
+        else:
+            assert told is ErrorCode.coordinator_not_available
+            assert not again
+
+    play(tmp_path, scenario)

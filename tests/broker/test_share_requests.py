@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +14,15 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
+from drumlin import turns
 from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
 from drumlin.broker.shares.fetching import ShareFetch
+from drumlin.broker.shares.reading import read_batches
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import check_request
-from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
+from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits, OffsetRange
 from drumlin.turns import Work, to_end
+from storage.samples import prepared
 
 _TOPIC_ID = UUID(int=7)
 _RENEWS = {"knows_renew": True, "says_renew": False}
@@ -129,5 +134,70 @@ def test_a_fetch_begins_to_load_few_partitions_in_a_turn(tmp_path: Path) -> None
                 most, before = max(most, len(fetch._live) - before), len(fetch._live)
             assert before == 100
             assert 0 < most <= 8
+
+    asyncio.run(main())
+
+
+def test_very_many_sessions_of_one_connection_end_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those whose members came again by another one, none."""
+    closed: list[Callable[[], None]] = []
+    connection: Any = SimpleNamespace(when_closed=closed)
+    count = 500
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            shares, number = broker.shares, id(connection)
+            many = [SharedPartition(_TOPIC_ID, each) for each in range(50)]
+            shares.watch(connection)
+            shares.watch(connection)
+            for each in range(count):
+                member = Member("g", f"m{each}")
+                shares.sessions.open(member, many, number, 1_000, acknowledges=False)
+            again = Member("g", f"m{count - 1}")
+            monkeypatch.setattr(turns, "TURN_S", 0)
+            (tell,) = closed
+            tell()
+            kept = shares.sessions.open(again, (), number + 1, 1_000, acknowledges=False)
+            most, before = 0, len(shares.sessions)
+            assert before >= count - 1
+            while len(shares.sessions) > 1:
+                await asyncio.sleep(0)
+                most, before = max(most, before - len(shares.sessions)), len(shares.sessions)
+            assert most <= 2
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert shares.sessions.get(again) is kept
+            assert not shares.sessions.of_connection(number)
+
+    asyncio.run(main())
+
+
+def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> None:
+    """And what lies far behind is found all the same, as what was before it is cleaned away."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[1]], {}, _TOPIC_ID)
+            await asyncio.sleep(0)
+            while broker.partitions.find("t", 0) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+            partition = broker.partitions.get("t", 0)
+            for _ in range(600):
+                partition.append_as_leader(prepared(1), 1, broker.clock.wall_ms())
+            read = partial(read_batches, partition, minimum_one_batch=True, may_block=True)
+            found = read(0, 1 << 20, 0, 10_000)
+            assert found is not None
+            assert found.is_cut
+            assert found.fetched.last_offset == 499
+            rest = read(500, 1 << 20, 0, 10_000)
+            assert rest is not None
+            assert (rest.is_cut, rest.fetched.last_offset) == (False, 599)
+            behind = read(500, 1 << 20, 0, 200)
+            assert behind is not None
+            assert (behind.is_cut, behind.fetched.batches) == (True, [OffsetRange(500, 500)])
+            for each in (found, rest, behind):
+                each.slice.release()
 
     asyncio.run(main())

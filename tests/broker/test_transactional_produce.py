@@ -142,7 +142,7 @@ def test_who_waits_for_committed_records_is_woken_by_the_marker(
     one.send(topic, 0)
     with server.connect() as reader:
         part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        for _ in range(2):  # the ordinary way, and the lane
+        for _ in range(2):  # from the beginning, and from where the first transaction has ended
             reader.send(
                 "fetch",
                 11,

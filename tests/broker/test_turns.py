@@ -6,12 +6,14 @@ import asyncio
 import logging
 import socket
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 
 from drumlin.broker.channel import PlainChannel
 from drumlin.broker.connection import Connection
+from drumlin.broker.later import GivingUp, Later
 from drumlin.broker.loop_watch import LoopWatch
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.wakeups import Wakeups
@@ -30,6 +32,7 @@ class CountingRouter:
     def __init__(self) -> None:
         self.taken = 0
         self.rounds = Rounds()
+        self.giving_up = GivingUp()
 
     def is_prepared(self, _frame: memoryview, _go_on: Any) -> bool:
         return True
@@ -103,6 +106,27 @@ def test_many_connections_with_much_to_do_take_their_turns_one_after_the_other()
             pair.peer.close()
 
     asyncio.run(run())
+
+
+def test_many_who_begin_in_the_same_turn_begin_with_little() -> None:
+    """All have sent hundreds of requests: the first of them has a turn, the others have less."""
+
+    async def run() -> None:
+        router = CountingRouter()
+        pairs = [Pair(router) for _ in range(12)]
+        for pair in pairs:
+            pair.peer.sendall(b"\0\0\0\4abcd" * 200)
+        for _ in range(10):
+            await asyncio.sleep(0)
+            if router.taken:
+                break
+        assert 0 < router.taken <= 21 + 11 * 4
+        for pair in pairs:
+            pair.connection.close(None)
+            pair.peer.close()
+
+    with asyncio.Runner(loop_factory=LoopWatch().new_loop) as runner:
+        runner.run(run())
 
 
 def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
@@ -224,6 +248,43 @@ def test_a_connection_ends_for_everybody_although_one_fails(
     assert "this is wrong" in caplog.text
 
 
+def test_what_nobody_wants_is_given_up_in_turns(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        giving_up, given_up = GivingUp(), list[int]()
+
+        def fail() -> None:
+            raise RuntimeError("this is wrong")
+
+        for number in range(99):
+            giving_up.add(Later(give_up=partial(given_up.append, number)))
+        giving_up.add(Later(give_up=fail))
+        giving_up.add(Later())
+        seen = [len(given_up)]
+        while len(given_up) < 99:
+            await asyncio.sleep(0)
+            seen.append(len(given_up))
+        assert seen == [32, 64, 96, 99]
+        giving_up.add(Later(give_up=partial(given_up.append, 99)))
+        assert len(given_up) == 100
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(run())
+    assert "this is wrong" in caplog.text
+
+
+def test_what_is_answered_before_it_is_given_up_reaches_nobody() -> None:
+    async def run() -> None:
+        giving_up, taken = GivingUp(), list[Later]()
+        waiting = [Later(give_up=lambda: None) for _ in range(40)]
+        for each in waiting:
+            each.when_settled(taken.append)
+            giving_up.add(each)
+        waiting[-1].settle([b"an answer"])
+        assert taken == []
+
+    asyncio.run(run())
+
+
 def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         wakeups = Wakeups()
@@ -249,7 +310,7 @@ def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCapt
 
 def test_very_many_who_were_woken_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        monkeypatch.setattr("drumlin.broker.wakeups.TURN_S", 0)
+        monkeypatch.setattr("drumlin.turns.TURN_S", 0)
         wakeups = Wakeups()
         answered: list[int] = []
         for number in range(5):

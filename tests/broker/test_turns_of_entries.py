@@ -9,6 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from drumlin import turns
+from drumlin.broker import share_state_requests
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
@@ -18,9 +20,11 @@ from drumlin.broker.handlers import (
     list_offsets,
     offset_delete,
     offset_fetch,
+    share_group_describe,
     share_group_heartbeat,
     write_txn_markers,
 )
+from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
@@ -132,6 +136,22 @@ def test_what_a_member_owns_is_read_in_steps() -> None:
     assert sum(map(len, owned.values())) == _ENTRIES
 
 
+def test_what_a_member_owns_of_one_topic_is_read_in_steps() -> None:
+    topics = [SimpleNamespace(topic_id=UUID(int=1), partitions=tuple(range(_ENTRIES)))]
+    assert sum(1 for _ in consumer_group_heartbeat._owned(topics)) > _ENTRIES // 1000
+    assert to_end(consumer_group_heartbeat._owned(topics)) == {UUID(int=1): set(range(_ENTRIES))}
+
+
+def test_a_member_owns_no_more_than_can_be_kept_in_a_turn() -> None:
+    context = _context(68, 1)
+    topic = SimpleNamespace(topic_id=UUID(int=1), partitions=tuple(range(50_001)))
+    request = SimpleNamespace(topic_partitions=(topic,))
+    work = consumer_group_heartbeat.handle(
+        context, request, response_shape("consumer_group_heartbeat", 1)
+    )
+    assert to_end(work).error_code is ErrorCode.invalid_request
+
+
 def test_the_answer_about_markers_in_many_topics_is_made_in_steps() -> None:
     codes = {7: {(f"t{each}", 0): ErrorCode.none for each in range(_ENTRIES)}}
     work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
@@ -155,7 +175,10 @@ def test_what_offset_fetch_asks_for_is_looked_at_in_steps() -> None:
     assert to_end(offset_fetch._asked(request))[-1] == (f"t{_ENTRIES - 1}", (0,))
 
 
-def test_a_group_that_is_asked_about_once_is_not_compared() -> None:
+@pytest.mark.parametrize(("names", "topics"), [("ab", 1), ("aa", 101)])
+def test_what_is_asked_of_a_group_once_or_at_length_is_not_compared(
+    names: str, topics: int
+) -> None:
     """Nobody has a turn while thousands of topics are hashed."""
 
     class Group(SimpleNamespace):
@@ -163,8 +186,8 @@ def test_a_group_that_is_asked_about_once_is_not_compared() -> None:
             raise AssertionError("hashed")
 
     asked = [
-        Group(group_id=each, topics=(SimpleNamespace(topic_name="t", partitions=()),))
-        for each in "ab"
+        Group(group_id=each, topics=(SimpleNamespace(topic_name="t", partitions=()),) * topics)
+        for each in names
     ]
     work = describe_share_group_offsets.handle(
         _context(90, 0),
@@ -172,7 +195,7 @@ def test_a_group_that_is_asked_about_once_is_not_compared() -> None:
         response_shape("describe_share_group_offsets", 0),
     )
     answer = asyncio.run(work)
-    assert [each.group_id for each in answer.groups] == ["a", "b"]
+    assert [each.group_id for each in answer.groups] == list(names)
 
 
 def test_a_refusal_of_many_topics_is_made_in_steps() -> None:
@@ -183,3 +206,36 @@ def test_a_refusal_of_many_topics_is_made_in_steps() -> None:
     assert sum(1 for _ in work) == _ENTRIES
     told = to_end(describe_topic_partitions._refuse(shape, wanted, code)).topics
     assert [each.error_code for each in told] == [code] * _ENTRIES
+
+
+def test_whether_very_many_topics_name_partitions_is_looked_at_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    topics = [SimpleNamespace(partitions=(0,))] * _ENTRIES
+
+    async def main() -> int:
+        looking = asyncio.create_task(share_state_requests._names_partitions(topics, turns.Pace()))
+        count = 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            count += 1
+        assert await looking
+        topics[-1] = SimpleNamespace(partitions=())
+        assert not await share_state_requests._names_partitions(topics, turns.Pace())
+        return count
+
+    assert asyncio.run(main()) >= _ENTRIES
+
+
+def test_each_member_of_a_share_group_is_described_in_its_turn() -> None:
+    context = _context(77, 1)
+    member = DescribedMember("m", None, 1, "c", "h", ("t",), {})
+    group = SimpleNamespace(state_name="Stable", epoch=2, target=SimpleNamespace(epoch=1))
+    group.describe = lambda: [member] * _ENTRIES
+    context.broker.share_groups = SimpleNamespace(group=lambda _: group)  # type: ignore[assignment]
+    request = SimpleNamespace(group_ids=("g",), include_authorized_operations=False)
+    shape = response_shape("share_group_describe", 1)
+    assert sum(1 for _ in share_group_describe.handle(context, request, shape)) > _ENTRIES
+    (told,) = to_end(share_group_describe.handle(context, request, shape)).groups
+    assert len(told.members) == _ENTRIES

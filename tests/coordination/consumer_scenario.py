@@ -27,7 +27,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from coordination.memory_log import KnownTopics, MemoryLog, default_setting, lead_all, wake
+from coordination.memory_log import (
+    KnownTopics,
+    MemoryLog,
+    default_setting,
+    lead_all,
+    new_producer_ids,
+    wake,
+)
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
@@ -79,6 +86,7 @@ class ConsumerScenario:
             self.topics,
             self._setting,
             Turns(),
+            new_producer_ids(),
             lambda: str(next(self._numbers)),
         )
         self.coordinator.start()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import uuid
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 from coordination.settings import Settings
@@ -13,8 +15,11 @@ from drumlin.clock import Clock, ManualClock
 from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
+from drumlin.metadata.store import ProducerIdBlock
+from drumlin.records.batch import parse_header
 from drumlin.records.record import Record, decode_records
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Turns
@@ -22,6 +27,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
 MESSAGE_BYTES_MAX = 1_048_588
+_PRODUCER_IDS = itertools.count()
 #: Of the topic "t", where a test does not bring topics of its own.
 TOPIC_ID = UUID(int=7)
 
@@ -71,8 +77,21 @@ class MemoryLog:
             record
             for partition in sorted(self.batches)
             for batch in self.batches[partition]
+            if not parse_header(batch, 0).is_control
             for record in decode_records(batch)
         ]
+
+
+class FullLog(MemoryLog):
+    """It takes so many batches, then none."""
+
+    room = 1_000
+
+    def append(self, *args: Any, **how: Any) -> asyncio.Future[None] | None:
+        if not self.room:
+            raise KafkaError(ErrorCode.kafka_storage_error)
+        self.room -= 1
+        return super().append(*args, **how)
 
 
 class KnownTopics:
@@ -123,6 +142,15 @@ def default_setting(group_id: str, key: str) -> int | str | bool:
     return value
 
 
+def new_producer_ids() -> ProducerIds:
+    """Ids that nobody has had, be it in another log."""
+
+    async def next_block() -> ProducerIdBlock:
+        return ProducerIdBlock(next(_PRODUCER_IDS), 1)
+
+    return ProducerIds(next_block)
+
+
 def new_coordinator(
     log: MemoryLog,
     settings: Settings | None = None,
@@ -152,6 +180,7 @@ def new_coordinator(
         topics,
         default_setting,
         Turns(),
+        new_producer_ids(),
     )
     return coordinator
 

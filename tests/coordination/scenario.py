@@ -175,7 +175,7 @@ class Scenario:
         for store, metadata in held:
             error = ErrorCode[names[0]] if names else None
             if error is None:
-                self.stored = metadata
+                self._put_into_log(metadata)
             self._carry_out(self.group.stored(store, error))
 
     def _restart(self, _: list[str], __: dict[str, str]) -> None:
@@ -225,8 +225,12 @@ class Scenario:
             self._held.append((store, metadata))
         else:
             self._lines.append(f"stored: {told}")
-            self.stored = metadata
+            self._put_into_log(metadata)
             self._carry_out(self.group.stored(store, None))
+
+    def _put_into_log(self, metadata: GroupMetadata) -> None:
+        self.stored = metadata
+        self.group.in_log(metadata)
 
     def _session_of(self, member_id: str) -> str:
         for deadline, when in self.deadlines.items():

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from drumlin.coordination.background import Background
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 
 def test_work_that_fails_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,3 +82,45 @@ def test_settling_waits_also_for_what_begins_meanwhile() -> None:
         return said
 
     assert asyncio.run(test()) == ["first", "second"]
+
+
+def test_whoever_waits_hears_what_the_work_comes_to_and_nobody_has_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> str:
+        return "done"
+
+    async def fail() -> str:
+        raise OSError("a bad day")
+
+    async def test() -> None:
+        background = Background()
+        assert await background.answer_with(work()) == "done"
+        with pytest.raises(OSError, match="a bad day"):
+            await background.answer_with(fail())
+        background.answer_with(work()).cancel()
+        background.answer_with(fail()).cancel()
+        await background.settle()
+        assert len(background) == 0
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(test())
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_whoever_waits_at_the_end_is_told(has_begun: bool) -> None:
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        background = Background()
+        answer = background.answer_with(work())
+        if has_begun:
+            await asyncio.sleep(0)
+        await background.end()
+        with pytest.raises(KafkaError) as refusal:
+            await asyncio.wait_for(answer, 30)
+        assert refusal.value.code is ErrorCode.coordinator_not_available
+
+    asyncio.run(test())

@@ -259,6 +259,27 @@ def test_the_group_moves_away_and_comes_back_while_it_is_encoded(gate: threading
     with_coordinator(run)
 
 
+def test_it_comes_back_before_the_former_ones_know_that_it_has_gone(gate: threading.Event) -> None:
+    """There are many groups, which hear of it in turns, and this one comes last."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        partition = partition_for("g", 4)
+        for number in range(1_000):
+            if partition_for(f"before-{number}", 4) == partition:
+                coordinator.join(f"before-{number}", request())
+        members = await first_generation(coordinator, clock)
+        syncing = sync(coordinator, members)
+        await some_turns(60)
+        coordinator.resign(partition)
+        coordinator.become_leader(partition, 1)
+        gate.set()
+        assert {each.error for each in await all_of(syncing)} == {ErrorCode.not_coordinator}
+        await loaded(coordinator)
+        assert [each for each in stored(log) if each is not None and each.members] == []
+
+    with_coordinator(run)
+
+
 def test_it_becomes_a_consumer_group_while_it_is_encoded(gate: threading.Event) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         members = await first_generation(coordinator, clock)

@@ -25,6 +25,7 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.test_group_coordinator import loaded, with_coordinator
 from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
+from drumlin.coordination.groups import upgrade_execution
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.groups.classic.states import DeadlineKind
@@ -194,6 +195,28 @@ def test_another_of_the_consumer_protocol_comes(turns_before: int) -> None:
         await some_turns(200)
         assert len(coordinator.consumer_group("g").members) == MEMBERS + 1
         assert stored(log)[-1] is None
+
+    with_coordinator(run, SETTINGS)
+
+
+def test_the_only_one_of_the_consumer_protocol_leaves_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has not heard yet that it is a member."""
+    monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await stable(coordinator, clock)
+        upgrading = upgrade(coordinator)
+        for _ in range(1_000):
+            if isinstance(coordinator.group("g"), ConsumerGroup):
+                break
+            await asyncio.sleep(0)
+        assert not upgrading.done()
+        await _leave(coordinator)
+        assert len((await _classic(coordinator)).membership.members) == MEMBERS
+        assert (await upgrading).member_id == "m"
+        await _check(coordinator, log, clock)
 
     with_coordinator(run, SETTINGS)
 

@@ -37,7 +37,7 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupMetadata
+from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.states import Deadline, GroupState
 from drumlin.coordination.groups.kind import Committer
 from drumlin.turns import Finished, Work, to_end
@@ -247,6 +247,7 @@ class Simulation:
             self.carry_out(self.group.stored(store, ErrorCode.not_coordinator))
             return
         self.log.append((store, metadata))
+        self.group.in_log(metadata)
         if self.chance.random() < 0.6:
             self.finish(store, metadata, None)
         else:
@@ -333,6 +334,8 @@ class Simulation:
                 assert group.protocol_name in dict(member.protocols)
         if group.state is GroupState.STABLE:
             self._check_assignment()
+            if not self.making:
+                self._check_log()
         assigned = [each.generation_id for store, each in self.log if _is_assigned(store)]
         assert assigned == sorted(set(assigned))  # once for each generation, in their order
 
@@ -355,6 +358,24 @@ class Simulation:
         assigned = Counter(member.assignment for member in stored.members)
         for member in self.group.membership.members.values():
             assert assigned[member.assignment]
+
+    def _check_log(self) -> None:
+        """Whatever could not be written, or was not confirmed, loading gives the same members."""
+        name = self.group.protocol_name
+        _, logged = self.log[-1]
+        assert {each.member_id: each for each in logged.members} == {
+            each.member_id: MemberMetadata(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.rebalance_timeout_ms,
+                each.session_timeout_ms,
+                each.metadata(name),
+                each.assignment,
+            )
+            for each in self.group.membership.members.values()
+        }
 
     def fall_silent(self) -> None:
         self.settle()

@@ -1,12 +1,13 @@
 """A broker ends while a group is converted: of several batches, the log has but the first ones.
 
-Kafka would not convert such a group, as its records are one batch. Whatever is loaded here, the
-clients of the group get into it again.
+Kafka would not convert such a group, as its records are one batch. Here they count together: what
+is loaded is the group as it was or the one that it has become, and nothing between them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -22,20 +23,24 @@ from coordination.classic_members import (
 )
 from coordination.memory_log import (
     TOPIC_ID,
+    FullLog,
     KnownTopics,
     MemoryLog,
     lead_all,
     new_coordinator,
     wake,
 )
-from coordination.test_group_coordinator import loaded, with_coordinator
+from coordination.test_group_coordinator import loaded, until, with_coordinator
 from coordination.test_upgrades_in_turns import NOTHING, SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrade_execution
+from drumlin.coordination.groups import atomic_execution, upgrade_execution
 from drumlin.coordination.groups.classic.messages import SyncRequest
 from drumlin.coordination.groups.consumer import conversion
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
+from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.upgrade_execution import UpgradeExecution
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: So that a conversion is several batches; all members of a classic group are one record.
@@ -155,6 +160,102 @@ async def _settled(
     await asyncio.wait_for(asyncio.gather(*working.values()), 10)
 
 
+def _said(group: Any) -> Any:
+    """What the log is to say of a group."""
+    if group.kind.value == "Consumer":
+        return group.members, group.targets, group.epoch, group.target_epoch, group.owners
+    members = group.membership.members.values()
+    return group.generation_id, {
+        each.member_id: (
+            each.group_instance_id,
+            each.session_timeout_ms,
+            each.metadata(group.protocol_name),
+            each.assignment,
+        )
+        for each in members
+    }
+
+
+class _Switch:
+    """Notes what a group becomes, and how much the log says by then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
+        self._log = log
+        self.count, self.said = 0, None
+        upgraded = UpgradeExecution._take_place
+        downgrading = DowngradeExecution._take_place_of
+
+        def take_place(of: Any, shard: Any, group: Any, *arguments: Any) -> None:
+            upgraded(of, shard, group, *arguments)
+            self._note(shard.groups["g"])
+
+        def take_place_of(of: Any, shard: Any, *arguments: Any) -> Any:
+            yield from downgrading(of, shard, *arguments)
+            self._note(shard.groups["g"])
+
+        monkeypatch.setattr(UpgradeExecution, "_take_place", take_place)
+        monkeypatch.setattr(DowngradeExecution, "_take_place_of", take_place_of)
+
+    def _note(self, group: Any) -> None:
+        self.count, self.said = _count(self._log), copy.deepcopy(_said(group))
+
+
+@pytest.mark.parametrize("to", ["consumer", "classic"])
+def test_the_group_is_what_it_was_or_what_it_becomes(
+    to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_log, "MESSAGE_BYTES_MAX", _BATCH_BYTES)
+
+    async def run(_: GroupCoordinator, __: MemoryLog, clock: ManualClock) -> None:
+        log = MemoryLog()
+        switch = _Switch(monkeypatch, log)
+        coordinator = await _leading(log, clock)
+        _, logs = await _converted(coordinator, log, clock, to)
+        await coordinator.close()
+        first, last = _count(logs[0]), switch.count
+        assert last - first > 3
+        before, *between, after = logs[: last - first + 1]
+        was = await _loaded(before, clock)
+        for cut in between:
+            assert await _loaded(cut, clock) == was
+            assert await _loaded(cut, clock) == was
+        assert await _loaded(after, clock) == switch.said
+
+    with_coordinator(run, SETTINGS)
+
+
+def test_what_is_loaded_before_the_start_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some partitions are loaded while a broker that begins still opens others."""
+    monkeypatch.setattr(memory_log, "MESSAGE_BYTES_MAX", _BATCH_BYTES)
+
+    async def run(_: GroupCoordinator, __: MemoryLog, clock: ManualClock) -> None:
+        log = MemoryLog()
+        coordinator = await _leading(log, clock)
+        _, logs = await _converted(coordinator, log, clock, "consumer")
+        await coordinator.close()
+        cut = logs[2]
+        assert any(_unfinished(cut))
+        again = new_coordinator(cut, SETTINGS, clock)
+        lead_all(again, cut)
+        await until(lambda: not any(_unfinished(cut)))
+        again.start()
+        await again.close()
+
+    with_coordinator(run, SETTINGS)
+
+
+async def _loaded(log: MemoryLog, clock: ManualClock) -> Any:
+    coordinator = await _leading(log, clock)
+    said = copy.deepcopy(_said(coordinator.group("g")))
+    await coordinator.close()
+    assert not any(_unfinished(log))
+    return said
+
+
+def _unfinished(log: MemoryLog) -> list[Any]:
+    return [load(each, lambda: False).unfinished for each in log.batches.values()]
+
+
 @pytest.mark.parametrize("to", ["consumer", "classic"])
 def test_clients_get_into_what_is_loaded(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_log, "MESSAGE_BYTES_MAX", _BATCH_BYTES)
@@ -177,25 +278,14 @@ def test_clients_get_into_what_is_loaded(to: str, monkeypatch: pytest.MonkeyPatc
     with_coordinator(run, SETTINGS)
 
 
-class _FullLog(MemoryLog):
-    """It takes so many batches, then none for a while."""
-
-    room = 1_000
-
-    def append(self, *args: Any, **how: Any) -> Any:
-        if not self.room:
-            raise KafkaError(ErrorCode.kafka_storage_error)
-        self.room -= 1
-        return super().append(*args, **how)
-
-
-@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize("written", range(4))
 @pytest.mark.parametrize("to", ["consumer", "classic"])
 def test_the_device_becomes_full(to: str, written: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_log, "MESSAGE_BYTES_MAX", _BATCH_BYTES)
+    monkeypatch.setattr(atomic_execution, "_RETRY_S", 0)
 
     async def run(_: GroupCoordinator, __: MemoryLog, clock: ManualClock) -> None:
-        log = _FullLog()
+        log = FullLog()
         coordinator = await _leading(log, clock)
         members = await stable(coordinator, clock)
         if to == "classic":
@@ -211,13 +301,11 @@ def test_the_device_becomes_full(to: str, written: int, monkeypatch: pytest.Monk
         for _ in range(100):
             await asyncio.sleep(0.001)
         assert not log.room
-        again = await _leading(log, clock)
-        assert [each.kind for each in again.groups()] == [
-            each.kind for each in coordinator.groups()
-        ]
-        assert _member_ids(again) == _member_ids(coordinator)
-        await again.close()
+        cut = _first(log, _count(log))
+        assert await _loaded(cut, clock) == _said(coordinator.group("g"))
         log.room = 1_000
+        await some_turns(10)
+        assert not any(_unfinished(log))
         clients = [_Client(each) for each in members]
         await _settled(coordinator, clock, clients)
         assert {each.member_id for each in clients} <= _member_ids(coordinator)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.coordination.regexes import compile_regex
+from drumlin.coordination.regexes import compile_regex, matches
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("pattern", ["(a)(b)?", "((a)|(b))*", "(" * 900 + "a" + ")?" * 900 + "b?"])
@@ -14,3 +15,23 @@ def test_groups_are_only_parentheses(pattern: str) -> None:
     assert compiled.groups == 0
     assert compiled.fullmatch("ab") is not None
     assert compiled.fullmatch("abc") is None
+
+
+@pytest.mark.parametrize("pattern", ["x{1000}" * 580, "(x{2,500}y){3,}" * 20, "x{9000}"])
+def test_what_repeats_too_often_is_refused(pattern: str) -> None:
+    """Before RE2 has unfolded it: to find that it has no room for it took it 15 ms."""
+    with pytest.raises(KafkaError) as refusal:
+        compile_regex(pattern)
+    assert refusal.value.code is ErrorCode.invalid_regular_expression
+
+
+def test_a_long_text_is_matched_with_short_patterns_only() -> None:
+    """To match 32,767 bytes with 400 of anything took 140 ms."""
+    text = "a" * 32_767
+    assert matches(compile_regex("a+"), text)
+    long = compile_regex("[ab]*a[ab]{400}")
+    assert matches(long, text[:1_000])
+    assert not matches(long, text[:400])
+    with pytest.raises(KafkaError) as refusal:
+        matches(long, text)
+    assert refusal.value.code is ErrorCode.invalid_regular_expression

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -47,3 +49,24 @@ def test_replication_factors_that_differ() -> None:
     assert caught.value.code is ErrorCode.invalid_replica_assignment
     message = "a partition is assigned 1 replicas, and those before it have 2"
     assert caught.value.message == message
+
+
+class _Looked(tuple[int, ...]):
+    """Replicas that remember how many of them were looked at."""
+
+    most = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        _Looked.most = max(_Looked.most, len(found))
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("all of them are looked at")
+
+
+def test_of_very_many_replicas_those_are_looked_at_that_make_them_wrong() -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_assignments([(0, _Looked(range(100_000)))], {0, 1, 2})
+    assert caught.value.code is ErrorCode.invalid_replica_assignment
+    assert 3 < _Looked.most <= 1000

@@ -6,21 +6,30 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordination.memory_log import KnownTopics, default_setting
+from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.consumer.conversion import to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.heartbeats import heartbeat
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.log import encode_batches, load
+from drumlin.coordination.groups.log import Producer, encode_batches, load
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.storage.control_records import encode_marker
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.producer_state import TransactionMarker
 from drumlin.turns import to_end
+from drumlin.wire.consumer_protocol import write_assignment
 from drumlin.wire.errors import ErrorCode
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
 GROUP: Final = "lives-on"
+CONVERTED: Final = "converted"
+_CLASSIC: Final = ("c-1", "c-2", "c-3")
 _JOINING: Final[dict[str, Any]] = {"rebalance_timeout": 30_000, "topic_partitions": []}
 
 
@@ -59,16 +68,41 @@ def join_here(log: PartitionLog, folder: Path, topic: str, now_ms: int) -> None:
         log.append_internal(batch, 0, now_ms)
 
 
+def convert_here(log: PartitionLog, topic: str, now_ms: int) -> None:
+    """A classic group becomes a consumer group, by more than one batch."""
+    topics, rules, clock = KnownTopics(), Settings(), ManualClock(now_ms)
+    topics.put(topic, 1)
+    group = Group(CONVERTED, rules, clock, DeadlineQueue(), str)
+    nothing = write_assignment(0, {})
+    members = [
+        MemberMetadata(name, None, "c", "/h", 30_000, 30_000, subscription(topic), nothing)
+        for name in _CLASSIC
+    ]
+    metadata = GroupMetadata("consumer", 3, "range", _CLASSIC[0], now_ms, tuple(members))
+    to_end(group.restore_metadata(metadata))
+    was = encode_batches([(GroupKey(CONVERTED), metadata)], now_ms)
+    producer = Producer(7_000, 0)
+    becomes = encode_batches(to_consumer(group, topics), now_ms, 0, producer, bytes_max=100)
+    assert len(becomes) > 2
+    for batch, _ in [*was, *becomes]:
+        log.append_internal(batch, 0, now_ms)
+    marker = encode_marker(TransactionMarker(True, 0), *producer, now_ms)
+    log.append_internal(marker, 0, now_ms)
+
+
 def go_on_at_kafka(port: int) -> None:
-    """Kafka has both members, and takes the heartbeat of ours."""
+    """Kafka has both members, and takes the heartbeat of ours; and the group that was converted."""
     with RawClient(port) as client:
 
-        def described() -> Any:
-            asked = {"group_ids": [GROUP], "include_authorized_operations": False}
+        def described(group_id: str = GROUP) -> Any:
+            asked = {"group_ids": [group_id], "include_authorized_operations": False}
             (group,) = client.ask("consumer_group_describe", 1, **asked).groups
             return group if group.error_code == ErrorCode.none else None
 
         group = wait_until(described, "Kafka to have loaded the group")
+        converted = described(CONVERTED)
+        assert {each.member_id for each in converted.members} == set(_CLASSIC)
+        assert (converted.group_epoch, converted.assignment_epoch) == (3, 3)
         members = {each.member_id: each for each in group.members}
         assert members.keys() == {"a-1", "b-2"}
         assert members["b-2"].client_id == "ours"

@@ -26,7 +26,7 @@ from storage.samples import (
     prepared,
     read_all,
 )
-from storage.taken_over_group import go_on_at_kafka, join_at_kafka, join_here
+from storage.taken_over_group import convert_here, go_on_at_kafka, join_at_kafka, join_here
 
 pytestmark = pytest.mark.kafka
 
@@ -213,7 +213,9 @@ def test_a_data_dir_goes_from_kafka_to_us_and_back(tmp_path: Path, kafka: Apache
     expected = [(record.offset, record.value or b"") for record in read_all(log)]
     offsets = logs.get("__consumer_offsets", 0)
     assert offsets is not None
-    join_here(offsets, path / "__consumer_offsets-0", _TOPIC, int(time.time() * 1000))
+    now_ms = int(time.time() * 1000)
+    join_here(offsets, path / "__consumer_offsets-0", _TOPIC, now_ms)
+    convert_here(offsets, _TOPIC, now_ms)
     logs.close()
     _check_dump(_dump(path / f"{_TOPIC}-0"))
 

@@ -209,21 +209,17 @@ def test_aborted_transactions(tmp_path: Path) -> None:
     ]
     open_files = OpenFiles(Files())
     index = TransactionIndex(f"{tmp_path}/x", open_files)
-    assert index.overlapping(0, 1000, may_block=True) == []
+    assert not list(index.ended_from(0, may_block=True))
     for entry in entries:
         index.append(entry)
     index.sync()
     assert (tmp_path / "x.txnindex").stat().st_size == 3 * 34
     index = TransactionIndex(f"{tmp_path}/x", open_files)
-    assert index.overlapping(0, 1000, may_block=True) == entries
-    assert index.overlapping(20, 40, may_block=True) == entries[:2]
-    assert index.overlapping(21, 41, may_block=True) == entries[1:]
-    assert index.is_complete_up_to(51, may_block=True)
-    assert not index.is_complete_up_to(52, may_block=True)
+    assert list(index.ended_from(20, may_block=True)) == entries
+    assert list(index.ended_from(21, may_block=True)) == entries[1:]
+    assert not list(index.ended_from(51, may_block=True))
     index.truncate_to(30)
-    assert (
-        TransactionIndex(f"{tmp_path}/x", open_files).overlapping(0, 1000, may_block=True)
-        == entries[:1]
-    )
+    again = TransactionIndex(f"{tmp_path}/x", open_files)
+    assert list(again.ended_from(0, may_block=True)) == entries[:1]
     index.clear()
     assert not (tmp_path / "x.txnindex").exists()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_answer import Answer, fetch_answers, uvarint
+from drumlin.wire.fetch_answer import Answer, Joined, fetch_answers, uvarint
 from drumlin.wire.messages import encode_response, response_shape, schema_versions
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
@@ -122,3 +122,13 @@ def test_lengths(value: int) -> None:
     encoded = uvarint(value)
     assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(encoded)) == value
     assert [byte >= 0x80 for byte in encoded] == [True] * (len(encoded) - 1) + [False]
+
+
+def test_very_many_pieces_are_joined_on_the_way() -> None:
+    joined, pieces = Joined(), [b"%d," % each for each in range(10_000)]
+    for first in range(0, len(pieces), 100):
+        joined.add(pieces[first : first + 100])
+    parts = joined.parts(b"head", b"end")
+    assert b"".join(parts) == b"head" + b"".join(pieces) + b"end"
+    assert joined.size == sum(map(len, pieces))
+    assert max(map(len, parts)) < joined.size / 5

@@ -79,8 +79,7 @@ class Broker:
         bound: BoundSockets,
         metrics_sockets: BoundSockets,
     ) -> None:
-        self.config = config
-        self.clock = clock
+        self.config, self.clock = config, clock
         self.metadata = metadata
         self.logs = logs
         self.partitions = PartitionRegistry()
@@ -91,8 +90,9 @@ class Broker:
         self.failed_verifications = FailedVerifications()
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
+        setting_of = partial(group_setting, self)
         self.groups = GroupCoordinator(
-            config, clock, offsets_topic, topics, partial(group_setting, self), self.turns
+            config, clock, offsets_topic, topics, setting_of, self.turns, self.producer_ids
         )
         self.share_state = ShareCoordinator(
             config,

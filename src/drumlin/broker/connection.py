@@ -27,7 +27,7 @@ from drumlin.broker.later import Later, Parts, release
 from drumlin.broker.outbox import Outbox, Wanted
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.request_sizes import request_bytes_max
-from drumlin.turns import TURN_S, is_long_turn
+from drumlin.turns import first_turn_ends_at, is_long_turn
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
@@ -198,7 +198,7 @@ class Connection:
             self._fail(error)
 
     def _start_and_send(self) -> None:
-        ends_at = time.monotonic() + TURN_S
+        ends_at = first_turn_ends_at(self._loop)
         while self._backlog and self._may_start() and time.monotonic() < ends_at:
             if not self._router.is_prepared(self._backlog[0], self._prepared):
                 self._awaits_preparation = True
@@ -372,7 +372,7 @@ class Connection:
         self._wait_until_writable(False)
         for slot in self._slots:
             if slot.later is not None and not slot.done:
-                slot.later.cancel()
+                self._router.giving_up.add(slot.later)
             release(slot.parts)
         self._slots.clear()
         self._backlog.clear()

@@ -9,11 +9,18 @@ From then on it refers to neither of them: in a circle all three might stay for 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
+
+_log = logging.getLogger(__name__)
 
 #: One answer as it is sent: bytes and slices of files, one after the other.
 Parts = list[Any]
+
+#: A millisecond's worth, as each may be a task that ends.
+_GIVEN_UP_PER_TURN: Final = 32
 
 
 class Later:
@@ -63,10 +70,52 @@ class Later:
 
     def cancel(self) -> None:
         """The answer is not wanted any more."""
-        give_up, self._give_up = self._give_up, None
-        self._is_unwanted, self._take = True, None
+        give_up = self.unwanted()
         if give_up is not None:
             give_up()
+
+    def unwanted(self) -> Callable[[], object] | None:
+        """Likewise; what is left to be done, at any time, is to call what this returns."""
+        give_up, self._give_up = self._give_up, None
+        self._is_unwanted, self._take = True, None
+        return give_up
+
+
+class GivingUp:
+    """Has answers given up that nobody wants: of very many, some in each turn of the loop.
+
+    Whatever ends by that takes its time as well, in the turn that comes next.
+    """
+
+    def __init__(self) -> None:
+        self._left: deque[Callable[[], object]] = deque()
+        self._number = 0  # in this turn
+        self._goes_on = False
+
+    def add(self, later: Later) -> None:
+        """Nobody wants `later` any more."""
+        give_up = later.unwanted()
+        if give_up is None:
+            return
+        self._number += 1
+        if self._number <= _GIVEN_UP_PER_TURN:
+            give_up()
+        else:
+            self._left.append(give_up)
+        if not self._goes_on:
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._number = min(len(self._left), _GIVEN_UP_PER_TURN)
+        self._goes_on = self._number > 0
+        if self._goes_on:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        for _ in range(self._number):
+            try:
+                self._left.popleft()()
+            except Exception:  # noqa: BLE001  the others would go on for nobody
+                _log.exception("a request of a connection that has ended could not be given up")
 
 
 def when_done(answer: Awaitable[Parts | None], *, lets_pass: bool = False) -> Later:

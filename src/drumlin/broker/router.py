@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from drumlin.broker.context import RequestContext, Waiting, context_of
 from drumlin.broker.first_use import FirstUse, handler_module
 from drumlin.broker.handlers.api_versions import unsupported_version
-from drumlin.broker.later import Later, Parts, when_done
+from drumlin.broker.later import GivingUp, Later, Parts, when_done
 from drumlin.broker.served import SERVED
-from drumlin.turns import Rounds, Work, one_turn
+from drumlin.turns import Rounds, Work, first_turn_ends_at, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
@@ -80,6 +80,8 @@ class Router:
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
         #: Where connections wait that have more requests than they may start in a turn.
         self.rounds = Rounds()
+        #: What connections do with answers for which they have ended.
+        self.giving_up = GivingUp()
 
     def finish_woken(self) -> None:
         """Answer those whom the requests just started have given something to read."""
@@ -147,7 +149,8 @@ class Router:
             if isinstance(answer, EncodedBody):  # it is none of what is asked for below
                 return _encode(api, header, answer)
             if inspect.isgenerator(answer):
-                finished = one_turn(cast(Work[Any], answer))
+                ends_at = first_turn_ends_at(asyncio.get_running_loop())
+                finished = one_turn(cast(Work[Any], answer), ends_at)
                 if finished is None:
                     return Started(self._finish_in_turns(api, header, answer), is_work=True)
                 answer = finished.result

@@ -8,7 +8,7 @@ from Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -31,11 +31,10 @@ async def answer_partitions(
     `blank` are the fields of a partition that has an error.
     """
     response_name, topic_name = names
-    topics = request.topics
-    if not request.group_id or not all(topic.partitions for topic in topics):
-        return shape(response_name, results=())
     results, pace = [], Pace()
-    for topic in topics:
+    if not request.group_id or not await _names_partitions(request.topics, pace):
+        return shape(response_name, results=())
+    for topic in request.topics:
         partitions = []
         for each in topic.partitions:
             await pace.give_way()
@@ -55,3 +54,12 @@ async def answer_partitions(
             )
         results.append(shape(topic_name, topic_id=topic.topic_id, partitions=tuple(partitions)))
     return shape(response_name, results=tuple(results))
+
+
+async def _names_partitions(topics: Iterable[Any], pace: Pace) -> bool:
+    """Whether of each topic a partition is asked for."""
+    for topic in topics:
+        if not topic.partitions:
+            return False
+        await pace.give_way()
+    return True

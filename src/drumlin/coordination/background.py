@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
+
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
@@ -32,6 +35,17 @@ class Background:
         task.add_done_callback(self._done)
         return task
 
+    def answer_with(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """As `spawn`; who wants to may wait for what it returns, or raises, which is not logged.
+
+        If everything is ended meanwhile, that is COORDINATOR_NOT_AVAILABLE.
+        """
+        loop = asyncio.get_running_loop()
+        task, answer = loop.create_task(work), loop.create_future()
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._answered, answer))
+        return answer
+
     def repeat(
         self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
@@ -53,6 +67,17 @@ class Background:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task failed", exc_info=error)
+
+    def _answered(self, answer: asyncio.Future[T], task: asyncio.Task[T]) -> None:
+        self._tasks.discard(task)
+        is_ended = task.cancelled()
+        error = KafkaError(ErrorCode.coordinator_not_available) if is_ended else task.exception()
+        if answer.done():  # nobody wants it any more
+            return
+        if error is None:
+            answer.set_result(task.result())
+        else:
+            answer.set_exception(error)
 
 
 async def _for_ever(

@@ -1,13 +1,16 @@
 """Regular expressions of clients, in RE2's syntax as in Apache Kafka.
 
 RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. What
-takes long is to compile: above all the classes of Unicode, each of which is hundreds of ranges.
-So a pattern has few of those, is short, and gets little memory: the worst take some milliseconds.
+takes long is to compile: above all the classes of Unicode, each of which is hundreds of ranges,
+and repetitions. So a pattern has few of those, is short, and gets little memory: the worst take
+some milliseconds. Threads would not help: RE2's binding keeps the interpreter's lock. So a very
+long text is not matched at all where pattern and text together may take longer than that.
 Nobody asks which part of a name a group has matched. To find that out takes 50 times as long.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import re2
@@ -19,6 +22,11 @@ _MEMORY_BYTES_MAX: Final = 128 << 10
 _LENGTH_MAX: Final = 4096
 #: `\\p` and `\\P`; each takes up to 0.4 ms.
 _UNICODE_CLASSES_MAX: Final = 16
+#: What is repeated so often in all would not fit into the memory: each time takes 16 bytes of it.
+_REPETITIONS_MAX: Final = _MEMORY_BYTES_MAX // 16
+_repetitions: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}").findall
+#: A character of the text is up to one for each instruction of the pattern; each takes some 10 ns.
+_STEPS_MAX: Final = 1_000_000
 
 
 def compile_regex(pattern: str) -> Any:
@@ -37,6 +45,10 @@ def compile_regex(pattern: str) -> Any:
             f"{_UNICODE_CLASSES_MAX} are allowed"
         )
         raise KafkaError(ErrorCode.invalid_regular_expression, message)
+    repetitions = sum(int(most or least) for least, most in _repetitions(pattern))
+    if repetitions > _REPETITIONS_MAX:
+        message = f"a regular expression that repeats {repetitions} times; that is too large"
+        raise KafkaError(ErrorCode.invalid_regular_expression, message)
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY_BYTES_MAX
@@ -48,3 +60,15 @@ def compile_regex(pattern: str) -> Any:
         told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         message = f"{pattern!r} is no regular expression: {told}"
         raise KafkaError(ErrorCode.invalid_regular_expression, message) from None
+
+
+def matches(compiled: Any, text: str) -> bool:
+    """Whether the pattern matches all of the text.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION, the text is too long for such a pattern.
+    """
+    if len(text) * compiled.programsize > _STEPS_MAX:
+        message = f"too large a regular expression for a text of {len(text)} characters"
+        raise KafkaError(ErrorCode.invalid_regular_expression, message)
+    return compiled.fullmatch(text) is not None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 Replicas = tuple[int, ...]
+
+#: Replicas of one partition that are looked at, if there are fewer brokers: among more than there
+#: are brokers something is wrong.
+_LOOKED_AT: Final = 1000
 
 
 def spread_replicas(
@@ -43,7 +48,7 @@ def check_replicas(
     if not replicas:
         raise _invalid("a partition is assigned no replicas")
     seen = set()
-    for each in sorted(replicas):
+    for each in sorted(replicas[: max(_LOOKED_AT, len(broker_ids) + 1)]):
         if each in seen:
             raise _invalid(f"broker {each} is assigned more than one replica of a partition")
         seen.add(each)

@@ -7,14 +7,18 @@ readers ask is not proportional to that.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
 from drumlin.storage.segment import Segment
 from drumlin.storage.transaction_index import AbortedTransaction
+
+#: Aborted transactions: a millisecond's worth.
+_LOOKED_AT_ONCE_MAX: Final = 1000
 
 
 def _base_offset(segment: Segment) -> int:
@@ -109,13 +113,23 @@ class SegmentList:
     def aborted_transactions(
         self, start_offset: int, end_offset: int, may_block: bool
     ) -> list[AbortedTransaction]:
-        """Those with an offset in the range, which may have ended behind it."""
+        """Those with an offset in the range, which may have ended behind it.
+
+        Raises:
+            BlockingIOError: unless it may block, and the disk is needed, or very many have to be
+                looked at.
+        """
         found: list[AbortedTransaction] = []
+        looked_at = 0
         for segment in self._aborting_from(start_offset):
-            index = segment.transaction_index
-            found += index.overlapping(start_offset, end_offset, may_block)
-            if index.is_complete_up_to(end_offset, may_block):
-                break
+            for each in segment.transaction_index.ended_from(start_offset, may_block):
+                looked_at += 1
+                if looked_at > _LOOKED_AT_ONCE_MAX and not may_block:
+                    raise BlockingIOError(errno.EAGAIN, "very many aborted transactions")
+                if each.first_offset < end_offset:
+                    found.append(each)
+                if each.last_stable_offset >= end_offset:
+                    return found  # whatever ends later begins later
         return found
 
     def aborted_in(

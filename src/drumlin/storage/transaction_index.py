@@ -11,7 +11,7 @@ import errno
 import struct
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from drumlin.storage.open_files import OpenFiles
@@ -106,23 +106,11 @@ class TransactionIndex:
 
     # With `may_block=False` these raise BlockingIOError where the file is to be read first.
 
-    def overlapping(
-        self, start_offset: int, end_offset: int, may_block: bool
-    ) -> list[AbortedTransaction]:
-        """Those with an offset in the range; `end_offset` is exclusive."""
-        packed, found = self._loaded(may_block), []
-        for number in range(_first_ended_from(packed, start_offset), _count(packed)):
-            entry = _entry(packed, number)
-            if entry.first_offset < end_offset:
-                found.append(entry)
-            if entry.last_stable_offset >= end_offset:
-                break  # whatever ends later begins later
-        return found
-
-    def is_complete_up_to(self, end_offset: int, may_block: bool) -> bool:
-        """Whether no transaction below `end_offset` can have ended behind this segment."""
+    def ended_from(self, offset: int, may_block: bool) -> Iterator[AbortedTransaction]:
+        """Those that ended at or behind `offset`."""
         packed = self._loaded(may_block)
-        return bool(packed) and _last(packed).last_stable_offset >= end_offset
+        for number in range(_first_ended_from(packed, offset), _count(packed)):
+            yield _entry(packed, number)
 
     def has_any_from(self, offset: int, may_block: bool) -> bool:
         """Whether a transaction ended at or behind `offset`."""

@@ -180,6 +180,10 @@ class FetchAnswers:
         return uvarint(count + 1) if self._flexible else _INT32.pack(count)
 
 
+#: More are joined at once, before they are so many that it takes a turn.
+_PIECES_MAX: Final = 1000
+
+
 class Joined:
     """Pieces of a response as parts to send: what is bytes in a row is one part."""
 
@@ -200,6 +204,9 @@ class Joined:
                 parts.append(b"".join(run))
                 parts.append(piece)
                 run = []
+        if len(run) > _PIECES_MAX:
+            parts.append(b"".join(run))
+            run = []
         self._run = run
         self.size += sum(map(len, pieces))
 

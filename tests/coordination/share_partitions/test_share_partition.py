@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
+from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, check_request
 from drumlin.coordination.share_partitions.fetched import (
     Acquired,
     AcquireMode,
@@ -15,6 +17,7 @@ from drumlin.coordination.share_partitions.fetched import (
 from drumlin.coordination.share_partitions.settings import Settings
 from drumlin.coordination.share_partitions.share_partition import SharePartition
 from drumlin.coordination.shares.state import StateBatch
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _ACCEPT, _RELEASE, _REJECT, _RENEW = 1, 2, 3, 4
@@ -198,3 +201,150 @@ def test_what_the_log_has_deleted_is_nobodys() -> None:
     assert share.start_offset == 20
     share.move_start(40)
     assert (share.start_offset, share.end_offset, share.next_fetch_offset) == (40, 40, 40)
+
+
+def _steps_of(work: Work[Any]) -> tuple[int, Any]:
+    steps = 0
+    while True:
+        try:
+            next(work)
+            steps += 1
+        except StopIteration as done:
+            return steps, done.value
+
+
+def _single(first: int, last: int, *types: int) -> list[Acknowledgement]:
+    return [Acknowledgement(each, each, types) for each in range(first, last + 1)]
+
+
+def test_very_many_acknowledgements_are_taken_in_turns() -> None:
+    share, log = partition(), batches(*[1] * 500)
+    acquire(share, log, limits=Limits(500, 1))
+    work = share.acknowledging("a", _single(0, 499, _ACCEPT), lambda: 0.0)
+    steps, change = _steps_of(work)
+    assert steps == 500
+    share.commit(change)
+    assert share.start_offset == 500
+
+
+@pytest.mark.parametrize("how", ["refused", "given up"])
+def test_who_breaks_off_has_said_nothing_and_its_locks_time_out(how: str) -> None:
+    """Also those that were due while it spoke."""
+    share, log = partition(Settings(lock_duration_s=30)), batches(*[1] * 10)
+    acquire(share, log, limits=Limits(10, 1))
+    now = 0.0
+    work = share.acknowledging("a", _single(0, 9, _ACCEPT), lambda: now)
+    for _ in range(5):
+        next(work)
+    now = 31.0
+    assert [each[:2] for each in share.expire(now)] == [(each, each) for each in range(5, 10)]
+    if how == "given up":
+        work.close()
+    else:
+        with pytest.raises(KafkaError) as refused:
+            next(work)
+        assert refused.value.code is ErrorCode.invalid_record_state
+    assert [each[:2] for each in share.expire(now)] == [(each, each) for each in range(5)]
+    assert acquire(share, log, "b", limits=Limits(10, 1)) == [(each, each, 2) for each in range(10)]
+
+
+def test_what_is_said_twice_at_the_same_time_is_taken_once() -> None:
+    share, log = partition(), batches(*[1] * 4)
+    acquire(share, log, limits=Limits(4, 1))
+    first = share.acknowledging("a", _single(0, 3, _ACCEPT), lambda: 0.0)
+    next(first)
+    with pytest.raises(KafkaError):
+        share.acknowledge("a", _single(0, 0, _RELEASE), 0.0)
+    share.commit(share.acknowledge("a", _single(3, 3, _RELEASE), 0.0))
+    with pytest.raises(KafkaError):
+        list(first)
+    assert acquire(share, log, "b", limits=Limits(4, 1)) == [(3, 3, 2)]
+    say(share, 0, 2, _ACCEPT)
+    assert share.start_offset == 3
+
+
+def test_locks_that_are_renewed_while_others_have_their_turn() -> None:
+    """What is lost by then is not locked again."""
+    share, log = partition(Settings(lock_duration_s=30)), batches(*[1] * 4)
+    acquire(share, log, limits=Limits(2, 1), now=0.0)
+    acquire(share, log, limits=Limits(2, 1), now=10.0)
+    now = 20.0
+    work = share.acknowledging("a", _single(0, 3, _RENEW), lambda: now)
+    for _ in range(4):
+        next(work)
+    now = 35.0
+    share.expire(now)
+    with pytest.raises(StopIteration):
+        next(work)
+    assert acquire(share, log, "b", limits=Limits(2, 1), now=now) == [(0, 0, 2), (1, 1, 2)]
+    assert share.expire(60.0) == ()
+    assert [each[:2] for each in share.expire(65.0)] == [(each, each) for each in range(4)]
+
+
+def test_of_very_many_locks_some_time_out_at_a_time() -> None:
+    share, log = partition(), batches(*[1] * 10)
+    acquire(share, log, limits=Limits(10, 1))
+    assert [len(share.expire(100.0, 4)) for _ in range(4)] == [4, 4, 2, 0]
+    assert share.next_fetch_offset == 0
+
+
+@pytest.mark.parametrize("runs", ["acquired one by one", "parted by what is said"])
+def test_one_acknowledgement_of_very_many_runs_is_taken_in_turns(runs: str) -> None:
+    count = 2000
+    is_parted = runs == "parted by what is said"
+    share, log = partition(), batches(count) if is_parted else batches(*[1] * count)
+    acquire(share, log, limits=Limits(count, 1))
+    types = [_ACCEPT, _RELEASE] * (count // 2) if is_parted else [_RELEASE]
+    said = [Acknowledgement(0, count - 1, types)]
+    steps, _ = _steps_of(check_request(said, knows_renew=True, says_renew=False))
+    assert steps >= len(types) / 200
+    steps, change = _steps_of(share.acknowledging("a", said, lambda: 0.0))
+    assert steps >= count / 200
+    assert len(change.runs) == count
+    steps, batches_ = _steps_of(share.stating(change))
+    assert steps >= count / 200 - 1
+    assert len(batches_) == count
+    steps, _ = _steps_of(share.committing(change))
+    assert steps >= count / 200 - 1
+    # Of what is available in so many pieces, one member gets some.
+    got = acquire(share, log, "b", limits=Limits(count, 1))
+    assert 0 < len(got) < count / 2
+    again = acquire(share, log, "b", limits=Limits(count, 1))
+    assert again[0][0] > got[-1][1]
+
+
+def test_what_a_member_has_is_taken_back_and_rolled_back_in_turns() -> None:
+    count = 2000
+    share, log = partition(), batches(*[1] * count)
+    acquire(share, log, limits=Limits(count, 1))
+    steps, change = _steps_of(share.releasing("a"))
+    assert steps >= count / 200 - 1
+    steps, _ = _steps_of(share.rolling_back(change, 0.0))
+    assert steps >= count / 200 - 1
+    half = share.releasing("a")
+    next(half)
+    share.move_start(count // 2 + 50)
+    _, change = _steps_of(half)
+    rolling = share.rolling_back(change, 0.0)
+    next(rolling)
+    rolling.close()
+    assert not change
+    share.commit(share.release("a"))
+    assert acquire(share, log, "b", limits=Limits(10, 1))[0] == (
+        count // 2 + 50,
+        count // 2 + 50,
+        2,
+    )
+
+
+def test_records_are_not_parted_more_finely_than_can_be_kept() -> None:
+    """All of it is refused before anything is parted."""
+    count = 20_002
+    share, log = partition(), batches(count)
+    acquire(share, log, limits=Limits(count, count))
+    with pytest.raises(KafkaError) as refused:
+        say(share, 0, count - 1, *[_ACCEPT, _RELEASE] * (count // 2))
+    assert refused.value.code is ErrorCode.invalid_request
+    assert len(list(share.runs)) == 1
+    say(share, 0, count - 1, *[_ACCEPT] * count)
+    assert share.start_offset == count

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from coordination.memory_log import MESSAGE_BYTES_MAX, MemoryLog
 from coordination.transactions.settings import TransactionSettings
+from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.state_partitions import partition_for
@@ -17,6 +20,7 @@ from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.records import ID_BYTES_MAX
+from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
@@ -35,6 +39,8 @@ class Cluster:
         self.log = MemoryLog(partition_count)
         self.markers: list[Marker] = []
         self.failure: Exception | None = None
+        self.refused: set[TopicPartition] = set()
+        """Partitions that do not take the next marker."""
         self.blocks = self._count_blocks(block_size)
         self.has_topic = True
 
@@ -49,7 +55,10 @@ class Cluster:
             failure, self.failure = self.failure, None
             raise failure
         self.markers.append(marker)
-        return dict.fromkeys(marker.partitions, ErrorCode.none)
+        codes = dict.fromkeys(marker.partitions, ErrorCode.none)
+        codes |= dict.fromkeys(self.refused, ErrorCode.not_leader_or_follower)
+        self.refused = set()
+        return codes
 
     def coordinator(self) -> TransactionCoordinator:
         """One that leads nothing yet."""
@@ -248,6 +257,28 @@ def test_leadership_that_goes_while_markers_are_written() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+def test_very_many_partitions_are_told_in_turns(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kept`: so many of them have their marker only the second time."""
+    partitions = [("t", index) for index in range(600)]
+
+    async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
+        producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
+        await coordinator.add_partitions("x", *producer, partitions)
+        cluster.refused = set(partitions[:kept])
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        await coordinator.end("x", producer, is_commit=True, client_version=2)
+        passed = 0
+        while coordinator.describe("x").state is not TransactionState.COMPLETE_COMMIT:
+            await asyncio.sleep(0 if passed < 3 * len(partitions) else 0.001)
+            passed += 1
+        assert passed >= 3 * len(partitions)  # whether they are there, which, and what they said
+        told = [list(each.partitions) for each in cluster.markers]
+        assert told == ([partitions, partitions[:kept]] if kept else [partitions])
+
+    run(test)
+
+
 @pytest.mark.parametrize("failure", [KafkaError(ErrorCode.unknown_server_error), OSError("odd")])
 def test_markers_are_written_whatever_happens(failure: Exception) -> None:
     async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
@@ -359,3 +390,17 @@ def test_a_transaction_that_is_too_large_to_be_ended_cannot_become_so_large() ->
         assert not around.markers[0].is_commit
 
     run(test)
+
+
+def test_very_many_ids_are_looked_at_in_steps() -> None:
+    shard = TransactionShard(0)
+    for each in range(5_000):
+        transaction: Any = SimpleNamespace(number=each)
+        shard.transactions[f"x{each}"] = transaction
+
+    def is_meant(each: Any) -> bool:
+        return bool(each.number % 2)
+
+    found = list(shard.chosen(is_meant))
+    assert len(found) >= 5
+    assert [each.number for some in found for each in some] == list(range(1, 5_000, 2))  # type: ignore[attr-defined]

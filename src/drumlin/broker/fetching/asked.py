@@ -34,6 +34,12 @@ def distinct(request: FetchRequest) -> FetchRequest:
     return request._replace(topics=found)
 
 
+def size_of(request: FetchRequest) -> tuple[int, int]:
+    """How many partitions are wanted, and how many forgotten."""
+    wanted = sum([len(parts) for _, parts in request.topics])
+    return wanted, sum([len(indexes) for _, indexes in request.forgotten])
+
+
 def _is_distinct(topic: tuple[bytes, list[Wanted]]) -> bool:
     _, parts = topic
     return len({wanted[0] for wanted in parts}) == len(parts)

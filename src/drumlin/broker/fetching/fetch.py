@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.fetching.reading import Reading, has_records, missing_partition, unreadable
 from drumlin.broker.later import Later, Parts
-from drumlin.turns import Pace, Work, one_turn
+from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.fetch_answer import failed, fetch_answers
 
@@ -36,6 +36,7 @@ _SESSIONS_FROM: Final = 7
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
 STEP: Final = 32
+_FREED_AT_ONCE_MAX: Final = 1000
 
 
 class Fetch:
@@ -200,7 +201,7 @@ class Fetch:
         self.answers = []
         if self.is_large():
             work = self._read_all()
-            finished = one_turn(work)
+            finished = one_turn(work, first_turn_ends_at(asyncio.get_running_loop()))
             if finished is None or not finished.result:
                 self._go_on_in_task(None if finished else work)
                 return None
@@ -240,7 +241,7 @@ class Fetch:
         if not self.is_large():
             return self.write_now()
         writing = self.write()
-        finished = one_turn(writing)
+        finished = one_turn(writing, first_turn_ends_at(asyncio.get_running_loop()))
         if finished is None:
             self._go_on_in_task(None, writing)
             return None
@@ -376,7 +377,9 @@ class Fetch:
             self.over(is_answered=is_answered)
             # Slices that are not sent close behind whoever is last to have them: a thread, maybe,
             # that still reads one.
-            self.answers = []
+            answers, self.answers = self.answers, []
+            if len(answers) > _FREED_AT_ONCE_MAX:
+                self.broker.turns.start(_forget(answers, self.request))
 
     def _settle(self, parts: Parts | None, error: Exception | None = None) -> None:
         self._end()
@@ -397,6 +400,13 @@ class Fetch:
             self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
         else:
             self._settle(self.writer.frame(header.correlation_id, 0, [], error=code.value))
+
+
+def _forget(answers: list[Answer], request: FetchRequest) -> Work[None]:
+    yield from let_go(answers)
+    for _, parts in request.topics:
+        yield from let_go(parts)
+    yield from let_go(request.topics)
 
 
 def _look(reading: Reading, partition: Partition, wanted: Wanted) -> Answer:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.fetching.reading import has_records
 from drumlin.broker.fetching.sessions import NO_SESSION
-from drumlin.turns import Work, to_end
+from drumlin.turns import Work, let_go, listed, to_end
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Joined, failed
 
@@ -47,16 +47,21 @@ class SessionFetch(Fetch):
     )
 
     def __init__(
-        self, context: RequestContext, request: FetchRequest, created: Session | None
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        created: Session | None,
+        request_size: int,
     ) -> None:
-        """`created` is for this request; without it goes on in the session that it names."""
+        """`created` is for this request; without it goes on in the session that it names.
+
+        request_size: how many partitions the request names or forgets.
+        """
         super().__init__(context, request)
         self._session: Session | None = created
         self._waits_for: Session | None = None  # it is in the queue of this one
         self._is_incremental = created is None
-        self._request_size = sum([len(parts) for _, parts in request.topics]) + sum(
-            [len(indexes) for _, indexes in request.forgotten]
-        )
+        self._request_size = request_size
         self._items: list[Watched] = []
         self._news: dict[Watched, Answer] = {}
         self._gained = 0
@@ -257,7 +262,7 @@ class SessionFetch(Fetch):
 
     def write(self) -> Work[Parts]:
         writer, joined, session = self.writer, Joined(), self._the_session
-        news = list(self._news.items())
+        news = yield from listed(self._news.items())
         topics = at = 0
         while at < len(news):
             topic, end = news[at][0].topic, at
@@ -279,6 +284,7 @@ class SessionFetch(Fetch):
                 yield
             joined.add([writer.topic_end])
             at = end
+        yield from let_go(news)
         session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
         return writer.frame_of(correlation_id, topics, joined, session_id=session_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.replication.waiting import Waiter
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Joined, failed
 
@@ -28,12 +28,14 @@ _AT_ONCE: Final = 128
 class PlainFetch(Fetch):
     """A fetch that leaves nothing behind."""
 
-    __slots__ = ("_is_large", "_items", "_rooms", "_waiter")
+    __slots__ = ("_amount", "_is_large", "_items", "_rooms", "_waiter")
 
-    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, amount: int) -> None:
+        """`amount`: how many partitions the request names."""
         super().__init__(context, request)
-        self._items = [(topic, wanted) for topic, parts in request.topics for wanted in parts]
-        self._is_large = len(self._items) > _AT_ONCE
+        self._amount = amount
+        self._is_large = amount > _AT_ONCE
+        self._items: list[tuple[bytes, Wanted]] = []
         self._rooms: list[WaitingRoom] = []
         self._waiter: Waiter | None = None
 
@@ -42,16 +44,22 @@ class PlainFetch(Fetch):
 
     @property
     def is_empty(self) -> bool:
-        return not self._items
+        return not self._amount
 
     def prepare(self) -> Work[None]:
-        yield from ()
+        if self._items:  # from the pass before
+            return
+        for topic, parts in self.request.topics:
+            for first in range(0, len(parts), STEP):
+                self._items += [(topic, wanted) for wanted in parts[first : first + STEP]]
+                yield
 
     def prepare_now(self) -> None:
-        pass
+        topics = self.request.topics
+        self._items = [(topic, wanted) for topic, parts in topics for wanted in parts]
 
     def amount(self) -> int:
-        return len(self._items)
+        return self._amount
 
     def read_some(self, count: int) -> None:
         answers, reading = self.answers, self.reading
@@ -87,6 +95,10 @@ class PlainFetch(Fetch):
 
     def replace(self, number: int, answer: Answer) -> None:
         self.answers[number] = answer
+
+    def over(self, *, is_answered: bool) -> None:
+        if self._is_large:
+            self.broker.turns.start(let_go(self._items))
 
     # -- waiting ------------------------------------------------------------------------
 

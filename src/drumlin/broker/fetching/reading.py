@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from drumlin.records.batch import HEADER_SIZE
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Answer, failed
 
@@ -25,6 +26,8 @@ _READ_COMMITTED: Final = 1
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
 _NULL_ID: Final = bytes(16)
+#: Told of one partition, a millisecond's worth to write: where there are more, fewer records go.
+_ABORTED_MAX: Final = 1000
 
 
 def missing_partition(broker: Broker, topic: bytes, index: int, *, by_id: bool) -> Partition:
@@ -133,7 +136,7 @@ class Reading:
     def _read_committed(
         self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
     ) -> tuple[Any, Sequence[tuple[int, int]]]:
-        """Records, and the aborted transactions among them."""
+        """Records, and the aborted transactions among them: of very many, the first."""
         log = partition.log
         while True:
             segments = log.segments.snapshot()
@@ -142,9 +145,12 @@ class Reading:
                 return records, _NO_ABORTED
             end_offset = partition.last_stable_offset
             found = log.aborted_in(records, fetch_offset, end_offset, may_block=may_block)
-            if log.segments.snapshot() is segments:
+            is_as_it_was = log.segments.snapshot() is segments
+            if is_as_it_was and (len(found) <= _ABORTED_MAX or max_bytes < HEADER_SIZE):
                 return records, [(each.producer_id, each.first_offset) for each in found]
-            # Cleaned segments came between, which know less of what was aborted.
+            if is_as_it_was:
+                max_bytes = min(max_bytes, records.size) // 2
+            # Else cleaned segments came between, which know less of what was aborted.
             records.release()
 
 

@@ -16,6 +16,7 @@ from drumlin.broker.group_descriptions import authorized_operations, refused_gro
 from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member
+from drumlin.distinct import each_once
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -23,18 +24,21 @@ from drumlin.wire.messages import ZERO, Shape
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
+#: More for a group that changes while it is described: then its members are as each was found.
+_TRIES: Final = 3
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
-    groups = []
-    for group_id in dict.fromkeys(request.group_ids):
-        groups.append(_describe(context, group_id, operations, shape))
-        yield
+    groups = yield from each_once(
+        request.group_ids, lambda group_id: _describe(context, group_id, operations, shape)
+    )
     return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(context: RequestContext, group_id: str, operations: int, shape: Shape) -> Any:
+def _describe(
+    context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
+) -> Work[Any]:
     try:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
             raise KafkaError(ErrorCode.unsupported_version)
@@ -43,6 +47,13 @@ def _describe(context: RequestContext, group_id: str, operations: int, shape: Sh
         group = context.broker.groups.consumer_group(group_id)
     except KafkaError as error:
         return refused_group(shape, group_id, error)
+    revision, members = group.revision, []
+    for member in list(group.members.values()):
+        members.append((yield from _member(shape, group, member)))
+        yield
+    if tries_left and group.revision != revision:
+        again = yield from _describe(context, group_id, operations, shape, tries_left - 1)
+        return again
     return shape(
         "DescribedGroup",
         error_code=ErrorCode.none,
@@ -52,17 +63,19 @@ def _describe(context: RequestContext, group_id: str, operations: int, shape: Sh
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch.epoch,
         assignor_name=preferred_assignor(group, Counter(group.assignors)),
-        members=tuple(_member(shape, group, each) for each in group.members.values()),
+        members=tuple(members),
         authorized_operations=operations,
     )
 
 
-def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Any:
+def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Work[Any]:
     said = member.subscription
     has: dict[UUID, set[int]] = {}
     for partitions in (member.progress.assigned, member.progress.revoking):
         for topic_id, epochs in partitions.items():
             has.setdefault(topic_id, set()).update(epochs)
+    held = yield from _assignment(shape, group, has)
+    target = yield from _assignment(shape, group, group.targets.get(member.member_id, {}))
     return shape(
         "Member",
         member_id=member.member_id,
@@ -73,17 +86,17 @@ def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Any:
         client_host=said.client_host,
         subscribed_topic_names=tuple(sorted(said.topics)),
         subscribed_topic_regex=said.regex,
-        assignment=_assignment(shape, group, has),
-        target_assignment=_assignment(shape, group, group.targets.get(member.member_id, {})),
+        assignment=held,
+        target_assignment=target,
         member_type=_CLASSIC if member.is_classic else _CONSUMER,
     )
 
 
 def _assignment(
     shape: Shape, group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]
-) -> Any:
+) -> Work[Any]:
     topics = []
-    for topic_id, indexes in partitions.items():
+    for topic_id, indexes in list(partitions.items()):
         topic = group.surroundings.topics.by_id(topic_id)
         if topic is not None:
             topics.append(
@@ -94,4 +107,5 @@ def _assignment(
                     partitions=tuple(sorted(indexes)),
                 )
             )
+        yield
     return shape("Assignment", topic_partitions=tuple(topics))

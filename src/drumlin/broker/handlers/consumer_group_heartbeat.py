@@ -30,21 +30,27 @@ _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
-#: Topics that a member may say it owns, or is told that it has, without giving way.
+#: Topics, or partitions of one, that are read of what a member says it owns without giving way,
+#: and topics that it is told it has.
 _AT_ONCE_MAX: Final = 500
+#: More than anybody reads alone: what they are kept in grows, and is freed, in one go.
+_OWNED_MAX: Final = 50_000
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     topics = request.topic_partitions
     if topics is None:
         return _beat(context, request, shape, None)
-    if len(topics) <= _AT_ONCE_MAX:
-        return _beat(context, request, shape, to_end(_owned(topics)))
+    if not topics:
+        return _beat(context, request, shape, {})
     return _beat_in_turns(context, request, shape)
 
 
 def _beat_in_turns(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
-    owned = yield from _owned(request.topic_partitions)
+    try:
+        owned = yield from _owned(request.topic_partitions)
+    except KafkaError as error:
+        return _refusal(shape, error)
     return _beat(context, request, shape, owned)
 
 
@@ -87,14 +93,27 @@ def _read(request: Any, context: RequestContext, owned: Partitions | None) -> He
 
 
 def _owned(topics: Any) -> Work[Partitions]:
+    """
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    left = _OWNED_MAX
     owned: dict[UUID, set[int]] = {}
     for topic in topics:
+        left -= len(topic.partitions)
+        if left < 0:
+            message = f"a member can own {_OWNED_MAX} partitions"
+            raise KafkaError(ErrorCode.invalid_request, message)
         if topic.topic_id is not None and topic.partitions:
             # Named twice, it owns both: what is left out would be given to others.
-            owned.setdefault(topic.topic_id, set()).update(topic.partitions)
+            indexes = owned.setdefault(topic.topic_id, set())
+            for first in range(0, len(topic.partitions), _AT_ONCE_MAX):
+                indexes.update(topic.partitions[first : first + _AT_ONCE_MAX])
+                yield
         yield
     partitions: dict[UUID, frozenset[int]] = {}
-    for topic_id, indexes in owned.items():
+    while owned:
+        topic_id, indexes = owned.popitem()
         partitions[topic_id] = frozenset(indexes)
         yield
     return partitions

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.broker.context import RequestContext
+from drumlin.distinct import distinct
 from drumlin.turns import Pace
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -15,8 +16,9 @@ from drumlin.wire.messages import ZERO, Shape
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     broker = context.broker
+    wanted = await broker.turns.run(distinct(request.groups_names))
     results, pace = [], Pace()
-    for group_id in dict.fromkeys(request.groups_names):
+    for group_id in wanted:
         try:
             if broker.share_groups.is_share_group(group_id):
                 code = await broker.share_groups.delete(group_id)
@@ -26,4 +28,5 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
             code = error.code
         results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))
         await pace.give_way()
+    await broker.turns.run(wanted.let_go())
     return shape("DeleteGroupsResponse", throttle_time=ZERO, results=tuple(results))

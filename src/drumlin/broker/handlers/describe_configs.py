@@ -29,6 +29,7 @@ from drumlin.broker.config_entries import (
     topic_entries,
 )
 from drumlin.broker.context import RequestContext
+from drumlin.distinct import distinct
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.turns import Work
@@ -74,11 +75,12 @@ def _describe_all(context: RequestContext, request: Any, shape: Shape) -> Work[l
         except KafkaError as error:
             results.append(_result(shape, resource, (), error))
             continue
-        wanted = frozenset(resource.configuration_keys or ())
+        wanted = yield from distinct(resource.configuration_keys or ())
         shown = [entry for entry in entries if not wanted or entry.name in wanted]
         room -= max(len(shown), _ENTRIES_MIN)
         configs = [_config(request, shape, entry) for entry in shown]
         results.append(_result(shape, resource, configs, None))
+        yield from wanted.let_go()
     return results
 
 

@@ -15,6 +15,7 @@ from drumlin.broker.group_descriptions import authorized_operations
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member
 from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.distinct import each_once
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -26,11 +27,9 @@ _TRIES: Final = 3
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
-    groups = []
-    for group_id in dict.fromkeys(request.groups):
-        described = yield from _describe(context, group_id, operations, shape)
-        groups.append(described)
-        yield
+    groups = yield from each_once(
+        request.groups, lambda group_id: _describe(context, group_id, operations, shape)
+    )
     return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 

@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.distinct import Distinct
 from drumlin.storage.log_directory import LogDirectory
-from drumlin.turns import Work
+from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 _UNKNOWN_BYTES: Final = -1
 
 #: Topic -> partitions asked for.
-_Wanted = dict[str, set[int]]
+_Wanted = dict[str, Distinct[int]]
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -50,7 +51,10 @@ def _respond(
     if request.topics is not None:
         wanted = {}
         for topic in request.topics:
-            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+            of_topic = wanted.get(topic.topic)
+            if of_topic is None:
+                of_topic = wanted[topic.topic] = Distinct()
+            yield from of_topic.add(topic.partitions)
             yield
     found: dict[LogDirectory, dict[str, list[Any]]] = {each: {} for each in volumes}
     for log in list(context.broker.logs):
@@ -66,11 +70,18 @@ def _respond(
                 is_future_key=False,
             )
         )
+    for of_topic in (wanted or {}).values():
+        yield from of_topic.let_go()
+    yield from let_go(wanted or {})
+    results = []
+    for each in volumes:
+        result = yield from _result(shape, each, volumes[each], found[each])
+        results.append(result)
     return shape(
         "DescribeLogDirsResponse",
         throttle_time=ZERO,
         error_code=ErrorCode.none,
-        results=tuple(_result(shape, each, volumes[each], found[each]) for each in volumes),
+        results=tuple(results),
     )
 
 
@@ -79,16 +90,16 @@ def _result(
     directory: LogDirectory,
     volume: os.statvfs_result | None,
     topics: Mapping[str, Sequence[Any]],
-) -> Any:
+) -> Work[Any]:
+    told = []
+    for name, partitions in topics.items():
+        told.append(shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions)))
+        yield
     return shape(
         "DescribeLogDirsResult",
         error_code=ErrorCode.none if volume else ErrorCode.kafka_storage_error,
         log_dir=directory.path,
-        topics=tuple(
-            shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions))
-            for name, partitions in topics.items()
-            if directory.is_online
-        ),
+        topics=tuple(told) if directory.is_online else (),
         total_bytes=volume.f_frsize * volume.f_blocks if volume else _UNKNOWN_BYTES,
         usable_bytes=volume.f_frsize * volume.f_bavail if volume else _UNKNOWN_BYTES,
         is_cordoned=False,

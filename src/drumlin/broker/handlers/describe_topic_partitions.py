@@ -8,11 +8,12 @@ begins. Topics that do not exist take no room on a page.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
+from drumlin.distinct import distinct
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import Work
@@ -30,24 +31,20 @@ class _Cursor(NamedTuple):
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     image = context.broker.metadata.image
-    names: set[str] = set()
-    for first in range(0, len(request.topics), _AT_ONCE):
-        names.update([topic.name for topic in request.topics[first : first + _AT_ONCE]])
-        yield
+    names = yield from distinct(topic.name for topic in request.topics)
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
         return (yield from _refuse(shape, request.topics, ErrorCode.invalid_request))
     if not names:
-        names = set(image.topics)
-    if start is not None:
-        names = {name for name in names if name >= start.topic_name}
+        names = yield from distinct(image.topics)
     if "" in names and start is None:
         return (yield from _refuse(shape, request.topics, ErrorCode.unknown_server_error))
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    in_order = yield from _sorted(list(names))
+    in_order = yield from _sorted(list(names), "" if start is None else start.topic_name)
     topics, cursor = yield from _page(context, shape, in_order, start, max(limit, 1))
+    yield from names.let_go()
     return shape(
         "DescribeTopicPartitionsResponse",
         throttle_time=ZERO,
@@ -56,16 +53,16 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     )
 
 
-def _sorted(names: list[str]) -> Work[Iterator[str]]:
-    """The names in order: sorted some at a time, and merged as they are asked for."""
+def _sorted(names: list[str], start: str = "") -> Work[Iterator[str]]:
+    """The names from `start` on: sorted some at a time, and merged as they are asked for."""
     runs = []
     for first in range(0, len(names), _AT_ONCE):
-        runs.append(sorted(names[first : first + _AT_ONCE]))
+        runs.append(sorted(name for name in names[first : first + _AT_ONCE] if name >= start))
         yield
     return heapq.merge(*runs)
 
 
-def _points_nowhere(start: Any, names: set[str]) -> bool:
+def _points_nowhere(start: Any, names: Container[str]) -> bool:
     return start.partition_index < 0 or bool(names and start.topic_name not in names)
 
 

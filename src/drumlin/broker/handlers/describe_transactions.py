@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.distinct import each_once
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -14,10 +15,9 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
-    states = []
-    for transactional_id in dict.fromkeys(request.transactional_ids):
-        states.append((yield from _describe(context, shape, transactional_id)))
-        yield
+    states = yield from each_once(
+        request.transactional_ids, lambda each: _describe(context, shape, each)
+    )
     return shape(
         "DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=tuple(states)
     )
@@ -42,6 +42,10 @@ def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> W
     for topic, index in list(metadata.partitions):
         topics.setdefault(topic, []).append(index)
         yield
+    told = []
+    for topic, indexes in sorted(topics.items()):
+        told.append(shape("TopicData", topic=topic, partitions=tuple(sorted(indexes))))
+        yield
     return shape(
         "TransactionState",
         error_code=ErrorCode.none,
@@ -51,8 +55,5 @@ def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> W
         transaction_start_time=_EPOCH + timedelta(milliseconds=metadata.start_timestamp_ms),
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        topics=tuple(
-            shape("TopicData", topic=topic, partitions=tuple(sorted(indexes)))
-            for topic, indexes in sorted(topics.items())
-        ),
+        topics=tuple(told),
     )

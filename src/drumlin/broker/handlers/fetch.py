@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.fetching.asked import distinct
+from drumlin.broker.fetching.asked import distinct, size_of
 from drumlin.broker.fetching.fetch import Fetch
 from drumlin.broker.fetching.in_session import SessionFetch
 from drumlin.broker.fetching.plain import PlainFetch
@@ -39,28 +39,29 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | Later:
     """
     if len(frame) > _READ_APART_BYTES:
         return _LargeFetch(context, frame).later
-    return _fetch(context, _read(context, frame)).start()
+    return _fetch(context, *_read(context, frame)).start()
 
 
-def _read(context: RequestContext, frame: memoryview) -> FetchRequest:
+def _read(context: RequestContext, frame: memoryview) -> tuple[FetchRequest, tuple[int, int]]:
     header = context.header
-    return distinct(read_fetch_request(header.api_version, frame, header.size))
+    request = distinct(read_fetch_request(header.api_version, frame, header.size))
+    return request, size_of(request)
 
 
-def _fetch(context: RequestContext, request: FetchRequest) -> Fetch:
+def _fetch(context: RequestContext, request: FetchRequest, size: tuple[int, int]) -> Fetch:
+    wanted, forgotten = size
     session_id, epoch = request.session_id, request.session_epoch
     if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        return SessionFetch(context, request, None)
+        return SessionFetch(context, request, None, wanted + forgotten)
     sessions = context.broker.fetch_sessions
     if session_id != NO_SESSION:
         sessions.close(session_id)
     if epoch == INITIAL_EPOCH:
-        size = sum([len(parts) for _, parts in request.topics])
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
-        session = sessions.create(size, by_id=by_id)
+        session = sessions.create(wanted, by_id=by_id)
         if session is not None:
-            return SessionFetch(context, request, session)
-    return PlainFetch(context, request)
+            return SessionFetch(context, request, session, wanted + forgotten)
+    return PlainFetch(context, request, wanted)
 
 
 class _LargeFetch:
@@ -80,8 +81,8 @@ class _LargeFetch:
         parts: Parts | Later
         try:
             async with broker.fetch_sessions.reading_large:
-                request = await broker.threads.making(_read, context, frame)
-                self._fetch = _fetch(context, request)
+                request, size = await broker.threads.making(_read, context, frame)
+                self._fetch = _fetch(context, request, size)
                 parts = self._fetch.start(self.later)
         except MalformedMessage as error:
             self.later.settle(None, error)

@@ -17,8 +17,8 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
-#: More do not leave in one turn of the loop.
-_LEAVING_TOGETHER: Final = 200
+#: More do not leave in one turn of the loop. Each may support a hundred protocols.
+_LEAVING_TOGETHER: Final = 50
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Any:

@@ -6,20 +6,20 @@ From version 4 only those in certain states are asked for (KIP-518), from 5 of c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work, let_go
+from drumlin.distinct import distinct
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
-    states = yield from _once(
+    states = yield from distinct(
         each.strip().lower() for each in getattr(request, "states_filter", ())
     )
-    types = yield from _once(each.lower() for each in getattr(request, "types_filter", ()))
+    types = yield from distinct(each.lower() for each in getattr(request, "types_filter", ()))
     code, groups = ErrorCode.none, []
     try:
         groups = context.broker.groups.groups()
@@ -39,14 +39,6 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
                 )
             )
         yield
-    yield from let_go(states, types)
+    yield from states.let_go()
+    yield from types.let_go()
     return shape("ListGroupsResponse", throttle_time=ZERO, error_code=code, groups=tuple(listed))
-
-
-def _once(texts: Iterable[str]) -> Work[dict[str, None]]:
-    """Each of them, in turns."""
-    found: dict[str, None] = {}
-    for text in texts:
-        found[text] = None
-        yield
-    return found

@@ -6,12 +6,15 @@ RE2's syntax that the whole id must match). States that do not exist are told ap
 
 from __future__ import annotations
 
+from collections.abc import Container
+from functools import partial
 from typing import Any
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.regexes import compile_regex
+from drumlin.coordination.regexes import compile_regex, matches
 from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
+from drumlin.distinct import distinct
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -25,9 +28,10 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
         else:
             unknown.append(each)
         yield
+    producer_ids = yield from distinct(request.producer_id_filters)
     code, found = ErrorCode.none, []
     try:
-        wanted = _filter(request, states)
+        wanted = _filter(request, producer_ids, states)
         now_ms = context.broker.clock.wall_ms()
         for transaction in context.broker.transactions.transactions():
             if wanted.includes(transaction, now_ms):
@@ -41,9 +45,10 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
                 )
             yield
     except KafkaError as error:
-        code = error.code
+        code, found = error.code, []
         if code is ErrorCode.coordinator_load_in_progress:
             unknown = []  # Apache Kafka does not look at the request before
+    yield from producer_ids.let_go()
     return shape(
         "ListTransactionsResponse",
         throttle_time=ZERO,
@@ -53,7 +58,9 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     )
 
 
-def _filter(request: Any, states: set[TransactionState]) -> TransactionFilter:
+def _filter(
+    request: Any, producer_ids: Container[int], states: set[TransactionState]
+) -> TransactionFilter:
     """
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -61,8 +68,8 @@ def _filter(request: Any, states: set[TransactionState]) -> TransactionFilter:
     duration_ms = getattr(request, "duration_filter", -1)
     pattern = getattr(request, "transactional_id_pattern", None)
     return TransactionFilter(
-        frozenset(request.producer_id_filters),
+        producer_ids if request.producer_id_filters else None,
         frozenset(states) if request.state_filters else None,
         duration_ms if duration_ms >= 0 else None,
-        compile_regex(pattern).fullmatch if pattern else None,
+        partial(matches, compile_regex(pattern)) if pattern else None,
     )

@@ -17,6 +17,7 @@ from drumlin.broker.shares.acknowledging import (
     Answers,
     acknowledgements,
     begin_to_acknowledge,
+    forget,
 )
 from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.requests import member_of
@@ -33,12 +34,16 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Awaitabl
     member = member_of(request)
     epoch = request.share_session_epoch
     said = yield from acknowledgements(request.topics)
-    if epoch == INITIAL_EPOCH:
-        raise KafkaError(ErrorCode.invalid_share_session_epoch)
-    if epoch == FINAL_EPOCH:
-        session = shares.sessions.get(member)
-    else:
-        session = yield from shares.sessions.go_on(member, epoch)
+    try:
+        if epoch == INITIAL_EPOCH:
+            raise KafkaError(ErrorCode.invalid_share_session_epoch)
+        if epoch == FINAL_EPOCH:
+            session = shares.sessions.get(member)
+        else:
+            session = yield from shares.sessions.go_on(member, epoch)
+    except KafkaError:
+        yield from forget(said)
+        raise
     begun = yield from begin_to_acknowledge(
         shares,
         member,
@@ -46,7 +51,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Awaitabl
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=getattr(request, "is_renew_ack", False),
     )
-    yield from let_go(said)
+    yield from forget(said)
     return _respond(context, shape, session, begun, is_last=epoch == FINAL_EPOCH)
 
 
@@ -78,4 +83,8 @@ def _told(shape: Shape, answers: Answers, lock_duration_s: float) -> Work[Any]:
         )
         partitions.append((shared, answer))
         yield
-    return (yield from share_answer(shape, "ShareAcknowledgeResponse", lock_duration_s, partitions))
+    yield from let_go(answers)
+    told = share_answer(shape, "ShareAcknowledgeResponse", lock_duration_s, partitions)
+    answer = yield from told
+    yield from let_go(partitions)
+    return answer

@@ -20,6 +20,7 @@ from drumlin.broker.shares.acknowledging import (
     Answers,
     acknowledgements,
     begin_to_acknowledge,
+    forget,
 )
 from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.fetching import ShareFetch
@@ -31,7 +32,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _RENEW_FROM: Final = 2
-#: Partitions that the answer names: more are told in turns, and encoded in a thread.
+#: Partitions that the answer names, and ranges of records: more are told in turns, and encoded in a
+#: thread.
 _TOLD_AT_ONCE_MAX: Final = 200
 
 
@@ -51,7 +53,8 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]
             context, request, member, named, forgotten, acknowledges=bool(said)
         )
     except KafkaError as error:
-        yield from let_go(said, named, forgotten)
+        yield from forget(said)
+        yield from let_go(named, forgotten)
         if error.code is ErrorCode.share_session_limit_reached:
             return Waiting(_refuse_later(context, error, request.max_wait.total_seconds()))
         raise
@@ -65,13 +68,14 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]
     fetch = ShareFetch(
         context.broker,
         member,
-        () if says_renew else partitions,
+        [] if says_renew else partitions,
         Limits(request.max_records, max(request.batch_size, 1), mode),
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         max_wait_s=request.max_wait.total_seconds(),
     )
-    yield from let_go(said, named, forgotten)
+    yield from forget(said)
+    yield from let_go(named, forgotten)
     return Waiting(_respond(context, request, shape, member, fetch, begun))
 
 
@@ -116,6 +120,7 @@ def _continue_session(
         session = shares.sessions.open(member, named, number, limit, acknowledges=acknowledges)
         shares.watch(context.connection)
         yield from let_go(former)
+        yield
     else:
         session = yield from shares.sessions.go_on(member, epoch, named, forgotten)
     return session.in_turn(epoch)
@@ -144,7 +149,8 @@ async def _respond(
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer says what is fetched from now on
     work = _told(context, shape, named, fetch, acknowledged, lock_duration_s)
-    return work if len(named) > _TOLD_AT_ONCE_MAX else to_end(work)
+    told = len(named) + sum(len(each.acquired) for each in fetch.given.values())
+    return work if told > _TOLD_AT_ONCE_MAX else to_end(work)
 
 
 def _told(
@@ -163,7 +169,7 @@ def _told(
         yield
     told = partitions.items()
     answer = yield from share_answer(shape, "ShareFetchResponse", lock_duration_s, told)
-    yield from let_go(named, partitions)
+    yield from let_go(named, partitions, acknowledged)
     yield from fetch.let_go()
     return answer
 

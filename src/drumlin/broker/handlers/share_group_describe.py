@@ -7,6 +7,7 @@ from typing import Any, Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.share.messages import DescribedMember
+from drumlin.distinct import each_once
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -16,28 +17,33 @@ _ASSIGNOR: Final = "simple"
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
-    groups = []
-    for group_id in dict.fromkeys(request.group_ids):
-        groups.append(_describe(context, shape, group_id, operations))
-        yield
+    groups = yield from each_once(
+        request.group_ids, lambda group_id: _describe(context, shape, group_id, operations)
+    )
     return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(context: RequestContext, shape: Shape, group_id: str, operations: int) -> Any:
+def _describe(context: RequestContext, shape: Shape, group_id: str, operations: int) -> Work[Any]:
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
         return refused_group(shape, group_id, error)
+    described = group.describe()
+    state_name, epoch, assignment_epoch = group.state_name, group.epoch, group.target.epoch
+    members = []
+    for each in described:
+        members.append(_member(context, shape, each))
+        yield
     return shape(
         "DescribedGroup",
         error_code=ErrorCode.none,
         error_message=None,
         group_id=group_id,
-        group_state=group.state_name,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target.epoch,
+        group_state=state_name,
+        group_epoch=epoch,
+        assignment_epoch=assignment_epoch,
         assignor_name=_ASSIGNOR,
-        members=tuple(_member(context, shape, each) for each in group.describe()),
+        members=tuple(members),
         authorized_operations=operations,
     )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.shares.sessions import Member, SharedPartition
 from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, check_request
-from drumlin.turns import Work
+from drumlin.turns import Pace, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What was said of each partition.
@@ -29,6 +29,8 @@ class Answer(NamedTuple):
 
 Answers = dict[SharedPartition, Answer]
 
+_TAKEN: Final = Answer()
+
 
 class Acknowledging:
     """What was taken of a request, and is being written, and what was refused at once."""
@@ -39,17 +41,20 @@ class Acknowledging:
 
     async def answers(self) -> Answers:
         """Once all is written; whoever waits may go away, it is written all the same."""
-        if self._writing:
-            await asyncio.wait(self._writing.values())
-        for shared, task in self._writing.items():
+        pace = Pace()
+        while self._writing:  # one by one: to wait for thousands together takes a turn
+            shared, task = self._writing.popitem()
+            if not task.done():
+                await asyncio.wait([task])
             error = task.result()
             if error is not None:
                 self.refuse(shared, error)
+            await pace.give_way()
         return self._answers
 
     def take(self, shared: SharedPartition) -> None:
         """Nothing is wrong with it."""
-        self._answers[shared] = Answer()
+        self._answers[shared] = _TAKEN
 
     def refuse(self, shared: SharedPartition, error: KafkaError) -> None:
         self._answers[shared] = Answer(error.code, error.message)
@@ -76,6 +81,11 @@ def acknowledgements(topics: Iterable[Any]) -> Work[dict[SharedPartition, list[A
     return said
 
 
+def forget(said: dict[SharedPartition, list[Acknowledgement]]) -> Work[None]:
+    """Of one partition there may be as much as of many."""
+    yield from let_go(*said.values(), said)
+
+
 def begin_to_acknowledge(
     delivery: ShareDelivery,
     member: Member,
@@ -95,8 +105,9 @@ def begin_to_acknowledge(
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, "nobody reads it here")
-            if change := live.acknowledge(member.member_id, batches):
-                begun.wait_for(shared, live.begin_to_write(change))
+            change = yield from live.acknowledging(member.member_id, batches)
+            if change and (writing := live.write(change)) is not None:
+                begun.wait_for(shared, writing)
         except KafkaError as error:
             begun.refuse(shared, error)
         yield

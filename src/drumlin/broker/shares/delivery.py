@@ -6,10 +6,13 @@ their group, with their topic, when they are fenced, and when they could not be 
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Collection, Iterator
+import inspect
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.live_partition import LivePartition
@@ -19,15 +22,15 @@ from drumlin.coordination.shares.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import WaitingRoom, wait_in
-from drumlin.turns import Pace
+from drumlin.turns import Pace, Rounds, Work, is_long_turn, one_turn
 
 if TYPE_CHECKING:
     from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
 
-#: Share partitions that a member that is gone lets go of in the same turn of the loop.
-_RELEASED_AT_ONCE: Final = 64
-_ENDED: Final = object()
+#: Share partitions that a member that is gone lets go of in the same turn of the loop, if that is
+#: not over before: of each something may have to be written.
+_RELEASED_AT_ONCE: Final = 16
 
 
 class ShareDelivery:
@@ -35,6 +38,7 @@ class ShareDelivery:
 
     def __init__(self, broker: Broker) -> None:
         self.sessions = ShareSessions()
+        self.rounds = Rounds()
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[str, dict[SharePartitionKey, LivePartition]] = {}
@@ -60,13 +64,16 @@ class ShareDelivery:
     @property
     def partition_count(self) -> int:
         """How many share partitions are at work, or are loading."""
-        return len(self._all())
+        return sum(map(len, self._partitions.values()))
 
     def _all(self) -> list[LivePartition]:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
-    def _of_group(self, group_id: str) -> list[LivePartition]:
-        return list(self._partitions.get(group_id, {}).values())
+    def _each_of(self, group_id: str) -> Iterator[LivePartition]:
+        """Those that a group has now. None is kept: to free thousands at once takes a turn."""
+        lives = list(self._partitions.get(group_id, {}).values())
+        while lives:
+            yield lives.pop()
 
     def _find(self, key: SharePartitionKey) -> LivePartition | None:
         return self._partitions.get(key.group_id, {}).get(key)
@@ -136,9 +143,14 @@ class ShareDelivery:
     def on_change(self, change: Change) -> None:
         """What was shared of a topic is gone with it."""
         if isinstance(change, TopicDeleted):
-            for live in self._all():
-                if live.key.topic_id == change.topic.topic_id:
+            self._broker.turns.start(self._drop_topic(change.topic.topic_id))
+
+    def _drop_topic(self, topic_id: UUID) -> Work[None]:
+        for group_id in list(self._partitions):
+            for live in self._each_of(group_id):
+                if live.key.topic_id == topic_id:
                     self._drop(live)
+                yield
 
     # -- members -----------------------------------------------------------------------
 
@@ -151,8 +163,14 @@ class ShareDelivery:
 
     def _connection_closed(self, number: int) -> None:
         self._watched.discard(number)
-        for member in self.sessions.of_connection(number):
-            self.close_session(member)
+        ending = self._end_all(self.sessions.of_connection(number))
+        if one_turn(ending) is None:
+            self._broker.turns.start(ending)
+
+    def _end_all(self, sessions: list[ShareSession]) -> Work[None]:
+        for session in sessions:
+            self.leave(session)
+            yield
 
     async def hold_back(self, delay_s: float) -> None:
         """Whoever is refused a session waits, so that it does not ask again at once."""
@@ -160,7 +178,7 @@ class ShareDelivery:
             await wait_in([self._refused], 1, delay_s)
 
     def leave(self, session: ShareSession) -> None:
-        """A member has said so; if it has come again meanwhile, it stays."""
+        """Its member is gone; if it has come again meanwhile, it stays."""
         if self.sessions.is_open(session):
             self.close_session(session.member)
 
@@ -169,56 +187,69 @@ class ShareDelivery:
         session = self.sessions.close(member)
         partitions = {} if session is None else session.partitions
         releasing = self._release(member, self._holding.pop(member, set()), partitions)
-        is_done = sum(1 for _ in islice(releasing, _RELEASED_AT_ONCE)) < _RELEASED_AT_ONCE
+        is_done = False
+        if not is_long_turn(asyncio.get_running_loop()):
+            begun = one_turn(_is_done_at_once(releasing))
+            is_done = begun is not None and begun.result
         is_last = not self.sessions.has_group(member.group_id)
         if is_last:
             self._settings.pop(member.group_id, None)
         if is_last or not is_done:
-            self._retiring.spawn(self._wind_up(member, releasing))
+            self._retiring.spawn(self._wind_up(member.group_id, releasing))
 
     def _release(
         self,
         member: Member,
-        held: Collection[SharePartitionKey],
+        held: set[SharePartitionKey],
         partitions: dict[SharedPartition, None],
-    ) -> Iterator[None]:
-        """Let go of what a member has, then of where it may be waiting, which is forgotten."""
-        for key in held:
-            self._release_one(member, key)
-            yield
-        while partitions:
-            (topic_id, partition), _ = partitions.popitem()
-            if topic_id is not None:
-                key = SharePartitionKey(member.group_id, topic_id, partition)
-                if key not in held:
-                    self._release_one(member, key)
+    ) -> Work[None]:
+        """Let go of what a member has, then of where it may be waiting; all that is forgotten.
+
+        Until it has come again: what it had before stays its own until locks end.
+        """
+        group_id = member.group_id
+        while (held or partitions) and not self.sessions.has(member):
+            if held:
+                key = held.pop()
+                partitions.pop(SharedPartition(key.topic_id, key.partition), None)
+                yield from self._release_one(member, key)
+            else:
+                (topic_id, partition), _ = partitions.popitem()
+                if topic_id is not None:
+                    key = SharePartitionKey(group_id, topic_id, partition)
+                    yield from self._release_one(member, key)
             yield
 
-    def _release_one(self, member: Member, key: SharePartitionKey) -> None:
+    def _release_one(self, member: Member, key: SharePartitionKey) -> Work[None]:
         live = self._find(key)
         if live is not None:
-            live.release(member.member_id)
+            yield from live.releasing(member.member_id)
 
-    async def _wind_up(self, member: Member, releasing: Iterator[None]) -> None:
+    async def _wind_up(self, group_id: str, releasing: Work[None]) -> None:
         """Release the rest of what a member had; after the last one drop what nobody reads."""
-        pace = Pace()
-        while not self.sessions.has(member):
-            if next(releasing, _ENDED) is _ENDED:
-                break
-            await pace.give_way()
-        else:
-            return  # it has come again: what it had before stays its own until locks end
-        for live in self._of_group(member.group_id):
-            await pace.give_way()
-            if self.sessions.has_group(member.group_id):
+        turns, pace = self._broker.turns, Pace()
+        await turns.run(releasing)
+        unsettled = await turns.run(self._retire(group_id))
+        while unsettled:
+            live = unsettled.pop()
+            await live.settle()
+            if self.sessions.has_group(group_id):
                 return
-            await self._retire(live)
-
-    async def _retire(self, live: LivePartition) -> None:
-        """Drop a share partition that nobody reads, once all of it is written."""
-        await live.settle()
-        if not self.sessions.has_group(live.key.group_id):
             self._drop(live)
+            await pace.give_way()
+
+    def _retire(self, group_id: str) -> Work[list[LivePartition]]:
+        """Drop share partitions that nobody reads; those of which something is being written."""
+        unsettled: list[LivePartition] = []
+        for live in self._each_of(group_id):
+            if self.sessions.has_group(group_id):
+                return []
+            if live.is_settled:
+                self._drop(live)
+            else:
+                unsettled.append(live)
+            yield
+        return unsettled
 
     # -- the end -----------------------------------------------------------------------
 
@@ -235,3 +266,10 @@ class ShareDelivery:
             await live.settle()
             self._drop(live)
         await self._retiring.settle()
+
+
+def _is_done_at_once(work: Work[None]) -> Work[bool]:
+    """Begin with it; whether it was so little that it has come to its end."""
+    for _ in islice(work, _RELEASED_AT_ONCE):
+        yield
+    return inspect.getgeneratorstate(work) == inspect.GEN_CLOSED

@@ -57,7 +57,7 @@ class ShareFetch:
         self,
         broker: Broker,
         member: Member,
-        partitions: Sequence[SharedPartition],
+        partitions: list[SharedPartition],
         limits: Limits,
         *,
         min_bytes: int,
@@ -93,7 +93,7 @@ class ShareFetch:
     def let_go(self) -> Work[None]:
         """Forget all that was found, once it is told."""
         yield from let_go(self.given, self.errors, self._live, self._read)
-        yield from let_go(self._offsets, self._ends)
+        yield from let_go(self._offsets, self._ends, self.partitions)
 
     # -- share partitions --------------------------------------------------------------
 
@@ -116,8 +116,13 @@ class ShareFetch:
 
     async def _load_all(self) -> None:
         loading = [live.loaded for live in self._live.values() if not live.loaded.done()]
-        if loading:
-            await asyncio.wait(loading, timeout=self._time_left)
+        while loading:  # one by one: to wait for thousands together takes a turn
+            one = loading.pop()
+            if not one.done():
+                await asyncio.wait([one], timeout=self._time_left)
+                if self._time_left <= 0:
+                    break
+            await self._pace.give_way()
         await self._forget_failed()
 
     async def _forget_failed(self) -> None:
@@ -159,7 +164,7 @@ class ShareFetch:
     async def _attempt(self) -> bool:
         """Read, and acquire if there is enough; whether anything was acquired."""
         await self._forget_failed()
-        self._release()
+        await self._release()
         if not self._has_session:
             return False
         cold = await self._read_all()
@@ -172,7 +177,7 @@ class ShareFetch:
         )
         if is_enough:
             await self._acquire()
-        self._release()
+        await self._release()
         return bool(self.given)
 
     async def _read_all(self) -> list[_Cold]:
@@ -247,10 +252,10 @@ class ShareFetch:
 
     async def _acquire(self) -> None:
         left = self._limits.max_records
-        for shared, read in list(self._read.items()):
+        for shared in list(self._read):  # of what was read nothing is kept until the end
             if left <= 0 or not self._has_session:
                 return
-            live = self._live.get(shared)
+            live, read = self._live.get(shared), self._read[shared]
             if (
                 live is None
                 or live.error is not None
@@ -287,11 +292,12 @@ class ShareFetch:
             await self._pace.give_way()
         return False
 
-    def _release(self) -> None:
+    async def _release(self) -> None:
         """Let go of what was read and is not given."""
-        for read in self._read.values():
+        while self._read:
+            _, read = self._read.popitem()
             read.slice.release()
-        self._read.clear()
+            await self._pace.give_way()
 
     # -- waiting -----------------------------------------------------------------------
 
@@ -326,6 +332,7 @@ class ShareFetch:
     async def _have_in_memory(self) -> None:
         """What is given is sent from memory: pages that are not there are read in a thread."""
         for shared, given in list(self.given.items()):
+            await self._pace.give_way()
             if given.records.is_resident():
                 continue
             try:

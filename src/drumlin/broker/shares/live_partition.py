@@ -2,7 +2,8 @@
 
 Owns the writing of its state: one write after the other, as later ones say more, and none once it
 is closed, as somebody else may go on with the state then. Everything that changes the state machine
-runs on the event loop without awaiting; only the writing waits.
+runs on the event loop without awaiting; only the writing may wait. Mostly it is done at once: so
+whoever gives way after each share partition has paid for it by then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from drumlin.coordination.shares.state import (
     ShareState,
     StateBatch,
 )
+from drumlin.coordination.written import Written
 from drumlin.replication.partition import Partition
+from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -44,6 +47,10 @@ _TOLD: Final = {
     ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
 }
+#: Runs of records whose locks time out in one turn: a millisecond's worth.
+_EXPIRED_AT_ONCE: Final = 500
+#: Runs that a change is about; more are changed in turns.
+_CHANGED_AT_ONCE: Final = 500
 #: Somebody else goes on with the share partition, or it begins anew.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
@@ -100,9 +107,12 @@ class LivePartition:
             )
         self._state_epoch = state.state_epoch
         log_end_offset = self.partition.log_end_offset
-        self._records = SharePartition.load(
+        loading = SharePartition.loading(
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
+        # Mostly at once: whoever has been answered may rely on where the group begins.
+        loaded = one_turn(loading)
+        self._records = await self._broker.turns.run(loading) if loaded is None else loaded.result
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
             # Else `latest` would be chosen anew after a pause in which nobody had acknowledged
@@ -165,63 +175,130 @@ class LivePartition:
 
     # -- acknowledging -----------------------------------------------------------------
 
-    def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
-        """Take what a member says; it holds once `begin_to_write` is done with it.
+    def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Work[Change]:
+        """Take what a member says, in turns; it holds once `write` is done with it.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
         """
         self._records.move_start(self.partition.log_start_offset)
-        change = self._records.acknowledge(member_id, batches, self._now())
-        self._schedule()
-        return change
-
-    def begin_to_write(self, change: Change) -> asyncio.Task[KafkaError | None]:
-        """Write a change and make it hold, or else take it back; what a member is to be told."""
-        return self._writes.spawn(self._write_change(change))
-
-    async def _write_change(self, change: Change) -> KafkaError | None:
         try:
-            await self._write(self._records.state(change))
+            return (yield from self._records.acknowledging(member_id, batches, self._now))
+        finally:
+            self._schedule()
+
+    def write(self, change: Change) -> asyncio.Task[KafkaError | None] | None:
+        """Write a change and make it hold, or else take it back.
+
+        Mostly that is done at once, and None is returned; else whoever waits for what is returned
+        hears what a member is to be told.
+
+        Raises:
+            KafkaError: with what a member is to be told.
+        """
+        if len(change.runs) > _CHANGED_AT_ONCE:
+            return self._writes.spawn(self._write_much(change))
+        batches = self._records.state(change)
+        try:
+            written = self._begin_to_write(batches)
         except BaseException as error:
-            self._records.roll_back(change, self._now())
-            self._changed()
+            self._take_back(change)
+            if isinstance(error, KafkaError):
+                raise self._refused(error) from error
+            raise
+        if written is None or not written.done():
+            return self._writes.spawn(self._write_change(change, written))
+        self._hold(change)
+        return None
+
+    async def _write_change(self, change: Change, begun: Written[None] | None) -> KafkaError | None:
+        try:
+            await self._write(self._records.state(change), begun)
+        except BaseException as error:
+            self._take_back(change)
             if isinstance(error, KafkaError):
                 return self._refused(error)
             raise
-        self._records.commit(change)
+        self._hold(change)
+        return None
+
+    async def _write_much(self, change: Change) -> KafkaError | None:
+        """As `_write_change`, in turns."""
+        records, turns = self._records, self._broker.turns
+        try:
+            await self._write(await turns.run(records.stating(change)), None)
+        except KafkaError as error:
+            await turns.run(records.rolling_back(change, self._now()))
+            self._changed()
+            return self._refused(error)
+        except BaseException:
+            self._take_back(change)
+            raise
+        await turns.run(records.committing(change))
         self._changed()
         return None
 
-    def release(self, member_id: str) -> None:
+    def _hold(self, change: Change) -> None:
+        self._records.commit(change)
+        self._changed()
+
+    def _take_back(self, change: Change) -> None:
+        self._records.roll_back(change, self._now())
+        self._changed()
+
+    def releasing(self, member_id: str) -> Work[None]:
         """A member is gone: others get what it had, as soon as that is written."""
-        if self.is_ready and (change := self._records.release(member_id)):
-            self._writes.spawn(self._write_or_log(change))
+        if self.is_ready and (change := (yield from self._records.releasing(member_id))):
+            try:
+                writing = self.write(change)
+            except KafkaError as error:
+                self._stay_locked(error)
+            else:
+                if writing is not None:
+                    self._writes.spawn(self._follow(writing))
         self.room.disturb()  # it may be waiting for more
 
-    async def _write_or_log(self, change: Change) -> None:
-        error = await self._write_change(change)
+    async def _follow(self, writing: asyncio.Task[KafkaError | None]) -> None:
+        error = await writing
         if error is not None:
-            _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
+            self._stay_locked(error)
 
-    async def _write(self, batches: Sequence[StateBatch]) -> None:
-        if batches:
+    def _stay_locked(self, error: KafkaError) -> None:
+        _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
+
+    # -- writing -----------------------------------------------------------------------
+
+    def _begin_to_write(self, batches: Sequence[StateBatch]) -> Written[None] | None:
+        """Write it now if it is little, and nothing else is being written; else None."""
+        if not self.is_settled:
+            return None
+        if not batches:
+            return Written(None)
+        return self._broker.share_state.write_at_once(self.key, self._state(batches))
+
+    async def _write(self, batches: Sequence[StateBatch], begun: Written[None] | None) -> None:
+        if begun is not None:
+            async with self._write_turn:
+                await begun
+        elif batches:
             await self._write_state(batches)
 
     async def _write_state(self, batches: Sequence[StateBatch]) -> None:
-        """Write how far the group has come, and what has changed behind that."""
         async with self._write_turn:
-            if self.is_closed:
-                raise KafkaError(ErrorCode.fenced_state_epoch)
-            records = self._records
-            state = ShareState(
-                self._state_epoch,
-                self.leader_epoch,
-                records.start_offset,
-                records.delivery_complete_count,
-                tuple(batches),
-            )
-            await self._broker.share_state.write(*self.key, state)
+            await self._broker.share_state.write(*self.key, self._state(batches))
+
+    def _state(self, batches: Sequence[StateBatch]) -> ShareState:
+        """How far the group has come, and what has changed behind that."""
+        if self.is_closed:
+            raise KafkaError(ErrorCode.fenced_state_epoch)
+        records = self._records
+        return ShareState(
+            self._state_epoch,
+            self.leader_epoch,
+            records.start_offset,
+            records.delivery_complete_count,
+            tuple(batches),
+        )
 
     def _refused(self, error: KafkaError) -> KafkaError:
         told = _told(error)
@@ -250,23 +327,46 @@ class LivePartition:
         if deadline is not None:
             self._timer_deadline = deadline
             delay = max(0.0, deadline - self._now())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._fall_due)
+
+    def _fall_due(self) -> None:
+        """As may thousands of share partitions at the same time: so each waits for its turn."""
+        self._broker.shares.rounds.add(self._expire)
 
     def _expire(self) -> None:
         self._timer = None
-        batches = self._records.expire(self._now())
+        batches = () if self.is_closed else self._records.expire(self._now(), _EXPIRED_AT_ONCE)
         if batches:
-            self._writes.spawn(self._write_expired(batches))
+            self._write_expired(batches)
             self._changed()
         else:  # what was locked was acknowledged in time: nobody has to look
             self._schedule()
 
-    async def _write_expired(self, batches: Sequence[StateBatch]) -> None:
+    def _write_expired(self, batches: Sequence[StateBatch]) -> None:
         try:
-            await self._write(batches)
+            written = self._begin_to_write(batches)
         except KafkaError as error:
-            told = self._refused(error)
-            _log.warning("%s: locks that timed out are not written: %s", self.key, told)
+            self._not_written(error)
+        else:
+            if written is None or not written.done():
+                self._writes.spawn(self._go_on_writing(batches, written))
+
+    async def _go_on_writing(
+        self, batches: Sequence[StateBatch], begun: Written[None] | None
+    ) -> None:
+        try:
+            await self._write(batches, begun)
+        except KafkaError as error:
+            self._not_written(error)
+
+    def _not_written(self, error: KafkaError) -> None:
+        told = self._refused(error)
+        _log.warning("%s: locks that timed out are not written: %s", self.key, told)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is to be written is written."""
+        return not len(self._writes)
 
     async def settle(self) -> None:
         """Wait until what is to be written is written."""

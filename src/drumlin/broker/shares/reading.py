@@ -6,7 +6,9 @@ index of aborted transactions, as transactions of one producer follow each other
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, OffsetRange
@@ -16,6 +18,10 @@ from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.transaction_index import AbortedTransaction
 
 READ_COMMITTED: Final = 1
+_FIRST_OFFSET: Final = attrgetter("first_offset")
+
+#: Of a partition, for one request: each takes some microseconds, and most as long to be acquired.
+_BATCHES_MAX: Final = 500
 
 
 class ReadBatches(NamedTuple):
@@ -54,7 +60,8 @@ def read_batches(
     minimum_one_batch: bool,
     may_block: bool,
 ) -> ReadBatches | None:
-    """Whole batches from `fetch_offset` on, but none that begins at `until_offset` or behind it.
+    """Whole batches from `fetch_offset` on, a number at most; but the first one, none that begins
+    at `until_offset` or behind it.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -75,7 +82,8 @@ def read_batches(
     end, is_cut = found.position, False
     try:
         for position, header in found.headers(may_block=may_block):
-            if header.base_offset >= until_offset:
+            # The first one may lie behind, where what was before it has been cleaned away.
+            if headers and (header.base_offset >= until_offset or len(headers) == _BATCHES_MAX):
                 is_cut = True
                 break
             positions.append(position)
@@ -114,8 +122,11 @@ def _aborted(
         for header in headers
         if header.is_transactional
         and not header.is_control
-        and any(
-            each.first_offset <= header.base_offset and header.last_offset <= each.last_offset
-            for each in transactions.get(header.producer_id, ())
-        )
+        and _is_in(header, transactions.get(header.producer_id, ()))
     ]
+
+
+def _is_in(header: BatchHeader, transactions: Sequence[AbortedTransaction]) -> bool:
+    """Whether the batch belongs to any of its producer's transactions, which are in order."""
+    number = bisect_right(transactions, header.base_offset, key=_FIRST_OFFSET) - 1
+    return number >= 0 and header.last_offset <= transactions[number].last_offset

@@ -63,6 +63,7 @@ class ShareSessions:
         self._sessions: dict[Member, ShareSession] = {}
         self._partition_count = 0
         self._of_group: dict[str, int] = {}
+        self._of_connection: dict[int, dict[Member, None]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -89,11 +90,13 @@ class ShareSessions:
         old = self._sessions.get(member)
         if old is None and len(self._sessions) >= max_sessions:
             raise KafkaError(ErrorCode.share_session_limit_reached)
-        session = ShareSession(member, connection, partitions=dict.fromkeys(partitions))
+        own = partitions.copy() if isinstance(partitions, dict) else dict.fromkeys(partitions)
+        session = ShareSession(member, connection, partitions=own)
         self._check_room(len(session.partitions) - (0 if old is None else len(old.partitions)))
         self.close(member)
         self._partition_count += len(session.partitions)
         add(self._of_group, member.group_id, 1)
+        self._of_connection.setdefault(connection, {})[member] = None
         self._sessions[member] = session
         return session
 
@@ -167,6 +170,10 @@ class ShareSessions:
         if session is not None:
             self._partition_count -= len(session.partitions)
             add(self._of_group, member.group_id, -1)
+            of_connection = self._of_connection[session.connection]
+            del of_connection[member]
+            if not of_connection:
+                del self._of_connection[session.connection]
         return session
 
     def has(self, member: Member) -> bool:
@@ -177,11 +184,9 @@ class ShareSessions:
         """Whether any member of the group has a session."""
         return group_id in self._of_group
 
-    def of_connection(self, connection: int) -> list[Member]:
-        """Whose sessions a connection began."""
-        return [
-            member for member, session in self._sessions.items() if session.connection == connection
-        ]
+    def of_connection(self, connection: int) -> list[ShareSession]:
+        """Those that a connection began."""
+        return [self._sessions[member] for member in self._of_connection.get(connection, ())]
 
 
 def _add_all(

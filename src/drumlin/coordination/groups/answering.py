@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from drumlin.coordination.groups.classic.messages import Answer, Answers
@@ -19,7 +19,10 @@ from drumlin.turns import TURN_S
 
 _log = logging.getLogger(__name__)
 
+#: So many are few.
 ANSWERS_PER_TURN: Final = 32
+#: Who is answered may well ask something else by the next turn.
+_OF_MANY: Final = 16
 
 
 class Answering:
@@ -27,26 +30,26 @@ class Answering:
 
     def __init__(self) -> None:
         self._left: deque[Iterator[Answer | None]] = deque()
+        self._given = 0  # together with others, since the loop's last turn
         self._goes_on = False
+        self._has_none_left = asyncio.Event()
+        self._has_none_left.set()
 
-    def give(self, answers: Iterable[Answer | Answers | None]) -> None:
-        """All of them, now."""
-        for each in answers:
-            if isinstance(each, Answers):
-                self.give(each.answers)
-            elif each is not None and not each.waiter.done():  # it may have given up
-                each.waiter.set_result(each.answer)
+    def give(self, effect: Answer | Answers) -> None:
+        """One at once, and few, unless it takes long; many have been a turn to decide on."""
+        if isinstance(effect, Answer):
+            _give(effect)
+            return
+        self._given += effect.number
+        at_most = ANSWERS_PER_TURN
+        if self._given > at_most or not self._give_some(effect.answers, at_most, TURN_S):
+            self._left.append(effect.answers)
+            self._has_none_left.clear()
+        self._go_on_later()
 
-    def give_in_turns(self, answers: Answers) -> None:
-        """All of them: few at once, unless it takes long; many have been a turn to decide on."""
-        if answers.number > ANSWERS_PER_TURN or not self._give_some(answers.answers, TURN_S):
-            self._left.append(answers.answers)
-            self._go_on_later()
-
-    def finish(self) -> None:
-        """Nobody is left waiting."""
-        while self._left:
-            self.give(self._left.popleft())
+    async def finish(self) -> None:
+        """Nobody is left waiting then."""
+        await self._has_none_left.wait()
 
     def _go_on_later(self) -> None:
         if not self._goes_on:
@@ -55,23 +58,31 @@ class Answering:
 
     def _go_on(self) -> None:
         self._goes_on = False
+        self._given = _OF_MANY if self._left else 0
         try:
-            if self._left and self._give_some(self._left[0], TURN_S / 2):
+            if self._left and self._give_some(self._left[0], _OF_MANY, TURN_S / 2):
                 self._left.popleft()
         except Exception:  # noqa: BLE001  the others would wait for ever
             self._left.popleft()
             _log.exception("some who wait in a group cannot be answered")
         if self._left:
             self._go_on_later()
+        else:
+            self._has_none_left.set()
 
-    def _give_some(self, answers: Iterator[Answer | None], turn_s: float) -> bool:
+    @staticmethod
+    def _give_some(answers: Iterator[Answer | None], at_most: int, turn_s: float) -> bool:
         """A turn's worth of them; whether these were all."""
         given, ends_at = 0, time.monotonic() + turn_s
         for each in answers:
             if each is not None:
                 given += 1
-                if not each.waiter.done():
-                    each.waiter.set_result(each.answer)
-            if given >= ANSWERS_PER_TURN or time.monotonic() >= ends_at:
+                _give(each)
+            if given >= at_most or time.monotonic() >= ends_at:
                 return False
         return True
+
+
+def _give(answer: Answer) -> None:
+    if not answer.waiter.done():  # it may have given up
+        answer.waiter.set_result(answer.answer)

@@ -63,6 +63,7 @@ class ClassicGroupExecution(GroupExecution):
     ) -> None:
         try:
             confirmation = self._write(shard, [(GroupKey(group.group_id), metadata)])
+            group.in_log(metadata)
         except KafkaError as error:
             self._stored(shard, group, store, error.code)
             return
@@ -80,26 +81,26 @@ class ClassicGroupExecution(GroupExecution):
         metadata: GroupMetadata | None,
     ) -> None:
         """One record for all of `stores`. `metadata`: what `making` has come to, if it has."""
-        error: ErrorCode | None = None
         confirmation = None
         try:
             async with self._storing:  # one after the other, which keeps their order, too
                 if group.replacements is stores:
                     group.replacements = []  # whoever comes from now on is in the next record
-                batch = await self._batch_of(shard, group, stores, making, metadata)
-                if batch is None:
+                try:
+                    made = await self._batch_of(shard, group, stores, making, metadata)
+                    if made is None:
+                        return
+                    confirmation = self._append(shard, made[0])
+                    group.in_log(made[1])
+                except Exception as failure:  # noqa: BLE001  or members would wait for ever
+                    # Now: the next record must not say what is taken back here.
+                    await self._tell_stored(shard, group, stores, _code_of(group, failure))
                     return
-                confirmation = self._append(shard, batch)
             await asyncio.sleep(0)  # what comes of it is long enough for another turn
-        except KafkaError as refusal:
-            error = refusal.code
-        except Exception:  # noqa: BLE001  whatever it is, the members are not to wait for ever
-            _log.exception("metadata of group %r cannot be stored", group.group_id)
-            error = ErrorCode.unknown_server_error
         finally:
             group.stores_under_way -= 1
         if confirmation is None:
-            await self._tell_stored(shard, group, stores, error)
+            await self._tell_stored(shard, group, stores, None)
         else:
             self._background.spawn(self._tell_confirmed(shard, group, stores, confirmation))
 
@@ -110,7 +111,7 @@ class ClassicGroupExecution(GroupExecution):
         stores: Sequence[Store],
         making: Work[GroupMetadata | None],
         metadata: GroupMetadata | None,
-    ) -> bytearray | None:
+    ) -> tuple[bytearray, GroupMetadata] | None:
         """The record, as long as the group awaits any of what it is for; else None."""
         while True:
             if metadata is None:
@@ -119,7 +120,7 @@ class ClassicGroupExecution(GroupExecution):
                 batch = await self._encoded(shard, group, metadata)
                 # Who waits now has waited all the time: there was no rebalance, it answers them.
                 if any(group.awaits(each.purpose) for each in stores):
-                    return batch
+                    return batch, metadata
             purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)
             if purpose is None:
                 return None
@@ -160,6 +161,13 @@ class ClassicGroupExecution(GroupExecution):
         self._carry_out(shard, group, group.stored(store, error))
         if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
+
+
+def _code_of(group: Group, failure: Exception) -> ErrorCode:
+    if isinstance(failure, KafkaError):
+        return failure.code
+    _log.error("metadata of group %r cannot be stored", group.group_id, exc_info=failure)
+    return ErrorCode.unknown_server_error
 
 
 def _is_large(metadata: GroupMetadata) -> bool:

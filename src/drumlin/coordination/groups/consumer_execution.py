@@ -88,39 +88,21 @@ class ConsumerGroupExecution(ClassicGroupExecution):
 
         Nobody has to wait for it.
         """
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         group.is_assigning = True
-        self._background.spawn(self._go_on_assigning(shard, group, outcome, first, answer))
-        return answer
+        return self._background.answer_with(self._go_on_assigning(shard, group, outcome, first))
 
     async def _go_on_assigning(
-        self,
-        shard: GroupShard,
-        group: ConsumerGroup,
-        outcome: Outcome,
-        first: Pending[Any],
-        answer: asyncio.Future[Any],
-    ) -> None:
-        result: Any = None
-        error: Exception | None = KafkaError(ErrorCode.coordinator_not_available)
+        self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome, first: Pending[Any]
+    ) -> Any:
+        pending = first
         try:
-            pending = first
-            try:
-                pending = await self._turns.run(self._assign(shard, group, outcome))
-            except KafkaError as refusal:
-                _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
-            finally:
-                group.is_assigning = False
-            self._set_alarm()
-            result, error = await pending, None
-        except Exception as failure:  # noqa: BLE001  it is whoever waits who hears of it
-            error = failure
+            pending = await self._turns.run(self._assign(shard, group, outcome))
+        except KafkaError as refusal:
+            _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
         finally:
-            if not answer.done():  # nobody wants it any more
-                if error is None:
-                    answer.set_result(result)
-                else:
-                    answer.set_exception(error)
+            group.is_assigning = False
+        self._set_alarm()
+        return await pending
 
     def _assign(
         self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -38,7 +38,7 @@ from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Pace, Work
+from drumlin.turns import Pace, T, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class GroupCoordinator(DowngradeExecution):
         topics: what can be subscribed to.
         group_setting(group_id, key): the configuration of a single group.
         turns: for decisions that take longer than a turn of the loop.
+        producer_ids: for what is written as a transaction.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -81,14 +82,18 @@ class GroupCoordinator(DowngradeExecution):
         if self._alarm is not None:
             self._alarm.cancel()
         await super().close()
-        self._answering.finish()
+        await self._turns.run(self._unloading.go_on())
+        await self._answering.finish()
 
     def resign(self, partition: int) -> None:
         """Another broker leads the partition: its groups are none of ours any more."""
         shard = self._partitions.end(partition)
         if shard is not None:
-            for group in shard.groups.values():
-                self._carry_out(shard, group, group.unload())
+            self._unloading.begin(shard, self._unload)
+            self._turns.start(self._unloading.go_on())
+
+    def _unload(self, shard: GroupShard, group: AnyGroup) -> None:
+        self._carry_out(shard, group, group.unload())
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """What is committed for a topic goes with it."""
@@ -461,6 +466,17 @@ class GroupCoordinator(DowngradeExecution):
             KafkaError: none of them was written.
         """
         return self._when_written(shard, records, None)
+
+    def write_in_turns(
+        self,
+        shard: GroupShard,
+        records: Iterable[GroupRecord],
+        last: Callable[[], tuple[Sequence[GroupRecord], T]],
+        take_over: Callable[[T], None],
+    ) -> Work[Written[None]]:
+        """As `_write_in_turns`, for groups that have a coordinator of their own."""
+        confirmation = yield from self._write_in_turns(shard, records, last, take_over)
+        return self._written(None, confirmation)
 
     def look_at_deadlines(self) -> None:
         """A group has set deadlines without being asked by this coordinator."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.consumer.conversion import (
@@ -25,7 +24,7 @@ from drumlin.coordination.groups.consumer.conversion import (
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
 from drumlin.coordination.groups.kinds import new_group
-from drumlin.coordination.groups.log import RecordPacker
+from drumlin.coordination.groups.log import Producer, RecordPacker
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.upgrade_execution import FREE_TRIES, Changed, UpgradeExecution
@@ -35,6 +34,7 @@ from drumlin.wire.errors import KafkaError
 _log: Final = logging.getLogger(__name__)
 
 _REASON: Final = "the last member of the consumer protocol left"
+_Batches = list[tuple[bytearray, list[GroupRecord]]]
 
 
 class _Made(NamedTuple):
@@ -47,7 +47,7 @@ class _Made(NamedTuple):
     records: list[GroupRecord]
     """The same ones, kept to be let go of in turns."""
 
-    def batches(self) -> list[tuple[bytearray, list[GroupRecord]]]:
+    def batches(self) -> _Batches:
         self.packer.add((GroupKey(self.group.group_id), self.metadata))
         return self.packer.batches()
 
@@ -63,12 +63,13 @@ class DowngradeExecution(UpgradeExecution):
     async def _downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
         group_id, tries, is_done = group.group_id, 0, False
         try:
+            producer = await self._new_producer()
             while not is_done and self._may_downgrade(shard, group):
                 if tries == FREE_TRIES:
                     self._held.add(group_id)
                 tries += 1
                 try:
-                    await self._try_to_downgrade(shard, group)
+                    await self._try_to_downgrade(shard, group, producer)
                     is_done = True
                 except Changed:
                     await asyncio.sleep(0)
@@ -82,7 +83,9 @@ class DowngradeExecution(UpgradeExecution):
     def _may_downgrade(self, shard: GroupShard, group: ConsumerGroup) -> bool:
         return shard.groups.get(group.group_id) is group and may_become_classic(group, ())
 
-    async def _try_to_downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
+    async def _try_to_downgrade(
+        self, shard: GroupShard, group: ConsumerGroup, producer: Producer
+    ) -> None:
         """
         Raises:
             Changed: nothing has happened.
@@ -95,30 +98,30 @@ class DowngradeExecution(UpgradeExecution):
             if group.revision != revision or shard.groups.get(group_id) is not group:
                 raise Changed
 
-        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
-        packer = RecordPacker(self._clock.wall_ms(), codec, bytes_max=room(limit))
+        packer = self._packer(shard, producer)
         made = await self._turns.run(self._made_classic(group, packer, check))
         if made is None:
             return
         batches = await asyncio.to_thread(made.batches)
-        check()
-        check_sizes([batch for batch, _ in batches], limit)
-        written = list[GroupRecord]()
-        for batch, contained in batches:
-            try:
-                self._append(shard, batch)
-            except KafkaError:
-                for each in shard.apply(written):  # the memory says what the log does
-                    self._answer(each)
-                raise
-            written += contained
-        self._held.discard(group_id)
-        shard.groups[group_id] = made.group
+        await self._turns.run(self._take_place_of(shard, group, made, batches, producer, check))
+        _log.info("group %r becomes a classic group", group_id)
+        await self._turns.run(self._clean_up(shard, group, made, batches))
+
+    def _take_place_of(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup,
+        made: _Made,
+        batches: _Batches,
+        producer: Producer,
+        check: Callable[[], None],
+    ) -> Work[None]:
+        """Append it all, and have the classic group in the step in which that comes to count."""
+        yield from self._append_all(shard, [batch for batch, _ in batches], producer, check)
+        self._held.discard(group.group_id)
+        shard.groups[group.group_id] = made.group
         spare = made.group.take_place(self._surroundings.deadlines, _REASON)
         self._carry_out(shard, made.group, spare)
-        _log.info("group %r becomes a classic group", group_id)
-        del batches
-        await self._turns.run(self._clean_up(shard, group, made, written))
 
     def _made_classic(
         self, group: ConsumerGroup, packer: RecordPacker, check: Callable[[], None]
@@ -146,13 +149,15 @@ class DowngradeExecution(UpgradeExecution):
         return _Made(classic, downgraded.metadata, packer, records)
 
     def _clean_up(
-        self, shard: GroupShard, group: ConsumerGroup, made: _Made, written: list[GroupRecord]
+        self, shard: GroupShard, group: ConsumerGroup, made: _Made, batches: _Batches
     ) -> Work[None]:
         """What the former group has left; in one go, it would take a turn and more."""
         if shard.groups.get(group.group_id) is made.group:
             yield from made.group.extend_sessions()
         yield from group.forget_rebalances(list(group.members))
-        yield from let_go(written, made.records, group.members, group.targets)
+        for _, contained in batches:
+            yield from let_go(contained)
+        yield from let_go(made.records, group.members, group.targets)
 
 
 def _checked(work: Work[T], check: Callable[[], None]) -> Work[T]:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -17,8 +17,9 @@ from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
 from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
-from drumlin.coordination.groups.classic.states import Deadline, GroupRules
+from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
+from drumlin.coordination.groups.config import CoordinatorConfig
 from drumlin.coordination.groups.effects import Downgrade, Effect, Write
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.log import LoadedPartition, RecordPacker, encode_batches, load
@@ -26,7 +27,9 @@ from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
+from drumlin.coordination.groups.unloading import Unloading
 from drumlin.coordination.log_errors import as_told, confirmed
+from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.written import Written
@@ -44,27 +47,6 @@ _LOADING_RETRY_S: Final = 5.0
 _REMOVED_AT_ONCE: Final = 1000
 
 
-class CoordinatorConfig(GroupRules, Protocol):
-    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
-
-    @property
-    def group_min_session_timeout_ms(self) -> int: ...
-    @property
-    def group_max_session_timeout_ms(self) -> int: ...
-    @property
-    def offset_metadata_max_bytes(self) -> int: ...
-    @property
-    def offsets_commit_timeout_ms(self) -> int: ...
-    @property
-    def offsets_retention_check_interval_ms(self) -> int: ...
-    @property
-    def offsets_retention_minutes(self) -> int: ...
-    @property
-    def offsets_topic_compression_codec(self) -> int: ...
-    @property
-    def offsets_topic_num_partitions(self) -> int: ...
-
-
 class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     """The partitions of `__consumer_offsets` that are led here, and what is done with them."""
 
@@ -76,6 +58,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         topics: Topics,
         group_setting: GroupSetting,
         turns: Turns,
+        producer_ids: ProducerIds,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         super().__init__(
@@ -83,7 +66,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             lambda: config.offsets_topic_num_partitions,
             lambda partition: GroupShard(partition, self._surroundings),
             load,
-            GroupShard.take_over,
+            self._take_over,
         )
         self._config = config
         self._clock = clock
@@ -91,10 +74,10 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._surroundings = Surroundings(
             config, group_setting, clock, self._deadlines, new_id, topics
         )
-        self._turns = turns
+        self._turns, self._producer_ids = turns, producer_ids
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
-        self._answering = Answering()
+        self._answering, self._unloading = Answering(), Unloading()
         #: Groups that become groups of another kind: their deadlines wait. Those held must stay
         #: as they are meanwhile, whatever their members want.
         self._converting, self._held = set[str](), set[str]()
@@ -122,10 +105,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._set_alarm()
 
     def _answer(self, effect: Answer | Answers) -> None:
-        if isinstance(effect, Answers) and self._is_active:
-            self._answering.give_in_turns(effect)
-        else:
-            self._answering.give([effect])
+        self._answering.give(effect)
 
     def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
         """What a classic group has decided: see `classic_execution.py`."""
@@ -170,6 +150,10 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             _refuse(answers, error)
         else:
             self._carry_out(shard, group, answers)
+
+    def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
+        yield from self._unloading.go_on()
+        yield from shard.take_over(loaded)
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
@@ -320,17 +304,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         take_over(result)
         return confirmation
 
-    def write_in_turns(
-        self,
-        shard: GroupShard,
-        records: Iterable[GroupRecord],
-        last: Callable[[], tuple[Sequence[GroupRecord], T]],
-        take_over: Callable[[T], None],
-    ) -> Work[Written[None]]:
-        """As `_write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = yield from self._write_in_turns(shard, records, last, take_over)
-        return self._written(None, confirmation)
-
     def _commit(
         self, shard: GroupShard, commit: Commit, verification: Verification | None
     ) -> Work[Written[list[ErrorCode]]]:
@@ -432,6 +405,11 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         if self._partitions.shard(shard.partition) is not shard:
             raise KafkaError(ErrorCode.not_coordinator)
 
+    def _check_is_ours(self, shard: GroupShard) -> None:
+        """Before the start, too, unlike `_check_leads`."""
+        if self._partitions.find(shard.partition) is not shard:
+            raise KafkaError(ErrorCode.not_coordinator)
+
     def _batch_bytes_max(self, shard: GroupShard) -> int:
         try:
             return self._topic.batch_bytes_max(shard.partition)
@@ -444,7 +422,12 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
     ) -> Confirmation | None:
-        """Append only; what the batch says is then to be taken over."""
+        """Append only; what the batch says is then to be taken over.
+
+        Raises:
+            KafkaError: it is not in the log. The partition may have moved, and be back here.
+        """
+        self._check_is_ours(shard)
         try:
             confirmation = self._topic.append(shard.partition, batch, verification)
         except KafkaError as error:

@@ -115,3 +115,9 @@ class AnyGroup(Protocol):
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
         """The group has moved to another broker, or is no more: nobody is left waiting."""
+
+    def dissolve(self) -> Work[list[Any]]:
+        """After `unload`: forget deadlines that would mean another group of that name.
+
+        Returns what is large in it, part by part. Nobody asks the group any more.
+        """

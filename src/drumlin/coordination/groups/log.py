@@ -66,6 +66,8 @@ class LoadedPartition:
     """By group, topic and partition: values as `decode_offset` reads them."""
     pending: list[PendingOffset] = field(default_factory=list)
     """In the order in which they were written."""
+    unfinished: set[Producer] = field(default_factory=set)
+    """In whose transactions a coordinator has left records of groups, which do not count."""
     records: int = 0
 
 
@@ -79,7 +81,8 @@ class Producer(NamedTuple):
 class RecordPacker:
     """Packs records in their order into as few batches as take them; the log numbers them.
 
-    `codec` is a number of `CODECS`. With a `producer` they are part of its transaction.
+    `codec` is a number of `CODECS`. With a `producer` they are part of its transaction; with
+    one `if_several`, too, unless one batch takes them all.
     """
 
     def __init__(
@@ -88,11 +91,12 @@ class RecordPacker:
         codec: int = 0,
         producer: Producer | None = None,
         bytes_max: int = BATCH_BYTES_MAX,
+        if_several: Producer | None = None,
     ) -> None:
         self._now_ms = now_ms
         self._how: dict[str, Any] = {"compression": _CODEC_NAMES[codec]}
-        if producer is not None:
-            self._how |= producer._asdict() | {"is_transactional": True}
+        self._how |= _in_transaction_of(producer)
+        self._if_several = _in_transaction_of(if_several)
         self._bytes_max = bytes_max
         self._batches: list[tuple[bytearray, list[GroupRecord]]] = []
         self._begin()
@@ -101,6 +105,7 @@ class RecordPacker:
         key, value = encode_record(record)
         size = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
         if self._records and self._size + size > self._bytes_max:
+            self._how |= self._if_several
             self._end()
         plain = Record(len(self._records), self._now_ms, key, value)
         self._body += encode_plain_record(plain, 0, self._now_ms)
@@ -122,6 +127,10 @@ class RecordPacker:
         batch = seal_body(self._body, len(self._records), self._now_ms, self._now_ms, **self._how)
         self._batches.append((batch, self._records))
         self._begin()
+
+
+def _in_transaction_of(producer: Producer | None) -> dict[str, Any]:
+    return {} if producer is None else producer._asdict() | {"is_transactional": True}
 
 
 def encode_batches(
@@ -165,6 +174,7 @@ class _Reading:
     def __init__(self) -> None:
         self.latest = LatestRecords()
         self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self._epochs: dict[int, int] = {}
 
     def special(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
         """A batch of a transaction, or a marker."""
@@ -175,6 +185,7 @@ class _Reading:
                 self._end(header.producer_id, marker.is_commit)
             return
         pending = self._pending.setdefault(header.producer_id, {})
+        self._epochs[header.producer_id] = header.producer_epoch
         for order, record in self.latest.numbered(decode_batch(buffer, position)):
             pending[key_of(record)] = order, record.value
 
@@ -199,9 +210,10 @@ class _Reading:
             for key, (order, value) in pending.items()
         ]
         for order, producer_id, raw_key, value in sorted(still, key=itemgetter(0)):
-            said = known.get(raw_key, _NOTHING)
-            decoded = decode_key(raw_key) if said.tombstone_order < order else None
-            if isinstance(decoded, OffsetKey) and value is not None:
+            said, decoded = known.get(raw_key, _NOTHING), decode_key(raw_key)
+            if decoded is not None and not isinstance(decoded, OffsetKey):
+                loaded.unfinished.add(Producer(producer_id, self._epochs[producer_id]))
+            elif decoded is not None and value is not None and said.tombstone_order < order:
                 decode_offset(value)
                 is_superseded = said.order > order
                 loaded.pending.append(PendingOffset(producer_id, decoded, value, is_superseded))

@@ -47,6 +47,8 @@ class GroupShard:
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = CommittedOffsets()
         self.transactional = TransactionalOffsets()
+        self.unfinished = set[Producer]()
+        """Transactions in which a coordinator before this one has left records of groups."""
         self._surroundings = surroundings
 
     # -- groups ----------------------------------------------------------------------------
@@ -87,6 +89,7 @@ class GroupShard:
 
     def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
         """Become what the log says; others get their turn wherever this yields."""
+        self.unfinished = loaded.unfinished
         for group_id, said in loaded.groups.items():
             group = new_group(said.kind, group_id, self._surroundings)
             self.groups[group_id] = group
@@ -315,6 +318,7 @@ class GroupShard:
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
             effects = group.unload(ErrorCode.rebalance_in_progress)
+            to_end(group.dissolve())
             return [effect for effect in effects if isinstance(effect, (Answer, Answers))]
         group.replay(key, value)
         return []

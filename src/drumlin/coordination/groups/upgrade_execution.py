@@ -1,29 +1,35 @@
 """Makes consumer groups of classic ones: at once, or, of very many members, in turns of the loop.
 
 In turns, another group is made beside the classic one, which goes on as long as nobody knows of
-the other. When all is ready, the records are appended and the new group takes the old one's place
-in one step. If the classic group has changed by then, all begins anew; if that happens again and
-again, its members are told to come back later, so that there is an end to it. Whoever is not heard
-of meanwhile stays: as a member of the new group it has the time of a session to show itself.
+the other. When all is ready, the records are appended, and the new group takes the old one's place
+in the step in which they come to count. If the classic group has changed by then, all begins anew;
+if that happens again and again, its members are told to come back later, so that there is an end
+to it. Whoever is not heard of meanwhile stays: as a member of the new group it has the time of a
+session to show itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.atomic_execution import AtomicExecution
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers
 from drumlin.coordination.groups.consumer import heartbeats
-from drumlin.coordination.groups.consumer.conversion import check_upgrade, to_consumer
+from drumlin.coordination.groups.consumer.conversion import (
+    check_upgrade,
+    may_become_classic,
+    to_consumer,
+)
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
-from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
 from drumlin.coordination.groups.kind import GroupKind
+from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_types import type_of
 from drumlin.coordination.groups.shard import GroupShard
@@ -42,7 +48,7 @@ class Changed(Exception):
     """The classic group is not any more what the new one was made of."""
 
 
-class UpgradeExecution(ConsumerGroupExecution):
+class UpgradeExecution(AtomicExecution):
     """What is done with groups of the partitions led here that become consumer groups."""
 
     def _check_not_held(
@@ -104,38 +110,29 @@ class UpgradeExecution(ConsumerGroupExecution):
             message = f"group {group.group_id} becomes a consumer group"
             raise KafkaError(ErrorCode.coordinator_load_in_progress, message)
         self._converting.add(group.group_id)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._background.spawn(self._go_on_upgrading(shard, group, request, answer))
-        return answer
+        return self._background.answer_with(self._go_on_upgrading(shard, group, request))
 
     async def _go_on_upgrading(
-        self,
-        shard: GroupShard,
-        group: Group,
-        request: HeartbeatRequest,
-        answer: asyncio.Future[Any],
-    ) -> None:
-        result: Any = None
-        error: Exception | None = KafkaError(ErrorCode.coordinator_not_available)
+        self, shard: GroupShard, group: Group, request: HeartbeatRequest
+    ) -> Any:
         try:
-            try:
-                pending = await self._turns.run(self._upgrade(shard, group, request))
-            finally:
-                self._converting.discard(group.group_id)
-                self._held.discard(group.group_id)
-            self._set_alarm()
-            result, error = await pending, None
-        except Exception as failure:  # noqa: BLE001  it is whoever waits who hears of it
-            error = failure
+            producer = await self._new_producer()
+            pending = await self._turns.run(self._upgrade(shard, group, request, producer))
         finally:
-            if not answer.done():  # nobody wants it any more
-                if error is None:
-                    answer.set_result(result)
-                else:
-                    answer.set_exception(error)
+            self._converting.discard(group.group_id)
+            self._held.discard(group.group_id)
+        self._set_alarm()
+        self._look_whether_to_downgrade(shard, group.group_id)
+        return await pending
+
+    def _look_whether_to_downgrade(self, shard: GroupShard, group_id: str) -> None:
+        """Who joined may have left, while no other conversion could begin."""
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and may_become_classic(group, ()):
+            self._begin_downgrade(shard, group)
 
     def _upgrade(
-        self, shard: GroupShard, group: Group, request: HeartbeatRequest
+        self, shard: GroupShard, group: Group, request: HeartbeatRequest, producer: Producer
     ) -> Work[Pending[Any]]:
         """
         Raises:
@@ -147,14 +144,14 @@ class UpgradeExecution(ConsumerGroupExecution):
                 self._held.add(group.group_id)
             tries += 1
             try:
-                return (yield from self._try_to_upgrade(shard, group, request))
+                return (yield from self._try_to_upgrade(shard, group, request, producer))
             except Changed:
                 yield
         self._check_leads(shard)
         return self._heartbeat_in_consumer_group(shard, group.group_id, request)
 
     def _try_to_upgrade(
-        self, shard: GroupShard, group: Group, request: HeartbeatRequest
+        self, shard: GroupShard, group: Group, request: HeartbeatRequest, producer: Producer
     ) -> Work[Pending[Any]]:
         """
         Raises:
@@ -171,28 +168,23 @@ class UpgradeExecution(ConsumerGroupExecution):
             if group.revision != revision or shard.groups.get(group_id) is not group:
                 raise Changed
 
-        def records() -> Iterator[GroupRecord]:
-            for record in to_consumer(group, self._surroundings.topics):
-                made.append(record)
-                _replay(modern, record)
-                yield record
-                check()
-
-        def last() -> tuple[Sequence[GroupRecord], Outcome]:
+        packer = self._packer(shard, producer)
+        for record in to_consumer(group, self._surroundings.topics):
+            made.append(record)
+            _replay(modern, record)
+            packer.add(record)
+            yield
             check()
-            outcome = heartbeats.heartbeat(modern, request)
-            return outcome.records, outcome
-
-        joined: list[Outcome] = []
-
-        def take_over(outcome: Outcome) -> None:
-            joined.append(outcome)
-            self._take_place(shard, group, modern, outcome)
-
-        confirmation = yield from self._write_in_turns(shard, records(), last, take_over)
-        written = self._written(joined[0].answer, confirmation)
-        answer = self._follow_up(shard, group_id, joined[0], written)
+        outcome = heartbeats.heartbeat(modern, request)
+        for record in outcome.records:
+            packer.add(record)
+        batches = [batch for batch, _ in packer.batches()]
+        confirmation = yield from self._append_all(shard, batches, producer, check)
+        self._take_place(shard, group, modern, outcome)
+        written = self._written(outcome.answer, confirmation)
+        answer = self._follow_up(shard, group_id, outcome, written)
         yield from self._extend_sessions(shard, modern)
+        del packer, batches
         yield from let_go(made, group.membership.members)  # else to free it all takes a turn
         del deadlines
         return answer
@@ -202,6 +194,7 @@ class UpgradeExecution(ConsumerGroupExecution):
     ) -> None:
         """All is in the log. The members that were there have no deadlines yet."""
         modern.surroundings = self._surroundings
+        modern.knows_metadata = False  # nobody has told it of topics that changed meanwhile
         for key, value in outcome.records:
             modern.replay(key, value)
         shard.groups[group.group_id] = modern

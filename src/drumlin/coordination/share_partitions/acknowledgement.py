@@ -5,14 +5,20 @@ Nothing is changed by a request of which any part is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from operator import ne
 from typing import Final, NamedTuple
 
 from drumlin.coordination.share_partitions.in_flight import Change, RecordState, Run, Runs
 from drumlin.coordination.share_partitions.settings import Settings
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: Types, and runs of records, that are looked at in one go.
+_AT_ONCE: Final = 100
+#: As many as a state has batches at most.
+_RUNS_MAX: Final = 20_000
 
 
 class AcknowledgeType(IntEnum):
@@ -52,48 +58,25 @@ def check_request(
     highest = AcknowledgeType.RENEW if knows_renew else AcknowledgeType.REJECT
     before = -1
     for batch in batches:
-        types = batch.types
+        count = len(batch.types)
         is_sound = (
             before <= batch.first_offset <= batch.last_offset
-            and len(types) > 0
-            and (len(types) == 1 or len(types) == batch.last_offset - batch.first_offset + 1)
-            and all(0 <= each <= highest for each in types)
-            and (says_renew or AcknowledgeType.RENEW not in types)
+            and count > 0
+            and count in (1, batch.last_offset - batch.first_offset + 1)
         )
         if not is_sound:
             raise KafkaError(ErrorCode.invalid_request)
+        for first in range(0, count, _AT_ONCE):
+            some = batch.types[first : first + _AT_ONCE]
+            if min(some) < 0 or max(some) > highest:
+                raise KafkaError(ErrorCode.invalid_request)
+            if not says_renew and AcknowledgeType.RENEW in some:
+                raise KafkaError(ErrorCode.invalid_request)
+            yield
         before = batch.last_offset
-        yield
 
 
-def apply(
-    runs: Runs,
-    start_offset: int,
-    member: str,
-    batches: Sequence[Acknowledgement],
-    settings: Settings,
-) -> tuple[Change, list[Run]]:
-    """Note what is to become of the records; what is before the start offset is passed over.
-
-    Returns:
-        What is to be written, and the runs whose locks begin anew.
-
-    Raises:
-        KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; then nothing is noted.
-    """
-    change, renewed = Change(), list[Run]()
-    try:
-        for batch in batches:
-            if batch.last_offset >= start_offset:
-                _apply_batch(runs, start_offset, member, batch, settings, change, renewed)
-    except KafkaError:
-        for run in change.runs:
-            change.exclude(run)
-        raise
-    return change, renewed
-
-
-def _apply_batch(
+def applying(
     runs: Runs,
     start_offset: int,
     member: str,
@@ -101,52 +84,95 @@ def _apply_batch(
     settings: Settings,
     change: Change,
     renewed: list[Run],
-) -> None:
+) -> Work[None]:
+    """Note what is to become of the records; what is before the start offset is passed over.
+
+    It gives way within a batch that is about very many, and looks again at what there is then.
+
+    change: gets what is to be written; renewed: the runs whose locks are to begin anew.
+
+    Raises:
+        KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; some may have been noted by then.
+    """
+    if batch.last_offset < start_offset:
+        return
     first_offset = max(batch.first_offset, start_offset)
     _check_known(runs, first_offset, batch.last_offset)
-    for run in runs.overlapping(first_offset, batch.last_offset):
-        if run.state is not RecordState.ACQUIRED:
-            raise KafkaError(ErrorCode.invalid_record_state, "the records are not acquired")
-        if run.change is not None:
-            raise KafkaError(ErrorCode.invalid_record_state, "they are acknowledged already")
-        if run.member != member:
-            raise KafkaError(ErrorCode.invalid_record_state, "another member has the records")
-        run = runs.within(run, first_offset, batch.last_offset)
-        for part, kind in _by_type(runs, run, batch):
-            if kind is not AcknowledgeType.RENEW:
-                change.include(part, *outcome(part, _BECOMES[kind], settings))
-            elif settings.may_renew:
-                renewed.append(part)
-            else:
-                raise KafkaError(
-                    ErrorCode.invalid_record_state, "locks of this group cannot be renewed"
-                )
+    yield from _check_room(runs, batch)
+    for stretch in _stretches(batch, first_offset):
+        if stretch is None:
+            yield
+            continue
+        kind, offset, last_offset = stretch
+        while some := runs.some_from(offset, last_offset, _AT_ONCE):
+            for run in some:
+                _check_held(run, member)
+                part = runs.within(run, offset, last_offset)
+                if kind is not AcknowledgeType.RENEW:
+                    change.include(part, *outcome(part, _BECOMES[kind], settings))
+                elif settings.may_renew:
+                    renewed.append(part)
+                else:
+                    raise KafkaError(
+                        ErrorCode.invalid_record_state, "locks of this group cannot be renewed"
+                    )
+                offset = part.last_offset + 1
+            if len(some) == _AT_ONCE:
+                yield
 
 
 def _check_known(runs: Runs, first_offset: int, last_offset: int) -> None:
     if runs.floor(first_offset) is None:
         raise KafkaError(ErrorCode.invalid_record_state, "the first record is not in flight")
-    known = runs.floor(last_offset)
-    if known is None or known.last_offset < last_offset:
+    last = runs.floor(last_offset)
+    if last is None or last.last_offset < last_offset:
         raise KafkaError(ErrorCode.invalid_request, "there are records that nobody has acquired")
 
 
-def _by_type(runs: Runs, run: Run, batch: Acknowledgement) -> list[tuple[Run, AcknowledgeType]]:
-    """The run in parts of one type each."""
-    if len(batch.types) == 1:
-        return [(run, AcknowledgeType(batch.types[0]))]
-    parts: list[tuple[Run, AcknowledgeType]] = []
-    types = batch.types[
-        run.first_offset - batch.first_offset : run.last_offset - batch.first_offset + 1
-    ]
-    start = run.first_offset
-    for index, kind in enumerate(types):
-        if index and kind != types[index - 1]:
-            rest = runs.split(run, start + index)
-            parts.append((run, AcknowledgeType(types[index - 1])))
-            run = rest
-    parts.append((run, AcknowledgeType(types[-1])))
-    return parts
+def _check_room(runs: Runs, batch: Acknowledgement) -> Work[None]:
+    """Whether what is said does not part the records too finely to be kept."""
+    parted = 0
+    for first in range(0, len(batch.types) - 1, _AT_ONCE):
+        some = batch.types[first : first + _AT_ONCE + 1]
+        parted += sum(map(ne, some, some[1:]))
+        if first + _AT_ONCE < len(batch.types):
+            yield
+    if parted and len(runs) + parted > _RUNS_MAX:
+        message = f"records in flight are parted into {_RUNS_MAX} ranges at most"
+        raise KafkaError(ErrorCode.invalid_request, message)
+
+
+def _check_held(run: Run, member: str) -> None:
+    if run.state is not RecordState.ACQUIRED:
+        raise KafkaError(ErrorCode.invalid_record_state, "the records are not acquired")
+    if run.change is not None:
+        raise KafkaError(ErrorCode.invalid_record_state, "they are acknowledged already")
+    if run.member != member:
+        raise KafkaError(ErrorCode.invalid_record_state, "another member has the records")
+
+
+def _stretches(
+    batch: Acknowledgement, first_offset: int
+) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
+    """Neighbours of one type, from an offset on; None where there is more to look at."""
+    types = batch.types
+    if len(types) == 1:
+        yield AcknowledgeType(types[0]), first_offset, batch.last_offset
+        return
+    start = first_offset - batch.first_offset
+    kind = types[start]
+    for first in range(start, len(types), _AT_ONCE):
+        some = types[first : first + _AT_ONCE]
+        if first > start:
+            yield None
+        if some.count(kind) == len(some):
+            continue
+        for index, each in enumerate(some, first):
+            if each != kind:
+                until = batch.first_offset + index
+                yield AcknowledgeType(kind), batch.first_offset + start, until - 1
+                start, kind = index, each
+    yield AcknowledgeType(kind), batch.first_offset + start, batch.last_offset
 
 
 def outcome(run: Run, state: RecordState, settings: Settings) -> tuple[RecordState, int]:

@@ -16,6 +16,9 @@ from drumlin.coordination.share_partitions.fetched import AcquireMode, Fetched, 
 from drumlin.coordination.share_partitions.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share_partitions.settings import Settings
 
+#: Of those that are available again, for one request: a millisecond's worth.
+_RUNS_MAX = 500
+
 #: Below this limit nothing is left to single out.
 _LEAST_LIMIT_THAT_ISOLATES = 3
 
@@ -41,13 +44,11 @@ def take_again(
     """
     taken: list[Run] = []
     count = 0
-    found = runs.overlapping(fetched.first_offset, last_offset)
+    found = runs.some_free(fetched.first_offset, last_offset, _RUNS_MAX)
     for bounds, group in groupby(found, key=_bounds):
         if count >= limits.max_records:
             return taken, False
-        free = [run for run in group if run.is_free]
-        if not free:
-            continue
+        free = list(group)
         is_throttled = any(run.delivery_count >= settings.throttled_from for run in free)
         if is_throttled and count:
             return taken, False
@@ -61,7 +62,7 @@ def take_again(
         count += part.record_count
         if part.is_last:
             return taken, False
-    return taken, count < limits.max_records
+    return taken, count < limits.max_records and len(found) < _RUNS_MAX
 
 
 def _bounds(run: Run) -> Bounds:

@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from typing import Final, NamedTuple
 
 
@@ -125,10 +126,21 @@ class Runs:
 
     def overlapping(self, first_offset: int, last_offset: int) -> Sequence[Run]:
         """The runs that have offsets of the range: a copy, so they may be split meanwhile."""
-        start = self._index_behind(first_offset)
-        if start and self._runs[start - 1].last_offset >= first_offset:
-            start -= 1
-        return self._runs[start : self._index_behind(last_offset)]
+        return self._runs[self._reaching(first_offset) : self._index_behind(last_offset)]
+
+    def some_from(self, first_offset: int, last_offset: int, most: int) -> Sequence[Run]:
+        """The first ones that have offsets of the range: a copy, too."""
+        start = self._reaching(first_offset)
+        end = self._index_behind(last_offset)
+        return self._runs[start : min(end, start + most)]
+
+    def some_free(self, first_offset: int, last_offset: int, most: int) -> list[Run]:
+        """Of those in the range, the first ones that can be acquired."""
+        start = self._reaching(first_offset)
+        end = self._index_behind(last_offset)
+        free = RecordState.AVAILABLE
+        found = (run for run in islice(self._runs, start, end) if run.state is free)
+        return list(islice(found, most))
 
     def within(self, run: Run, first_offset: int, last_offset: int) -> Run:
         """The part of the run that lies in the range, as a run of its own."""
@@ -188,6 +200,11 @@ class Runs:
             else:
                 joined.append(run)
         self._runs[start:end] = joined
+
+    def _reaching(self, offset: int) -> int:
+        """The index of the first run that has `offset`, or is behind it."""
+        index = self._index_behind(offset)
+        return index - 1 if index and self._runs[index - 1].last_offset >= offset else index
 
     def _index_behind(self, offset: int) -> int:
         return bisect.bisect_right(self._runs, offset, key=_first_offset)

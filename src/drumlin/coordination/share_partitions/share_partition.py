@@ -13,14 +13,17 @@ for that.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, apply, outcome
+from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, applying, outcome
 from drumlin.coordination.share_partitions.acquisition import take_again, take_new
 from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, Limits, OffsetRange
 from drumlin.coordination.share_partitions.in_flight import (
+    TERMINAL,
     Bounds,
     Change,
     RecordState,
@@ -29,10 +32,14 @@ from drumlin.coordination.share_partitions.in_flight import (
 )
 from drumlin.coordination.share_partitions.settings import Settings
 from drumlin.coordination.shares.state import DeliveryState, StateBatch
+from drumlin.turns import Work, to_end
+from drumlin.wire.errors import KafkaError
 
 _OFFSET_MAX: Final = 2**63 - 1
 #: One delivery more still fits into an int16. No configuration allows for as many.
 _LOADED_COUNT_MAX: Final = 2**15 - 2
+#: Runs of records that are changed in one go.
+_AT_ONCE: Final = 200
 
 
 class SharePartition:
@@ -53,6 +60,17 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
+        """As `loading`, in one go."""
+        return to_end(cls.loading(settings, start_offset, batches, log_end_offset))
+
+    @classmethod
+    def loading(
+        cls,
+        settings: Callable[[], Settings],
+        start_offset: int,
+        batches: Iterable[StateBatch],
+        log_end_offset: int = _OFFSET_MAX,
+    ) -> Work[SharePartition]:
         """As it was written. What lies between batches was acquired when it was lost: it is
         available, and how often it was delivered is not known.
 
@@ -60,7 +78,9 @@ class SharePartition:
         flight from `log_end_offset` on, and no number is such that it could not be written again.
         """
         partition = cls(settings, start_offset)
-        for batch in sorted(batches):
+        for number, batch in enumerate(sorted(batches), 1):
+            if number % _AT_ONCE == 0:
+                yield
             first = max(batch.first_offset, partition.end_offset)
             last = min(batch.last_offset, log_end_offset - 1)
             if last < first:
@@ -107,16 +127,31 @@ class SharePartition:
 
     def state(self, change: Change) -> StateBatches:
         """What is to be written for a change."""
-        return tuple(
-            StateBatch(run.first_offset, run.last_offset, int(run.target), run.target_count)
-            for run in sorted(change.runs, key=lambda each: each.first_offset)
-            if run.target is not None and run.last_offset >= self.start_offset
-        )
+        return to_end(self.stating(change))
+
+    def stating(self, change: Change) -> Work[StateBatches]:
+        """As `state`, in turns."""
+        batches: list[StateBatch] = []
+        done = 0
+        while some := change.runs[done : done + _AT_ONCE]:
+            done += len(some)
+            batches += (
+                StateBatch(run.first_offset, run.last_offset, int(run.target), run.target_count)
+                for run in some
+                if run.target is not None and run.last_offset >= self.start_offset
+            )
+            if done < len(change.runs):
+                yield
+        return tuple(sorted(batches))
 
     @property
     def delivery_complete_count(self) -> int:
         """How many records in flight are done with, or will be when all is written."""
-        return sum(run.record_count for run in self._runs if run.will_be_done)
+        return sum(
+            run.last_offset - run.first_offset + 1
+            for run in self._runs
+            if run.state in TERMINAL or run.target in TERMINAL
+        )
 
     # -- acquiring ---------------------------------------------------------------------
 
@@ -174,11 +209,10 @@ class SharePartition:
         """The parts of a run that belong to no aborted transaction; the others are archived."""
         kept = []
         rest: Run | None = run
-        for batch in aborted:
-            if rest is None:
+        first = bisect_left(aborted, run.first_offset, key=_last_offset)
+        for batch in islice(aborted, first, None):
+            if rest is None or batch.first_offset > rest.last_offset:
                 break
-            if batch.last_offset < rest.first_offset or batch.first_offset > rest.last_offset:
-                continue
             part = rest
             if part.first_offset < batch.first_offset:
                 part = self._runs.split(part, batch.first_offset)
@@ -199,33 +233,90 @@ class SharePartition:
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; then nothing changes.
         """
+        return to_end(self.acknowledging(member, batches, lambda: now))
+
+    def acknowledging(
+        self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
+    ) -> Work[Change]:
+        """As `acknowledge`, in turns: there may be thousands. Each batch is judged in its turn;
+        whoever breaks off takes nothing that was said.
+        """
         settings = self._settings()
-        change, renewed = apply(self._runs, self.start_offset, member, batches, settings)
-        for run in renewed:
-            self._lock(run, now + settings.lock_duration_s)
+        change, renewed = Change(), list[Run]()
+        try:
+            for batch in batches:
+                yield from applying(
+                    self._runs, self.start_offset, member, batch, settings, change, renewed
+                )
+                yield
+        except KafkaError:
+            yield from self.rolling_back(change, now())
+            raise
+        except BaseException:
+            self.roll_back(change, now())
+            raise
+        deadline = now() + settings.lock_duration_s
+        for number, run in enumerate(renewed, 1):
+            if number % _AT_ONCE == 0:
+                yield
+            if run.member == member and run.deadline is not None:  # else it is lost meanwhile
+                self._lock(run, deadline)
         return change
 
     def release(self, member: str) -> Change:
         """Note that a member is gone: what it had becomes available, or is given up."""
-        change, settings = Change(), self._settings()
-        for run in self._runs:
-            if run.member == member and run.state is RecordState.ACQUIRED and run.change is None:
-                change.include(run, *outcome(run, RecordState.AVAILABLE, settings))
+        return to_end(self.releasing(member))
+
+    def releasing(self, member: str) -> Work[Change]:
+        """As `release`, in turns."""
+        change, settings, offset = Change(), self._settings(), self.start_offset
+        while some := self._runs.some_from(offset, _OFFSET_MAX, _AT_ONCE):
+            for run in some:
+                is_held = run.member == member and run.state is RecordState.ACQUIRED
+                if is_held and run.change is None:
+                    change.include(run, *outcome(run, RecordState.AVAILABLE, settings))
+            offset = some[-1].last_offset + 1
+            if len(some) == _AT_ONCE:
+                yield
         return change
 
     def commit(self, change: Change) -> None:
         """What was noted is written: it holds."""
-        for run in change.runs:
-            state, count = run.target, run.target_count
-            change.exclude(run)
-            if state is not None:
-                self._settle(run, state, count)
-        self._runs.join(change.runs)
-        self._advance()
+        to_end(self.committing(change))
+
+    def committing(self, change: Change) -> Work[None]:
+        """As `commit`, in turns: each record counts as it is said from its turn on."""
+        done = 0
+        while some := change.runs[done : done + _AT_ONCE]:
+            done += len(some)
+            for run in some:
+                state, count = run.target, run.target_count
+                change.exclude(run)
+                if state is not None:
+                    self._settle(run, state, count)
+            self._runs.join(some)
+            self._advance()
+            if done < len(change.runs):
+                yield
 
     def roll_back(self, change: Change, now: float) -> None:
         """What was noted could not be written: all is as before, with the locks as they were."""
-        for run in change.runs:
+        to_end(self.rolling_back(change, now))
+
+    def rolling_back(self, change: Change, now: float) -> Work[None]:
+        """As `roll_back`, in turns; whoever breaks off rolls back the rest at once."""
+        try:
+            while change.runs:
+                self._leave_as_was(change, now, _AT_ONCE)
+                if change.runs:
+                    yield
+        finally:
+            self._leave_as_was(change, now, len(change.runs))
+
+    def _leave_as_was(self, change: Change, now: float, most: int) -> None:
+        """Take so many runs out of a change."""
+        for _ in range(min(most, len(change.runs))):
+            run = change.runs.pop()
             change.exclude(run)
             if run.deadline is not None:
                 self._locks.schedule(run, max(run.deadline, now))
@@ -235,13 +326,18 @@ class SharePartition:
     def next_deadline(self) -> float | None:
         return self._locks.next_deadline()
 
-    def expire(self, now: float) -> StateBatches:
-        """Take back what was locked for too long; what is to be written of that, if it can be."""
+    def expire(self, now: float, most: int | None = None) -> StateBatches:
+        """Take back what was locked for too long; what is to be written of that, if it can be.
+
+        most: locks, and places of former ones, that are looked at; others are due as before.
+        """
         settings = self._settings()
         expired: list[Run] = []
-        for run in self._locks.due(now):
+        for run in islice(self._locks.look(now), most):
             # What is being written is left alone: `roll_back` looks at the deadline again.
-            if run.state is RecordState.ACQUIRED and run.change is None:
+            if run is None or run.change is not None:
+                continue
+            if run.state is RecordState.ACQUIRED:
                 self._settle(run, *outcome(run, RecordState.AVAILABLE, settings))
                 expired.append(run)
         batches = tuple(
@@ -291,6 +387,10 @@ class SharePartition:
 
 
 StateBatches = tuple[StateBatch, ...]
+
+
+def _last_offset(batch: OffsetRange) -> int:
+    return batch.last_offset
 
 
 def _loaded_state(kept: int) -> RecordState:

@@ -21,7 +21,8 @@ from drumlin.coordination.shares.records import Merged, ShareRecord
 from drumlin.coordination.shares.shard import LoadedStates, ShareShard
 from drumlin.coordination.shares.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.turns import Pace, Turns
+from drumlin.coordination.written import Written
+from drumlin.turns import Pace, Turns, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -127,6 +128,11 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             lambda: config.share_coordinator_cold_partition_snapshot_interval_ms,
             self.snapshot_cold_states,
         )
+
+    def resign(self, partition: int) -> None:
+        shard = self._partitions.end(partition)
+        if shard is not None:
+            self._turns.start(let_go(shard.states))
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The states in a topic go with it."""
@@ -236,10 +242,32 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         """
         key = SharePartitionKey(group_id, topic_id, partition)
         shard, merged = await self._merged(key, state)
+        await self._confirmed(self._write_checked(shard, key, state, merged))
+
+    def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
+        """As `write`, without awaiting; it counts once all replicas have it. None: it takes longer.
+
+        Raises:
+            KafkaError: as `write`.
+        """
+        self._check(key)
+        try:
+            shard = self._partitions.shard(self._partition_for(key.coordinator_key))
+        except KafkaError:
+            return None  # `write` waits for it
+        before = shard.check_write(key, change)
+        if len(before.batches) + len(change.batches) > _MERGED_AT_ONCE_MAX:
+            return None
+        confirmation = self._write_checked(shard, key, change, None)
+        return Written(None, None if confirmation is None else self._confirmed(confirmation))
+
+    def _write_checked(
+        self, shard: ShareShard, key: SharePartitionKey, change: ShareState, merged: Merged | None
+    ) -> Confirmation | None:
         limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
-        record = shard.write(key, state, limit, self._clock.wall_ms(), merged)
+        record = shard.write(key, change, limit, self._clock.wall_ms(), merged)
         self._check_there(key)
-        await self._confirmed(self._write(shard, [record]))
+        return self._write(shard, [record])
 
     async def _merged(
         self, key: SharePartitionKey, change: ShareState

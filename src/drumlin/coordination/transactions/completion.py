@@ -2,6 +2,9 @@
 
 What is prepared will be completed, whatever it takes: a partition that cannot take its marker
 now is tried again, also by the next coordinator after a restart. The client does not wait.
+
+There may be very many partitions, so others have their turn all the time. Until it is complete
+nobody else changes a prepared transaction.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from typing import Any, Final
 
 from drumlin.clock import Clock
 from drumlin.coordination.transactions.markers import Marker, MarkerWriter, TopicPartition
+from drumlin.coordination.transactions.participants import NO_PARTICIPANTS
 from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.coordination.transactions.writing import StateWriter
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -24,6 +29,10 @@ _log = logging.getLogger(__name__)
 #: Before partitions, or the log, are tried again; doubled each time up to the last.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
+#: Partitions that are left out of a set in a small part of a turn.
+_AT_ONCE: Final = 500
+#: Of those that are gone, in one line of the log.
+_NAMED_MAX: Final = 20
 _UNKNOWN: Final = ErrorCode.unknown_server_error
 
 
@@ -75,29 +84,33 @@ class Completion:
     async def _mark(self, shard: TransactionShard, transaction: Transaction) -> None:
         pause_s = _FIRST_PAUSE_S
         while True:
-            self._drop_deleted(transaction)
+            await self._drop_deleted(transaction)
             if not transaction.metadata.partitions:
                 return
-            marker = self._marker(shard, transaction)
+            marker = await self._marker(shard, transaction)
             try:
                 codes = await self._write_markers(marker)
             except Exception as error:  # noqa: BLE001  without an end, readers would wait for ever
                 _log.exception("%r: no markers", transaction.transactional_id)
                 code = error.code if isinstance(error, KafkaError) else _UNKNOWN
                 codes = dict.fromkeys(marker.partitions, code)
-            if self._take_over(transaction, marker, codes):
+            if await self._take_over(transaction, marker, codes):
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
-    def _marker(self, shard: TransactionShard, transaction: Transaction) -> Marker:
-        prepared = transaction.metadata
+    async def _marker(self, shard: TransactionShard, transaction: Transaction) -> Marker:
+        prepared, pace = transaction.metadata, Pace()
+        partitions: list[TopicPartition] = []
+        for each in prepared.partitions.in_order():
+            partitions.append(each)
+            await pace.give_way()
         return Marker(
             prepared.producer_id,
             prepared.producer_epoch,
             self._epoch(shard),
             prepared.state is TransactionState.PREPARE_COMMIT,
-            tuple(sorted(prepared.partitions)),
+            tuple(partitions),
             prepared.client_version,
         )
 
@@ -111,14 +124,23 @@ class Completion:
         except KafkaError:
             raise Superseded from None
 
-    def _drop_deleted(self, transaction: Transaction) -> None:
+    async def _drop_deleted(self, transaction: Transaction) -> None:
         """A partition that is gone has nothing to be ended."""
-        gone = [each for each in transaction.metadata.partitions if not self._has_partition(*each)]
+        gone, pace = list[TopicPartition](), Pace()
+        for each in transaction.metadata.partitions:
+            if not self._has_partition(*each):
+                gone.append(each)
+            await pace.give_way()
         if gone:
-            _log.info("%r: no marker for %s: gone", transaction.transactional_id, gone)
-            transaction.marked(gone)
+            _log.info(
+                "%r: no marker for %d partitions that are gone: %s",
+                transaction.transactional_id,
+                len(gone),
+                gone[:_NAMED_MAX],
+            )
+            await _leave_out(transaction, gone)
 
-    def _take_over(
+    async def _take_over(
         self,
         transaction: Transaction,
         marker: Marker,
@@ -129,8 +151,9 @@ class Completion:
         Raises:
             Superseded: a later coordinator has been there.
         """
-        done = []
+        done, pace = list[TopicPartition](), Pace()
         for each in marker.partitions:
+            await pace.give_way()
             code = codes.get(each, _UNKNOWN)
             if code is ErrorCode.none:
                 done.append(each)
@@ -143,7 +166,7 @@ class Completion:
                 done.append(each)
             else:
                 _log.info("%r: %s: %s, again", transaction.transactional_id, each, code.name)
-        transaction.marked(done)
+        await _leave_out(transaction, done)
         return not transaction.metadata.partitions
 
     async def _write(self, shard: TransactionShard, transaction: Transaction) -> None:
@@ -159,3 +182,15 @@ class Completion:
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+
+async def _leave_out(transaction: Transaction, done: list[TopicPartition]) -> None:
+    """These partitions have their marker, or need none."""
+    before = transaction.metadata.partitions
+    if len(done) == len(before):  # as they all have, mostly
+        left = NO_PARTICIPANTS
+    elif len(before) > _AT_ONCE:
+        left = await asyncio.to_thread(before.without, done)
+    else:
+        left = before.without(done)
+    transaction.leave(left)

@@ -7,7 +7,6 @@ prepared comes to its end is in `completion.py`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
@@ -33,6 +32,7 @@ from drumlin.coordination.transactions.transaction import (
     new_transaction,
 )
 from drumlin.coordination.transactions.writing import StateWriter
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -257,10 +257,12 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     async def abort_timed_out(self) -> None:
         """Abort what goes on for too long, and fence its producer."""
+        now_ms, pace = self._clock.wall_ms(), Pace()
         for shard in self._shards():
-            for transaction in shard.timed_out(self._clock.wall_ms()):
-                await self._abort(shard, transaction)
-            await asyncio.sleep(0)
+            for timed_out in shard.chosen(lambda each: each.has_timed_out(now_ms)):
+                for transaction in timed_out:
+                    await self._abort(shard, transaction)
+                await pace.give_way()
 
     async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
         def decide() -> bool:
@@ -284,17 +286,16 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     async def expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
+        now_ms, age_ms = self._clock.wall_ms(), self._config.transactional_id_expiration_ms
+        pace = Pace()
         for shard in self._shards():
-            expired = shard.expired(
-                self._clock.wall_ms(), self._config.transactional_id_expiration_ms
-            )
-            for together in _in_batches(expired):
-                await self._remove(shard, together)
-            await asyncio.sleep(0)
+            for expired in shard.chosen(lambda each: each.has_expired(now_ms, age_ms)):
+                for together in _in_batches(expired):
+                    await self._remove(shard, together)
+                await pace.give_way()
 
     async def _remove(self, shard: TransactionShard, expired: list[Transaction]) -> None:
-        now_ms = self._clock.wall_ms()
-        age_ms = self._config.transactional_id_expiration_ms
+        now_ms, age_ms = self._clock.wall_ms(), self._config.transactional_id_expiration_ms
         expired = [each for each in expired if each.has_expired(now_ms, age_ms)]
         try:
             await self._writer.write_tombstones(shard, expired)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from drumlin.coordination.transactions.states import TransactionState
@@ -11,21 +11,21 @@ from drumlin.coordination.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactional ids; what is empty or None leaves nothing out."""
+    """Which transactional ids; what is None leaves nothing out."""
 
-    producer_ids: frozenset[int] = frozenset()
+    producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None
     running_longer_than_ms: int | None = None
     """By the time at which the last transaction began, be it over or not, as in Apache Kafka."""
-    matches_id: Callable[[str], object] | None = None
+    matches_id: Callable[[str], bool] | None = None
 
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         metadata = transaction.metadata
-        if self.producer_ids and metadata.producer_id not in self.producer_ids:
+        if self.producer_ids is not None and metadata.producer_id not in self.producer_ids:
             return False
         if self.states is not None and metadata.state not in self.states:
             return False
         shortest_ms = self.running_longer_than_ms
         if shortest_ms is not None and now_ms - metadata.start_timestamp_ms <= shortest_ms:
             return False
-        return self.matches_id is None or bool(self.matches_id(transaction.transactional_id))
+        return self.matches_id is None or self.matches_id(transaction.transactional_id)

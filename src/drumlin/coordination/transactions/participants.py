@@ -53,9 +53,7 @@ class Participants(AbstractSet[TopicPartition]):
         return topic.indexes[position : position + _INDEX.size] == wanted
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        for name, topic in self._topics.items():
-            for (index,) in _INDEX.iter_unpack(topic.indexes):
-                yield name, index
+        return self._each(self._topics)
 
     def __len__(self) -> int:
         return sum(len(topic.indexes) for topic in self._topics.values()) // _INDEX.size
@@ -64,6 +62,15 @@ class Participants(AbstractSet[TopicPartition]):
 
     def __repr__(self) -> str:
         return f"Participants({sorted(self)})"
+
+    def in_order(self) -> Iterator[TopicPartition]:
+        """Sorted."""
+        return self._each(sorted(self._topics))
+
+    def _each(self, names: Iterable[str]) -> Iterator[TopicPartition]:
+        for name in names:
+            for (index,) in _INDEX.iter_unpack(self._topics[name].indexes):
+                yield name, index
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `partitions` that are in here; of many, quicker than to ask for each."""

@@ -5,7 +5,7 @@ Plain synchronous code; see `transaction.py` for what happens to one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from drumlin.coordination.transactions.log import LoadedPartition
@@ -54,10 +54,8 @@ class TransactionShard:
         if self.transactions.get(transaction.transactional_id) is transaction:
             del self.transactions[transaction.transactional_id]
 
-    def timed_out(self, now_ms: int) -> list[Transaction]:
-        return [each for each in self.transactions.values() if each.has_timed_out(now_ms)]
-
-    def expired(self, now_ms: int, expiration_ms: int) -> list[Transaction]:
-        return [
-            each for each in self.transactions.values() if each.has_expired(now_ms, expiration_ms)
-        ]
+    def chosen(self, is_meant: Callable[[Transaction], bool]) -> Iterator[list[Transaction]]:
+        """Those that are meant of all there are now; others get their turn at each step."""
+        transactions = list(self.transactions.values())
+        for first in range(0, len(transactions), _IDS_PER_STEP):
+            yield list(filter(is_meant, transactions[first : first + _IDS_PER_STEP]))

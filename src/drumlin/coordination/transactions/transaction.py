@@ -10,12 +10,12 @@ every end, those of the classic protocol keep theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from drumlin.coordination.transactions.markers import TopicPartition
-from drumlin.coordination.transactions.participants import NO_PARTICIPANTS
+from drumlin.coordination.transactions.participants import NO_PARTICIPANTS, Participants
 from drumlin.coordination.transactions.records import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -307,11 +307,10 @@ class Transaction:
             last_update_timestamp_ms=now_ms,
         )
 
-    def marked(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions have their marker, or need none."""
+    def leave(self, partitions: Participants) -> None:
+        """All others have their marker, or need none."""
         assert self.metadata.state.is_prepared
-        left = self.metadata.partitions.without(partitions)
-        self.metadata = replace(self.metadata, partitions=left)
+        self.metadata = replace(self.metadata, partitions=partitions)
 
     # -- time ------------------------------------------------------------------------------
 

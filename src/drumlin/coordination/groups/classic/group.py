@@ -20,13 +20,13 @@ from typing import Any
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.classic.lifecycle import GroupLifecycle
 from drumlin.coordination.groups.classic.membership import Member, in_steps
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     Assigned,
     Created,
     Effect,
+    Emptied,
     JoinAnswer,
     JoinRequest,
     LeavingMember,
@@ -39,12 +39,14 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.states import (
+    EMPTIED_AGAIN_MS,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Deadline,
     DeadlineKind,
     GroupRules,
     GroupState,
 )
+from drumlin.coordination.groups.classic.static_members import StaticMembers
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.kind import Committer, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
@@ -52,7 +54,7 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
-class Group(GroupLifecycle):
+class Group(StaticMembers):
     """A group, its generation, and whoever waits for it."""
 
     def __init__(
@@ -239,8 +241,16 @@ class Group(GroupLifecycle):
             known,
         )
 
+    def in_log(self, metadata: GroupMetadata) -> None:
+        """The record is in the log; `stored` comes when its outcome is known."""
+        self.records_in_log += 1
+        self._note_in_log(metadata)
+
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
-        """The outcome of a `Store`; `error` is what clients are to be told, None is success."""
+        """The outcome of a `Store`; `error` is what clients are to be told, None is success.
+
+        With an error the record may be in the log all the same, if it was not confirmed in time.
+        """
         purpose = store.purpose
         if not self.awaits(purpose):
             return []
@@ -249,8 +259,10 @@ class Group(GroupLifecycle):
         elif isinstance(purpose, StaticMemberReplaced):
             member = self.membership.members[purpose.new_member_id]
             self._complete_replacement(member, purpose, error)
-        elif isinstance(purpose, Created) and error is not None:
+        elif isinstance(purpose, Created) and error is not None and not self.records_in_log:
             self._die(error)
+        elif isinstance(purpose, Emptied) and error is not None:
+            self._schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
         return self._take_effects()
 
     # -- questions -------------------------------------------------------------------------
@@ -339,7 +351,7 @@ class Group(GroupLifecycle):
         else:
             supported = self.protocol_type == request.protocol_type
             supported = supported and self.membership.supported_by_all(request.protocols)
-        if not supported:
+        if not supported or not self.membership.may_name(request.protocols):
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
     def _has_room_for(self, member_id: str) -> bool:
@@ -408,13 +420,6 @@ class Group(GroupLifecycle):
         self._schedule(DeadlineKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
         self._rebalance_or_complete_join(f"{member_id} joins: {request.reason}")
 
-    def _update_member(self, member: Member, request: JoinRequest, waiter: Any) -> None:
-        self.membership.set_protocols(member, request.protocols)
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
-        self._answer_join(member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
-        self.membership.set_join_waiter(member, waiter)
-
     def _leave_one(self, leaving: LeavingMember) -> ErrorCode:
         member_id, instance_id, _ = leaving
         if self.state is GroupState.DEAD:
@@ -431,68 +436,6 @@ class Group(GroupLifecycle):
         except KafkaError as refusal:
             return refusal.code
         return ErrorCode.none
-
-    # -- static members (KIP-345) ------------------------------------------------------------
-
-    def _replace_static_member(
-        self, request: JoinRequest, old_id: str, new_id: str, waiter: Any
-    ) -> None:
-        """A static member that comes back takes its own place; its former self is fenced.
-
-        A stable group is not disturbed as long as its protocol stays the same.
-        """
-        member = self.membership.members[old_id]
-        self._answer_join(member, JoinAnswer(ErrorCode.fenced_instance_id, old_id))
-        self._answer_sync(member, SyncAnswer(ErrorCode.fenced_instance_id))
-        purpose = StaticMemberReplaced(
-            old_id,
-            new_id,
-            member.protocols,
-            member.rebalance_timeout_ms,
-            member.session_timeout_ms,
-            request.can_skip_assignment,
-        )
-        self._cancel(DeadlineKind.SESSION, old_id)
-        self.membership.rename(old_id, new_id)
-        member.is_new = False
-        self._update_member(member, request, waiter)
-        self._extend_session(member)
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may have been told of the former id: what it assigns would be lost.
-            self._prepare_rebalance(f"static member {new_id} joins: {request.reason}")
-        elif self.state is GroupState.STABLE and (
-            self.protocol_name == self.membership.elect_protocol()
-        ):
-            self._effects.append(Store(purpose))
-        else:
-            self._rebalance_or_complete_join(f"static member {new_id} joins: {request.reason}")
-
-    def _complete_replacement(
-        self, member: Member, purpose: StaticMemberReplaced, error: ErrorCode | None
-    ) -> None:
-        is_leader = member.member_id == self.membership.leader_id
-        if error is not None:
-            self._answer_join(member, JoinAnswer(error, NO_MEMBER_ID))
-            self._cancel(DeadlineKind.SESSION, member.member_id)
-            self.membership.set_protocols(member, purpose.former_protocols)
-            member.rebalance_timeout_ms = purpose.former_rebalance_timeout_ms
-            member.session_timeout_ms = purpose.former_session_timeout_ms
-            self.membership.rename(member.member_id, purpose.former_id)
-            self._extend_session(member)
-            return
-        self._extend_session(member)  # it may have run out unnoticed while this was stored
-        if purpose.can_skip_assignment:
-            # KIP-814: a leader is shown the members, and told that their assignment stands.
-            answer = self._join_answer(member.member_id, skip_assignment=is_leader)
-            if is_leader:
-                self._tell_leader(self.membership.set_join_waiter(member, None), answer)
-            else:
-                self._answer_join(member, answer)
-        else:
-            # Older clients hear that the former id leads: they fetch what is assigned to them.
-            leader_id = purpose.former_id if is_leader else None
-            answer = self._join_answer(member.member_id, leader_id=leader_id)
-            self._answer_join(member, answer)
 
 
 def _differs(asked: str | None, actual: str | None) -> bool:

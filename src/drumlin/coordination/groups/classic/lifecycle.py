@@ -67,6 +67,8 @@ class GroupLifecycle:
         self.membership = Membership()
         self.state = GroupState.EMPTY
         self._transitions = 0
+        self.records_in_log = 0
+        """How many were written since the group is here."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -136,6 +138,12 @@ class GroupLifecycle:
         self._die(error)
         return self._take_effects()
 
+    def dissolve(self) -> Work[list[Any]]:
+        yield  # deadlines are left to come: see `_die`
+        members = list(self.membership.members.values())
+        self.membership = Membership()  # as those who wait are told later
+        return members
+
     def extend_sessions(self) -> Work[None]:
         """Those who are members now have the time of a session to show themselves."""
         for some in in_steps(self.membership.members.values()):
@@ -182,7 +190,9 @@ class GroupLifecycle:
 
     def _join_phase_ended(self) -> None:
         delay_ms, remaining_ms = self._initial_delay_ms, self._initial_remaining_ms
-        if delay_ms is not None and self._joined_during_delay and remaining_ms:
+        if self.state is GroupState.EMPTY:
+            self._effects.append(Store(Emptied()))  # the log does not say so yet
+        elif delay_ms is not None and self._joined_during_delay and remaining_ms:
             self._joined_during_delay = False
             self._initial_delay_ms = min(self._rules.group_initial_rebalance_delay_ms, remaining_ms)
             self._initial_remaining_ms = max(remaining_ms - delay_ms, 0)
@@ -430,8 +440,8 @@ class GroupLifecycle:
 
     @property
     def revision(self) -> int:
-        """Another one as soon as the state, the generation, or anything about its members is."""
-        return self._transitions + self.membership.changes
+        """Another one as soon as the state, the generation, its members or its record are."""
+        return self._transitions + self.membership.changes + self.records_in_log
 
     @property
     def _name(self) -> tuple[str, int]:

@@ -7,13 +7,12 @@ same on every run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drumlin.coordination.counts import add
 from drumlin.coordination.groups.classic.messages import Protocols
+from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Of those who are looked at in turns: a few hundredths of a millisecond's worth.
@@ -70,9 +69,7 @@ class Membership:
         self.changes = 0
         """How often members have come, gone, or said something else of themselves."""
         self._static_ids: dict[str, str] = {}
-        self._supporters: Counter[str] = Counter()
-        self._preferences: Counter[tuple[str, ...]] = Counter()
-        """How many members name just these protocols, in this order."""
+        self._preferences = Preferences()
 
     # -- members ---------------------------------------------------------------------------
 
@@ -188,28 +185,19 @@ class Membership:
 
     def supported_by_all(self, protocols: Protocols) -> bool:
         """Whether at least one of the protocols is one that every member supports."""
-        return bool(self._common(name for name, _ in protocols))
+        return bool(self._preferences.common((name for name, _ in protocols), len(self.members)))
+
+    def may_name(self, protocols: Protocols) -> bool:
+        """Whether a member may: not where the others name too many different ones."""
+        return self._preferences.have_room_for(protocols)
 
     def elect_protocol(self) -> str:
         """Each member votes for its favourite among those that all support; most votes win."""
-        common = self._common(next(iter(self._preferences)))
-        if len(common) == 1:
-            return common.pop()
-        votes: Counter[str] = Counter()
-        for names, count in self._preferences.items():
-            votes[next(filter(common.__contains__, names))] += count
-        return votes.most_common(1)[0][0]
-
-    def _common(self, names: Iterable[str]) -> set[str]:
-        """Those among the names that all members support."""
-        return {name for name in names if self._supporters[name] == len(self.members)}
+        return self._preferences.elect(len(self.members))
 
     def _count(self, protocols: Protocols, difference: int) -> None:
         self.changes += 1
-        names = tuple([name for name, _ in protocols])
-        add(self._preferences, names, difference)
-        for name in set(names):
-            add(self._supporters, name, difference)
+        self._preferences.count(protocols, difference)
 
     @property
     def rebalance_timeout_ms(self) -> int:

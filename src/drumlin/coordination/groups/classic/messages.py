@@ -112,7 +112,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The last member is gone. The group goes on whether or not this could be stored."""
+    """The last member is gone. The group goes on; if this cannot be stored, it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,6 @@ class StaticMemberReplaced:
 
     former_id: str
     new_member_id: str
-    former_protocols: Protocols
-    former_rebalance_timeout_ms: int
-    former_session_timeout_ms: int
     can_skip_assignment: bool
 
 

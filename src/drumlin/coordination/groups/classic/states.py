@@ -38,6 +38,8 @@ class IllegalTransition(AssertionError):
 
 #: No configuration in Kafka either: a join whose client is gone must end some day.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+#: After a record could not be written that says that a group has no members any more.
+EMPTIED_AGAIN_MS: Final = 5_000
 
 
 class DeadlineKind(Enum):

@@ -133,9 +133,8 @@ def _answer(request: JoinRequest, member_id: str, epoch: int) -> JoinAnswer:
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
-    is_common = any(
-        group.classic_protocols.get(name, 0) == group.classic_count for name, _ in request.protocols
-    )
+    known, names = group.classic_protocols, (name for name, _ in request.protocols)
+    is_common = known.common(names, group.classic_count) and known.have_room_for(request.protocols)
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not is_common:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 

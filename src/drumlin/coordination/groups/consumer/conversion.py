@@ -58,6 +58,9 @@ _log = logging.getLogger(__name__)
 
 #: Members that become a classic group at once: a few milliseconds' worth.
 _DOWNGRADED_AT_ONCE: Final = 50
+_BYTES_AT_ONCE: Final = 32 * 1024
+#: Of an assignment.
+_PARTITION_BYTES: Final = 4
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADE: Final = frozenset({"downgrade", "bidirectional"})
@@ -241,8 +244,13 @@ def downgrading(
 
 
 def must_downgrade_later(group: ConsumerGroup) -> bool:
-    """Whether there are so many members that it takes more than a turn."""
-    return len(group.members) > _DOWNGRADED_AT_ONCE
+    """Whether there is so much to say of the members that it takes a turn and more, or a batch."""
+    if len(group.members) > _DOWNGRADED_AT_ONCE:
+        return True
+    classic = (each.subscription.classic for each in group.members.values())
+    said = (len(said) for each in classic if each is not None for _, said in each.protocols)
+    assigned = (len(some) for target in group.targets.values() for some in target.values())
+    return sum(said) + _PARTITION_BYTES * sum(assigned) > _BYTES_AT_ONCE
 
 
 def downgrade_later(_: AnyGroup) -> Sequence[Effect]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.counts import add, add_all
+from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer import leaving
 from drumlin.coordination.groups.consumer.member import (
@@ -68,7 +69,7 @@ class ConsumerGroup:
         """Topic name -> how many members name it; regular expressions do not count."""
         self.regex_subscribers: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
-        self.classic_protocols: dict[str, int] = {}
+        self.classic_protocols = Preferences()
         self.classic_count = 0
         self.has_partition_metadata = False
         # What the log does not know: whether the metadata has been looked at since it changed.
@@ -179,10 +180,12 @@ class ConsumerGroup:
         return leaving.expire(self, deadline)
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
-        """Nobody waits in a group of this kind; only its deadlines are to be forgotten."""
-        for member_id in self.members:
-            self._cancel_all(member_id)
+        """Nobody waits in a group of this kind."""
         return ()
+
+    def dissolve(self) -> Work[list[Any]]:
+        yield from self.forget_rebalances(list(self.members))
+        return [*self.members.values(), *self.targets.values()]
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -335,8 +338,7 @@ class ConsumerGroup:
             add(self.assignors, subscription.assignor, difference)
         if subscription.classic is not None:
             self.classic_count += difference
-            for name, _ in subscription.classic.protocols:
-                add(self.classic_protocols, name, difference)
+            self.classic_protocols.count(subscription.classic.protocols, difference)
 
     def _own(self, progress: Progress) -> None:
         for partitions in (progress.assigned, progress.revoking):
@@ -379,7 +381,9 @@ class ConsumerGroup:
         self.surroundings.deadlines.cancel(Deadline(self.group_id, kind, member_id))
 
     def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
-        """The group is no more, but its members' sessions go on in another one."""
+        """The group is no more. Its members' sessions go on in another one, or are left to end:
+        whoever is found by that name then has been given one of its own.
+        """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):
                 self.cancel(kind, member_id)

@@ -45,6 +45,8 @@ _Starts = dict[UUID, dict[int, int]]
 
 #: Of a heartbeat that is considered and written, others having their turn meanwhile.
 _TRIES: Final = 3
+#: Share states that are written side by side: two milliseconds' worth.
+_STATES_AT_A_TIME: Final = 8
 #: Targets of members: half a millisecond's worth.
 _WRITTEN_AT_ONCE: Final = 50
 
@@ -317,21 +319,21 @@ class ShareGroups:
         group.check_delete()
         results, chosen = await self._turns.run(self._sorted_out(group, names))
         self._found(self._groups.shard_of(group_id), group_id).check_delete()
-        by_id = {id_: name for name, (id_, _) in results.items() if id_ is not None}
-        errors = await self._delete_states(group_id, by_id, chosen)
+        by_id = {id_: known.name for id_, known in chosen.items()}
+        partitions = {id_: known.partitions for id_, known in chosen.items()}
+        errors = await self._delete_states(group_id, by_id, partitions)
         for topic_id, error in errors.items():
             results[by_id[topic_id]] = topic_id, error
         return results
 
     def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
-    ) -> Work[tuple[Deleted, dict[UUID, frozenset[int]]]]:
+    ) -> Work[tuple[Deleted, dict[UUID, TopicPartitions]]]:
         """What can be said of each name, and which partitions there are to be deleted."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
-        message = "the group has no offsets in this topic"
-        strange = KafkaError(ErrorCode.unknown_topic_or_partition, message)
+        strange = KafkaError(unknown.code, "the group has no offsets in this topic")
         results: Deleted = {}
-        chosen: dict[UUID, frozenset[int]] = {}
+        chosen: dict[UUID, TopicPartitions] = {}
         for name in names:
             topic = self._topics.by_name(name)
             partitions = None if topic is None else self._deletable(group, topic)
@@ -339,7 +341,7 @@ class ShareGroups:
                 results[name] = None, unknown if topic is None else strange
             else:
                 results[name] = topic.topic_id, None
-                chosen[topic.topic_id] = partitions
+                chosen[topic.topic_id] = TopicPartitions(name, partitions)
             yield
         return results, chosen
 
@@ -371,7 +373,7 @@ class ShareGroups:
             for error in outcome.values():
                 if error is not None:
                     errors.setdefault(topic_id, error)
-        gone = [each for each in chosen if each not in errors]
+        gone = {each for each in chosen if each not in errors}
         await self._note_partitions(group_id, lambda known: share_partitions.deleted(known, gone))
         return errors
 
@@ -455,7 +457,7 @@ async def _each(
         return None
 
     places = [(each, partition) for each, these in partitions.items() for partition in these]
-    results = await side_by_side(one, places)
+    results = await side_by_side(one, places, _STATES_AT_A_TIME)
     outcomes: dict[UUID, dict[int, KafkaError | None]] = {each: {} for each in partitions}
     for (topic_id, partition), result in zip(places, results, strict=True):
         outcomes[topic_id][partition] = result

@@ -464,17 +464,14 @@ class ShareGroup:
     def _replay_member(self, member_id: str, value: ShareMemberMetadata | None) -> None:
         if value is not None:
             member = self._member(member_id)
-            self._count(member.metadata.topics, -1)
-            self._count(value.topics, 1)
+            add_all(self._subscribers, member.metadata.topics, -1)
+            add_all(self._subscribers, value.topics, 1)
             member.metadata = value
         else:
             member_gone = self._members.pop(member_id, None)
             if member_gone is not None:
-                self._count(member_gone.metadata.topics, -1)
+                add_all(self._subscribers, member_gone.metadata.topics, -1)
             self._surroundings.deadlines.cancel(self._session(member_id))
-
-    def _count(self, topics: Iterable[str], difference: int) -> None:
-        add_all(self._subscribers, topics, difference)
 
     def _member(self, member_id: str) -> Member:
         return self._members.setdefault(member_id, Member(NEW_METADATA))
@@ -488,9 +485,11 @@ class ShareGroup:
         return [Write(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
-        for member_id in self._members:
-            self._surroundings.deadlines.cancel(self._session(member_id))
-        return []
+        return ()  # sessions are left to end: whoever is found then has another one by then
+
+    def dissolve(self) -> Work[list[Any]]:
+        yield
+        return [*self._members.values(), *self._targets.values()]
 
     def _session(self, member_id: str) -> Deadline:
         return Deadline(self.group_id, DeadlineKind.SESSION, member_id)

@@ -1,0 +1,110 @@
+"""Writes what is more than one batch so that all of it counts, or nothing does.
+
+Only a batch is in the log as a whole or not at all. So several of them are a transaction, of a
+producer that has no other: loading takes what they say once the marker of the commit is there. Who
+ends in their midst leaves it open; whoever leads the partition next aborts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from drumlin.coordination.groups.batch_sizes import check_sizes, room
+from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
+from drumlin.coordination.groups.log import BATCH_BYTES_MAX, Producer, RecordPacker
+from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_topic import Confirmation
+from drumlin.storage.control_records import encode_marker
+from drumlin.storage.producer_state import TransactionMarker
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+#: After an abort that could not be written.
+_RETRY_S: Final = 5.0
+#: There is none but the coordinator that writes the records as well.
+_COORDINATOR_EPOCH: Final = 0
+
+
+class AtomicExecution(ConsumerGroupExecution):
+    """What is done with the groups of the partitions that are led here, and takes many records."""
+
+    async def _new_producer(self) -> Producer:
+        return Producer(await self._producer_ids.next_id(), 0)
+
+    def _packer(self, shard: GroupShard, producer: Producer) -> RecordPacker:
+        """
+        Raises:
+            KafkaError: the partition cannot be written to.
+        """
+        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
+        bytes_max = min(room(limit), BATCH_BYTES_MAX)  # one takes part of a turn to append
+        now_ms = self._clock.wall_ms()
+        return RecordPacker(now_ms, codec, bytes_max=bytes_max, if_several=producer)
+
+    def _append_all(
+        self,
+        shard: GroupShard,
+        batches: list[bytearray],
+        producer: Producer,
+        check: Callable[[], None],
+    ) -> Work[Confirmation | None]:
+        """Append what such a packer has made, a batch a turn; `check` whether one still may.
+
+        All of it counts as soon as this returns, which is no other turn than that of the last
+        batch. Whatever it raises, nothing of it counts.
+
+        Raises:
+            KafkaError: it cannot be written.
+            Exception: what `check` raises.
+        """
+        check_sizes(batches, self._batch_bytes_max(shard))
+        confirmation, is_begun = None, False
+        try:
+            for batch in batches:
+                yield
+                check()
+                confirmation = self._append(shard, batch)
+                is_begun = len(batches) > 1
+            if is_begun:
+                confirmation = self._append(shard, self._marker(producer, is_commit=True))
+        except BaseException as failure:  # whoever drops this in its midst, too
+            is_over = not is_begun or self._abort(shard, producer)
+            if not is_over and isinstance(failure, Exception):
+                # Nobody is to try it again: more of the same producer would be more of the same.
+                raise KafkaError(ErrorCode.coordinator_not_available) from failure
+            raise
+        return confirmation
+
+    def _on_loaded(self, partition: int) -> None:
+        super()._on_loaded(partition)
+        shard = self._partitions.find(partition)
+        if shard is not None:
+            for producer in shard.unfinished:
+                self._abort(shard, producer)
+
+    def _abort(self, shard: GroupShard, producer: Producer) -> bool:
+        """Whether it is over; as long as it is open, nothing behind it is compacted."""
+        try:
+            self._check_is_ours(shard)
+        except KafkaError:
+            return True  # to whoever leads it by now
+        try:
+            self._append(shard, self._marker(producer, is_commit=False))
+        except KafkaError as error:
+            _log.warning("partition %d: no transaction ended: %s", shard.partition, error)
+            self._background.spawn(self._abort_later(shard, producer))
+            return False
+        return True
+
+    async def _abort_later(self, shard: GroupShard, producer: Producer) -> None:
+        await asyncio.sleep(_RETRY_S)
+        self._abort(shard, producer)
+
+    def _marker(self, producer: Producer, *, is_commit: bool) -> bytearray:
+        marker = TransactionMarker(is_commit, _COORDINATOR_EPOCH)
+        return encode_marker(marker, *producer, self._clock.wall_ms())

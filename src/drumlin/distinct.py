@@ -1,0 +1,75 @@
+"""Very many items, each once, in a collection that grows without a pause.
+
+A dictionary of hundreds of thousands is moved in one go whenever it becomes too small, which takes
+longer than a turn of the event loop. So items are spread over many small ones, in a way that
+nobody can foresee.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from drumlin.turns import Work, let_go
+
+Item = TypeVar("Item", bound=Hashable)
+T = TypeVar("T")
+
+_SHARDS: Final = 64
+_SALT: Final = secrets.randbits(60)
+_LOOKED_AT_TOGETHER: Final = 500
+
+
+class Distinct(Generic[Item]):
+    """The items in the order in which they came first."""
+
+    __slots__ = ("_in_order", "_shards")
+
+    def __init__(self) -> None:
+        self._in_order: list[Item] = []
+        self._shards: list[dict[Item, None]] = [{} for _ in range(_SHARDS)]
+
+    def __len__(self) -> int:
+        return len(self._in_order)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._in_order)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._shards[hash((_SALT, item)) % _SHARDS]
+
+    def add(self, items: Iterable[Item]) -> Work[None]:
+        """Those that are not there yet."""
+        shards, put = self._shards, self._in_order.append
+        left = iter(items)
+        while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):
+            for item in some:
+                shard = shards[hash((_SALT, item)) % _SHARDS]
+                if item not in shard:
+                    shard[item] = None
+                    put(item)
+            yield
+
+    def let_go(self) -> Work[None]:
+        """Empty it; all at once, that would take longer than a turn."""
+        yield from let_go(self._in_order, *self._shards)
+
+
+def distinct(items: Iterable[Item]) -> Work[Distinct[Item]]:
+    """Each of the items once."""
+    found = Distinct[Item]()
+    yield from found.add(items)
+    return found
+
+
+def each_once(items: Iterable[Item], do: Callable[[Item], Work[T]]) -> Work[list[T]]:
+    """What `do` comes to for each of the items, however often it is named."""
+    wanted = yield from distinct(items)
+    results = []
+    for item in wanted:
+        results.append((yield from do(item)))
+        yield
+    yield from wanted.let_go()
+    return results

@@ -1,0 +1,113 @@
+"""Very many groups are coordinated elsewhere, or nowhere: others have their turn meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from coordination.classic_members import REBALANCE_MS, request, single_step, some_turns
+from coordination.memory_log import MemoryLog, lead_all
+from coordination.test_group_coordinator import commit, loaded, position, with_coordinator
+from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
+from drumlin import turns
+from drumlin.clock import ManualClock
+from drumlin.coordination.groups.classic.messages import JoinAnswer
+from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.wire.errors import ErrorCode
+from rig.committed_offsets import commit_offsets
+
+_GROUPS = 100
+_MEMBERS = 3
+_PER_TURN = 32
+
+
+async def _resign(coordinator: GroupCoordinator) -> None:
+    for partition in range(4):
+        coordinator.resign(partition)
+
+
+@pytest.mark.parametrize("end", [_resign, GroupCoordinator.close])
+def test_those_who_wait_in_many_groups_are_told_in_several_turns(
+    end: Callable[[GroupCoordinator], Awaitable[None]],
+) -> None:
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, __: ManualClock) -> None:
+        joining = [
+            coordinator.join(f"group-{number}", request())
+            for number in range(_GROUPS)
+            for _ in range(_MEMBERS)
+        ]
+        await asyncio.sleep(0)
+        ending = asyncio.ensure_future(end(coordinator))
+        most = before = 0
+        for _ in range(1_000):
+            done = sum(each.done() for each in joining)
+            most, before = max(most, done - before), done
+            if done == len(joining):
+                break
+            await asyncio.sleep(0)
+        assert before == len(joining)
+        assert most <= _PER_TURN
+        assert {(await each).error for each in joining} == {ErrorCode.not_coordinator}
+        await ending
+
+    with_coordinator(run)
+
+
+def test_a_large_group_is_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns are counted, as they pass, of somebody who asks for nothing but turns."""
+
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
+        await stable(coordinator, clock)
+        await upgrade(coordinator)
+        count = len(coordinator.consumer_group("g").members)
+        monkeypatch.setattr(turns, "TURN_S", 0)
+        ending = asyncio.ensure_future(coordinator.close())
+        passed = 0
+        while not ending.done():
+            await asyncio.sleep(0)
+            passed += 1
+        assert passed > 2 * count  # its deadlines, and its members
+
+    with_coordinator(run, SETTINGS)
+
+
+def test_deadlines_of_before_do_not_count_when_it_is_loaded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A member had not asked for its assignment; meanwhile it may have, of another coordinator."""
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        await stable(coordinator, clock)
+        await upgrade(coordinator)
+        joined: JoinAnswer = await coordinator.join("g", request())
+        assert joined.error is ErrorCode.none
+        await some_turns(100)
+        single_step(monkeypatch)
+        await _resign(coordinator)
+        lead_all(coordinator, log)
+        await loaded(coordinator)
+        group = coordinator.consumer_group("g")
+        assert joined.member_id in group.members
+        clock.advance_ms(2 * REBALANCE_MS)  # longer than it had to ask
+        coordinator.wake()
+        await some_turns(100)
+        assert joined.member_id in group.members
+
+    with_coordinator(run, SETTINGS)
+
+
+def test_who_is_being_told_of_offsets_hears_of_all_of_them() -> None:
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, __: ManualClock) -> None:
+        topics = [f"topic-{number}" for number in range(10)]
+        await commit_offsets(coordinator, commit("g", *(position(topic=each) for each in topics)))
+        telling = coordinator.committed_offsets("g", None)
+        told = [next(telling)]
+        await _resign(coordinator)
+        await some_turns(100)
+        told += telling
+        assert [each.topic for each in told] == topics
+        assert all(each.positions == told[0].positions for each in told)
+
+    with_coordinator(run)
