@@ -75,6 +75,8 @@ def run(options: Options) -> list[Comparison]:
         for tasks in _TASKS:
             if _is_chosen(f"batches_{tasks}", options):
                 results += _micro_batches(broker, tasks, options)
+            if _is_chosen(f"ceiling_batches_{tasks}", options):
+                results += _micro_batch_ceiling(broker, tasks, options)
         if _is_chosen("memory", options):
             results += _memory(broker, options)
     if any(_is_chosen(f"drumlin_{row}", options) for row in ("100b", "1kb", "batches_8")):
@@ -167,16 +169,35 @@ def _micro_batches(
     broker: Broker, tasks: int, options: Options, where: str = ""
 ) -> list[Comparison]:
     """Milliseconds of a micro-batch of 1,000 rows."""
-    metric = Metric("ms", "ms a batch", higher_is_better=False, target=2.0)
+    ours = ("Drumlin's sink", "batches-drumlin")
+    name = f"1,000 rows, {tasks} tasks{where}"
+    return _batches_beside(broker, tasks, options, "Spark micro-batches", name, ours, 2.0)
+
+
+def _micro_batch_ceiling(broker: Broker, tasks: int, options: Options) -> list[Comparison]:
+    """The same with a sink in Python that writes nothing."""
+    ours, name = ("rows that are dropped", "batches-dropping"), f"1,000 rows, {tasks} tasks"
+    return _batches_beside(broker, tasks, options, "Spark micro-batches, ceiling", name, ours, None)
+
+
+def _batches_beside(
+    broker: Broker,
+    tasks: int,
+    options: Options,
+    bench: str,
+    name: str,
+    ours: tuple[str, str],
+    target: float | None,
+) -> list[Comparison]:
+    metric = Metric("ms", "ms a batch", higher_is_better=False, target=target)
     batches = max(5, round(_BATCHES * options.scale))
     with contextlib.ExitStack() as stack:
         shape = Shape(0, 0, tasks, {}, batches)
         sides = {
-            "Drumlin's sink": _round(stack, "batches-drumlin", broker, shape),
+            ours[0]: _round(stack, ours[1], broker, shape),
             _DEFAULTS: _round(stack, "batches-kafka", broker, shape),
         }
-        name = f"1,000 rows, {tasks} tasks{where}"
-        return compare("Spark micro-batches", name, [metric, *_costs()], sides, options)
+        return compare(bench, name, [metric, *_costs()], sides, options)
 
 
 def _memory(broker: Broker, options: Options) -> list[Comparison]:

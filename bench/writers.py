@@ -66,11 +66,7 @@ def _frame(session: SparkSession, shape: Shape) -> DataFrame:
 def _write_frame(source: str, address: str, shape: Shape) -> Write:
     session = new_session(os.environ["SPARK_KAFKA_JARS"])
     frame = _frame(session, shape)
-
-    if source == "dropping":
-        from bench.dropping import DroppingSink
-
-        session.dataSource.register(DroppingSink)
+    _register(session, source)
 
     def write(topic: str) -> float:
         started = _now()
@@ -84,6 +80,7 @@ def _write_frame(source: str, address: str, shape: Shape) -> Write:
 def _write_batches(source: str, address: str, shape: Shape) -> Write:
     """A stream of micro-batches of 1,000 rows; the median of their times, as Spark tells them."""
     session = new_session(os.environ["SPARK_KAFKA_JARS"])
+    _register(session, source)
     wanted = _FIRST_BATCHES + shape.batches
     session.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(2 * wanted))
 
@@ -111,11 +108,19 @@ def _write_batches(source: str, address: str, shape: Shape) -> Write:
     return write
 
 
+def _register(session: SparkSession, source: str) -> None:
+    if source == "dropping":
+        from bench.dropping import DroppingSink
+
+        session.dataSource.register(DroppingSink)
+
+
 WRITERS = {
     "frame-drumlin": lambda *given: _write_frame("drumlin", *given),
     "frame-kafka": lambda *given: _write_frame("kafka", *given),
     "frame-dropping": lambda *given: _write_frame("dropping", *given),
     "batches-drumlin": lambda *given: _write_batches("drumlin", *given),
+    "batches-dropping": lambda *given: _write_batches("dropping", *given),
     "batches-kafka": lambda *given: _write_batches("kafka", *given),
 }
 

@@ -2,7 +2,8 @@
 
 For every API that the broker advertises, in its lowest and its highest version, and for every array
 in its request, that array has 40,000 elements (`--scale`): of what there is, of what there is not,
-one over and over, and empty ones. `--rows` chooses among the APIs. There is nobody to compare with.
+one over and over, and empty ones. Then what crowds of clients do at once, see `crowds.py`. `--rows`
+chooses among the APIs and the crowds. There is nobody to compare with.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import NamedTuple
 
 from bench.harness import Comparison, Options
 from bench.turns.broker import WatchedBroker
+from bench.turns.crowds import CROWDS, Done
 from bench.turns.requests import Case, cases
-from bench.turns.table import print_results
+from bench.turns.table import print_crowds, print_results
 from drumlin.broker.served import SERVED
 from rig.raw import Closed, NoAnswer
 
@@ -34,14 +36,15 @@ class Result(NamedTuple):
 
 
 def run(options: Options) -> list[Comparison]:
-    """All APIs, or those of `options.rows`."""
-    unknown = set(options.rows) - SERVED.keys()
+    """All APIs and crowds, or those of `options.rows`."""
+    unknown = set(options.rows) - SERVED.keys() - CROWDS.keys()
     if unknown:
-        raise ValueError(f"no such API: {', '.join(sorted(unknown))}")
+        raise ValueError(f"no such API or crowd: {', '.join(sorted(unknown))}")
     count = max(1, round(_COUNT * options.scale))
+    apis = tuple(each for each in options.rows if each in SERVED)
     results = []
     with contextlib.closing(WatchedBroker(options.directory)) as broker:
-        for case in cases(count, options.rows):
+        for case in cases(count, apis) if apis or not options.rows else ():
             result = _measured(broker, case)
             results.append(result)
             print(
@@ -49,8 +52,18 @@ def run(options: Options) -> list[Comparison]:
                 file=sys.stderr,
                 flush=True,
             )
+        crowds = [each for each in CROWDS if each in options.rows or not options.rows]
+        done = [each for name in crowds for each in _crowd(broker, name, count)]
     print_results(results)
+    print_crowds(done)
     return []
+
+
+def _crowd(broker: WatchedBroker, name: str, count: int) -> Iterator[Done]:
+    for what in CROWDS[name](broker, count):
+        done = Done(name, what, *broker.longest_turn())
+        print(f"turns, {name}, {what}: {done.turn_ms:.1f} ms, {done.place}", file=sys.stderr)
+        yield done
 
 
 def _measured(broker: WatchedBroker, case: Case) -> Result:

@@ -80,6 +80,10 @@ class WatchedBroker:
     def close(self) -> None:
         self._server.close()
 
+    def stop(self) -> None:
+        """A clean end."""
+        self._server.stop()
+
     def connect(self) -> RawClient:
         return RawClient(self._server.port, "bench", timeout_s=_TIMEOUT_S)
 
@@ -139,13 +143,13 @@ class WatchedBroker:
                 ]
                 client.ask("create_topics", _CREATE_TOPICS, timeout=60_000, topics=topics)
             for key_type, key in ((0, self._groups[0]), (1, _TRANSACTIONAL_ID)):
-                self._find_coordinator(client, key_type, key)
+                self.find_coordinator(client, key_type, key)
             for number, group_id in enumerate(self._groups):
                 self._commit(client, group_id, 1 if number else _WIDE)
             self._share(client)
 
     @staticmethod
-    def _find_coordinator(client: RawClient, key_type: int, key: str) -> None:
+    def find_coordinator(client: RawClient, key_type: int, key: str) -> None:
         def is_found() -> bool:
             answer = client.ask(
                 "find_coordinator", _FIND_COORDINATOR, key_type=key_type, coordinator_keys=[key]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from bench.turns import Result
+    from bench.turns.crowds import Done
 
 _GOAL_MS: Final = 10.0
 _FRAMES: Final = 2
@@ -24,8 +25,19 @@ def print_results(results: Sequence[Result]) -> None:
             longest[key] = each
     missed = sum(each.turn_ms > _GOAL_MS for each in longest.values())
     print(f"Longest turns, ms of processor time: {missed} of {len(longest)} above {_GOAL_MS:g}")
-    rows = [("API", "version", "array", "elements", "ms", "place")]
-    rows += [_row(each) for each in sorted(longest.values(), key=lambda each: -each.turn_ms)]
+    rows = [_row(each) for each in sorted(longest.values(), key=lambda each: -each.turn_ms)]
+    _print([("API", "version", "array", "elements", "ms", "place"), *rows])
+
+
+def print_crowds(results: Sequence[Done]) -> None:
+    """A line for each, in their order."""
+    missed = sum(each.turn_ms > _GOAL_MS for each in results)
+    print(f"Crowds: {missed} of {len(results)} above {_GOAL_MS:g}")
+    rows = [(each.crowd, each.what, f"{each.turn_ms:5.1f}", _short(each.place)) for each in results]
+    _print([("crowd", "what", "ms", "place"), *rows])
+
+
+def _print(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [f"{text:{width}}" for text, width in zip(row, widths, strict=True)]
