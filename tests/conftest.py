@@ -18,9 +18,11 @@ from rig.drumlin_server import DrumlinServer
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
 
-# Programs that tests start do not ignore the end of a terminal, though whoever runs the tests may
-# (`nohup`, CI).
+# Neither tests nor programs that they start ignore an interrupt or the end of a terminal, though
+# whoever runs the tests may (`nohup`, `&`, CI).
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
