@@ -1,0 +1,65 @@
+"""Fields that our code gives to messages: each is one that some version of the message has.
+
+A `Shape` drops what its version lacks, so that a misspelt name would never be sent, in any version.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import kio.schema
+
+import drumlin
+
+_SOURCE = Path(drumlin.__file__).parent
+_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
+_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
+
+
+class Given(NamedTuple):
+    """Names that one call of a shape gives to a class."""
+
+    where: str
+    class_name: str
+    fields: frozenset[str]
+
+
+def _schemas() -> dict[str, set[str]]:
+    """The fields of every class, in all messages and versions together."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in Path(kio.schema.__path__[0]).glob("*/v*/re*.py"):
+        parts = _CLASS.split(path.read_text("utf-8"))
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            found[name].update(_FIELD.findall(body))
+    return found
+
+
+def _given(path: Path) -> Iterator[Given]:
+    """Calls such as `shape("ListOffsetsTopic", name=...)`, whatever the shape is called."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        callee = node.func.id if isinstance(node.func, ast.Name) else ""
+        callee = node.func.attr if isinstance(node.func, ast.Attribute) else callee
+        first = node.args[0]
+        if callee.endswith("shape") and isinstance(first, ast.Constant):
+            fields = frozenset(each.arg for each in node.keywords if each.arg)
+            where = f"{path.relative_to(_SOURCE)}:{node.lineno}"
+            yield Given(where, str(first.value), fields)
+
+
+def test_every_field_that_is_given_exists() -> None:
+    schemas = _schemas()
+    calls = [each for path in sorted(_SOURCE.rglob("*.py")) for each in _given(path)]
+    assert len(calls) > 200, "the calls are still recognised"
+    unknown = {
+        (each.where, each.class_name, field)
+        for each in calls
+        for field in each.fields - schemas[each.class_name]
+    }
+    assert not unknown
