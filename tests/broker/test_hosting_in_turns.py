@@ -14,9 +14,12 @@ from broker.in_process import running
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.replication.partition import PartitionRegistry
+from drumlin.replication.waiting import WaitingRoom
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.turns import TURN_S
+
+_PARTITIONS = 60
 
 
 def test_a_new_configuration_reaches_many_logs_in_several_turns(
@@ -89,3 +92,38 @@ def test_a_topic_of_many_partitions_goes_in_several_turns(
     asyncio.run(scenario())
     assert done == 2 * partitions
     assert most <= 12
+
+
+def test_a_stop_lets_go_of_many_partitions_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them is found from the first turn on; who waits in one hears of it in its turn."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            state = await broker.metadata.create_topic("t", [[broker.node_id]] * _PARTITIONS, {})
+            partitions = list(broker.partitions)
+            offline = broker.partitions.is_offline("t", 0)
+            disturbed = 0
+
+            def disturb(_: WaitingRoom) -> None:
+                nonlocal disturbed
+                disturbed += 1
+
+            monkeypatch.setattr(WaitingRoom, "disturb", disturb)
+            clearing = broker.partitions.clear()
+            for count in range(1, len(partitions) + 1):
+                next(clearing)
+                assert disturbed == count
+                assert not len(broker.partitions)
+                assert not broker.partitions.of_name(b"t")
+                assert not broker.partitions.of_id(state.topic_id.bytes)
+            with pytest.raises(StopIteration) as done:
+                next(clearing)
+            assert done.value.value == {("t", each.index): 0 for each in partitions}
+            assert broker.partitions.is_offline("t", 0) is offline
+            for each in partitions:
+                broker.partitions.add(each)
+            monkeypatch.undo()
+
+    asyncio.run(scenario())

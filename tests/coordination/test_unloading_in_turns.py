@@ -9,12 +9,18 @@ import pytest
 
 from coordination.classic_members import REBALANCE_MS, request, single_step, some_turns
 from coordination.memory_log import MemoryLog, lead_all
+from coordination.share_world import ShareWorld
+from coordination.share_world import run as run_with_shares
 from coordination.test_group_coordinator import commit, loaded, position, with_coordinator
 from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
+from coordination.transactions.test_coordinator import COUNT, TIMEOUT_MS, Cluster
+from coordination.transactions.test_coordinator import run as run_with_transactions
 from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.messages import JoinAnswer
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.transactions.coordinator import TransactionCoordinator
+from drumlin.coordination.unloading import Unloading, forget
 from drumlin.wire.errors import ErrorCode
 from rig.committed_offsets import commit_offsets
 
@@ -111,3 +117,64 @@ def test_who_is_being_told_of_offsets_hears_of_all_of_them() -> None:
         assert all(each.positions == told[0].positions for each in told)
 
     with_coordinator(run)
+
+
+def test_what_is_large_is_forgotten_piece_by_piece() -> None:
+    some, named = list(range(10)), dict.fromkeys(range(10))
+    assert sum(1 for _ in forget(some, named)) == 20
+    assert not (some or named)
+
+
+def test_who_waits_for_all_to_be_forgotten_goes_on_where_another_gave_way() -> None:
+    unloading, some, more = Unloading(), list(range(10)), list(range(10))
+    unloading.begin(forget(some))
+    unloading.begin(forget(more))
+    one, other = unloading.go_on(), unloading.go_on()
+    next(one)
+    next(other)
+    assert len(some) == 8
+    assert len(list(other)) == 18
+    assert not (some or more)
+    assert list(one) == []
+
+
+def test_transactional_ids_are_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(_: Cluster, coordinator: TransactionCoordinator) -> None:
+        for number in range(_GROUPS):
+            await coordinator.init_producer(f"id-{number}", TIMEOUT_MS, None)
+        shards = [coordinator._partitions.shard(each) for each in range(COUNT)]
+        assert sum(len(each.transactions) for each in shards) == _GROUPS
+        single_step(monkeypatch)
+        for partition in range(COUNT):
+            coordinator.resign(partition)
+        assert coordinator.transactions() == []
+        most = await _most_in_a_turn(lambda: sum(len(each.transactions) for each in shards))
+        assert 1 <= most <= COUNT
+
+    run_with_transactions(test)
+
+
+def test_share_states_are_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(world: ShareWorld) -> None:
+        world.state_log.partition_count = 1
+        await world.restart()
+        topic = world.topics.put("t", _GROUPS)
+        for partition in range(_GROUPS):
+            await world.states.initialize("g", topic.topic_id, partition, 1, 0)
+        shard = world.states._partitions.shard(0)
+        single_step(monkeypatch)
+        world.states.resign(0)
+        assert await _most_in_a_turn(lambda: len(shard.states)) == 1
+
+    run_with_shares(test)
+
+
+async def _most_in_a_turn(left: Callable[[], int]) -> int:
+    """By how much it becomes less in one turn, at most, until it is nothing."""
+    most, before = 0, left()
+    assert before
+    async with asyncio.timeout(20):
+        while before:
+            await asyncio.sleep(0)
+            most, before = max(most, before - left()), left()
+    return most

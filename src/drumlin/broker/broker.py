@@ -111,6 +111,7 @@ class Broker:
             self.producer_ids,
             partial(write_markers, self),
             metadata.image.has_partition_of,
+            self.turns,
         )
         self.topic_pieces, self.shares = TopicPieces(self), ShareDelivery(self)
         self.share_state.when_renewed(self.shares.forget)
@@ -249,8 +250,8 @@ class Broker:
         self.server.close()
         await self.endpoints.stop()
         await self.cleaning.stop()
-        high_watermarks = self.partitions.high_watermarks()
-        self.partitions.clear()  # what goes on without a connection has nowhere to write
+        # What goes on without a connection has nowhere to write.
+        high_watermarks = await self.turns.run(self.partitions.clear())
         await self.threads.administering(self.logs.close, high_watermarks)
         await self.metadata.close()
         self.threads.close()

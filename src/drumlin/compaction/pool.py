@@ -225,8 +225,9 @@ class CleanerPool:
     def _rank(self) -> deque[PartitionLog]:
         """All logs that are worth a cleaning, the one that comes first in front."""
         candidates = {}
-        logs = self._call(lambda: [log for log in self._logs if log.config.is_compacted])
-        for log in filter(self._is_free, logs):
+        logs = self._call(lambda: list(self._logs))  # no more: there may be very many
+        compacted = (log for log in logs if log.config.is_compacted)
+        for log in filter(self._is_free, compacted):
             candidate = self._candidate(log)
             if candidate is not None:
                 candidates[log] = candidate

@@ -12,7 +12,9 @@ from typing import Generic, TypeVar
 from drumlin.coordination.background import Background
 from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
 from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.unloading import Unloading
 from drumlin.records.batch import Buffer
+from drumlin.turns import Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 Shard = TypeVar("Shard")
@@ -28,6 +30,7 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         new_shard(partition): an empty shard.
         load(buffers, is_cancelled): what a partition says; see `StatePartitions`.
         take_over(shard, loaded): fills the shard; see `StatePartitions`.
+        turns: of the loop.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         new_shard: Callable[[int], Shard],
         load: Callable[[Iterable[Buffer], IsCancelled], Loaded],
         take_over: Callable[[Shard, Loaded], Iterator[None]],
+        turns: Turns,
     ) -> None:
         def read(partition: int, is_cancelled: IsCancelled) -> Loaded:
             return load(topic.read_batches(partition), is_cancelled)
@@ -45,6 +49,7 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         self._first_partition_count = first_partition_count
         self._partitions = StatePartitions(topic.name, new_shard, read, take_over, self._on_loaded)
         self._background = Background()
+        self._turns, self._unloading = turns, Unloading()
         self._is_active = False
 
     # -- life ------------------------------------------------------------------------------
@@ -60,6 +65,7 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
             self.resign(partition)
         await self._background.end()
         await self._partitions.close()
+        await self._turns.run(self._unloading.go_on())
 
     def become_leader(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition: its state is loaded in the background."""
@@ -67,7 +73,14 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
 
     def resign(self, partition: int) -> None:
         """Another broker leads the partition: its state is none of ours any more."""
-        self._partitions.end(partition)
+        shard = self._partitions.end(partition)
+        if shard is not None:
+            self._unloading.begin(self._unload(shard))
+            self._turns.start(self._unloading.go_on())
+
+    def _unload(self, shard: Shard) -> Work[None]:
+        """Forget all that is in a shard that nobody finds any more."""
+        raise NotImplementedError
 
     def _on_loaded(self, partition: int) -> None:
         """The partition's shard can be asked from now on, or has failed."""

@@ -15,6 +15,7 @@ from uuid import UUID
 from drumlin.replication.waiting import WaitingRoom
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -345,10 +346,23 @@ class PartitionRegistry:
             _forget(self._by_id, partition.topic_id.bytes, index)
             partition.close()
 
-    def clear(self) -> None:
-        """The broker stops: nothing is led here any more."""
-        for topic, index in list(self._partitions):
-            self.remove(topic, index)
+    def clear(self) -> Work[dict[tuple[str, int], int]]:
+        """The broker stops: nothing is led here any more, from the first step on.
+
+        Returns the high watermarks, for the checkpoint.
+        """
+        partitions, self._partitions = self._partitions, {}
+        by_name, self._by_name = self._by_name, {}
+        by_id, self._by_id = self._by_id, {}
+        high_watermarks = {}
+        while partitions:
+            key, partition = partitions.popitem()
+            high_watermarks[key] = partition.high_watermark
+            _forget(by_name, partition.topic.encode(), partition.index)
+            _forget(by_id, partition.topic_id.bytes, partition.index)
+            partition.close()
+            yield
+        return high_watermarks
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """By topic and partition, for the checkpoint."""

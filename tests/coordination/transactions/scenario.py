@@ -35,6 +35,7 @@ from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store import ProducerIdBlock
+from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _TURNS = 30
@@ -250,6 +251,7 @@ class Scenario:
             self.ids,
             self.write_markers,
             lambda topic, index: (topic, index) not in self.gone,
+            Turns(),
         )
 
     async def _start(self) -> None:

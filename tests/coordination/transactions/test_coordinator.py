@@ -25,6 +25,7 @@ from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store import ProducerIdBlock
+from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 TIMEOUT_MS = 60_000
@@ -85,6 +86,7 @@ class Cluster:
             ProducerIds(next_block),
             self.write_markers,
             lambda topic, index: True,
+            Turns(),
         )
         return made
 

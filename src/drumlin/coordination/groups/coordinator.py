@@ -36,6 +36,7 @@ from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.groups.unloading import unloading
 from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Pace, T, Work
@@ -82,18 +83,13 @@ class GroupCoordinator(DowngradeExecution):
         if self._alarm is not None:
             self._alarm.cancel()
         await super().close()
-        await self._turns.run(self._unloading.go_on())
         await self._answering.finish()
 
-    def resign(self, partition: int) -> None:
-        """Another broker leads the partition: its groups are none of ours any more."""
-        shard = self._partitions.end(partition)
-        if shard is not None:
-            self._unloading.begin(shard, self._unload)
-            self._turns.start(self._unloading.go_on())
+    def _unload(self, shard: GroupShard) -> Work[None]:
+        def tell(shard: GroupShard, group: AnyGroup) -> None:
+            self._carry_out(shard, group, group.unload())
 
-    def _unload(self, shard: GroupShard, group: AnyGroup) -> None:
-        self._carry_out(shard, group, group.unload())
+        return unloading(shard, tell)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """What is committed for a topic goes with it."""

@@ -27,7 +27,6 @@ from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
-from drumlin.coordination.groups.unloading import Unloading
 from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
@@ -67,6 +66,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             lambda partition: GroupShard(partition, self._surroundings),
             load,
             self._take_over,
+            turns,
         )
         self._config = config
         self._clock = clock
@@ -74,10 +74,10 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._surroundings = Surroundings(
             config, group_setting, clock, self._deadlines, new_id, topics
         )
-        self._turns, self._producer_ids = turns, producer_ids
+        self._producer_ids = producer_ids
         self._alarm: asyncio.TimerHandle | None = None
         self._unconfirmed: set[Confirmation] = set()
-        self._answering, self._unloading = Answering(), Unloading()
+        self._answering = Answering()
         #: Groups that become groups of another kind: their deadlines wait. Those held must stay
         #: as they are meanwhile, whatever their members want.
         self._converting, self._held = set[str](), set[str]()

@@ -1,8 +1,7 @@
 """Lets go of groups that are coordinated elsewhere from now on, in turns: there may be very many.
 
-Nobody finds them any more, so nobody minds how long it takes: but for who waits in them, and for
-whoever loads them here again. That has to wait, as the deadlines of those that were would be taken
-for those of the ones that are loaded.
+Whoever loads them here again has to wait, as the deadlines of those that were would be taken for
+those of the ones that are loaded.
 
 To free all that is in a shard would take a turn and more, too. So what is in it is held here until
 the shard has gone, and then let go of piece by piece. Who still reads the shard finds it as it was.
@@ -11,12 +10,12 @@ the shard has gone, and then let go of piece by piece. Who still reads the shard
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.unloading import forget
 from drumlin.turns import Work
 
 _log = logging.getLogger(__name__)
@@ -26,33 +25,11 @@ _log = logging.getLogger(__name__)
 Tell = Callable[[GroupShard, AnyGroup], None]
 
 
-class Unloading:
-    """What was coordinated here, and is not forgotten yet."""
-
-    def __init__(self) -> None:
-        self._left: deque[Work[None]] = deque()
-
-    def begin(self, shard: GroupShard, tell: Tell) -> None:
-        """The shard is to go. Nothing is done yet."""
-        self._left.append(_unload(shard, tell))
-
-    def go_on(self) -> Work[None]:
-        """Until nothing is left. Several may do so: each goes on where another has given way."""
-        while self._left:
-            first = self._left[0]
-            for _ in first:
-                yield
-            if self._left and self._left[0] is first:
-                self._left.popleft()
-
-
-def _unload(shard: GroupShard, tell: Tell) -> Work[None]:
+def unloading(shard: GroupShard, tell: Tell) -> Work[None]:
+    """The shard is to go."""
     containers, parts = yield from _told(shard, tell)
     del shard
-    for each in (containers, parts):
-        while each:
-            each.pop()
-            yield
+    yield from forget(containers, parts)
 
 
 def _told(shard: GroupShard, tell: Tell) -> Work[tuple[list[Any], list[Any]]]:

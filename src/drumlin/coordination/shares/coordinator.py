@@ -21,8 +21,9 @@ from drumlin.coordination.shares.records import Merged, ShareRecord
 from drumlin.coordination.shares.shard import LoadedStates, ShareShard
 from drumlin.coordination.shares.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.coordination.unloading import forget
 from drumlin.coordination.written import Written
-from drumlin.turns import Pace, Turns, let_go
+from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -102,13 +103,13 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             ShareShard,
             load,
             ShareShard.take_over,
+            turns,
         )
         self._config = config
         self._clock = clock
         self._ends = ends
         self._has_partition = has_partition
         self._was_deleted = was_deleted
-        self._turns = turns
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
         self._tidying, self._pace = asyncio.Lock(), Pace()
 
@@ -129,10 +130,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             self.snapshot_cold_states,
         )
 
-    def resign(self, partition: int) -> None:
-        shard = self._partitions.end(partition)
-        if shard is not None:
-            self._turns.start(let_go(shard.states))
+    def _unload(self, shard: ShareShard) -> Work[None]:
+        return forget(shard.states)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The states in a topic go with it."""

@@ -7,6 +7,7 @@ prepared comes to its end is in `completion.py`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
@@ -32,7 +33,8 @@ from drumlin.coordination.transactions.transaction import (
     new_transaction,
 )
 from drumlin.coordination.transactions.writing import StateWriter
-from drumlin.turns import Pace
+from drumlin.coordination.unloading import forget
+from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         producer_ids: ids for new producers.
         write_markers: tells partitions how a transaction has ended.
         has_partition(topic, partition): whether there is such a partition now.
+        turns: of the loop.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         producer_ids: ProducerIds,
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
+        turns: Turns,
     ) -> None:
         super().__init__(
             topic,
@@ -85,7 +89,10 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             TransactionShard,
             load,
             TransactionShard.take_over,
+            turns,
         )
+        #: Held by who matches ids that are so long that it takes a thread.
+        self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
         self._clock = clock
         self._producer_ids = producer_ids
@@ -113,6 +120,9 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             self.expire,
         )
         self._resume()
+
+    def _unload(self, shard: TransactionShard) -> Work[None]:
+        return forget(shard.transactions)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """Its partitions need no marker any more: `Completion` finds out by itself."""
