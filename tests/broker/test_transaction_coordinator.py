@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.raw_transactions import RawProducer
+from drumlin.broker.context import RequestContext
+from drumlin.broker.handlers import list_transactions
+from drumlin.clock import SystemClock
 from drumlin.metadata.database import FILE_NAME
+from drumlin.turns import to_end
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import RequestHeader, response_shape
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
 from rig.waiting import wait_until
@@ -117,3 +126,68 @@ def test_the_data_of_another_cluster(server: DrumlinServer) -> None:
     producer.end()
     wait_until(lambda: last_stable_offset(server, "t") == 3, "the commit")
     assert new_idempotent_id(server) > max(idempotent, producer.producer_id)
+
+
+def test_ids_of_any_length_are_matched_with_patterns_of_any_length(tmp_path: Path) -> None:
+    """Those for which it takes a thread among others for which it does not."""
+    long, short = "ab" * 10_000, "ab" * 300
+
+    def listed(pattern: str) -> set[str]:
+        states = ["Empty", "nonsense"]
+        answer = ask(
+            server, "list_transactions", 2, transactional_id_pattern=pattern, state_filters=states
+        )
+        assert answer["error_code"] == "none"
+        assert answer["unknown_state_filters"] == ["nonsense"]
+        return {each["transactional_id"] for each in answer["transaction_states"]}
+
+    server = DrumlinServer(tmp_path, {"transaction.state.log.num.partitions": "2"})
+    with contextlib.closing(server):
+        server.start()
+        for each in (long, short, long + "c", "other"):
+            new_producer(server, each)
+        assert listed("[ab]*a[ab]{400}.") == {long, short}
+        assert listed(".*") == {long, short, long + "c", "other"}
+        assert listed("[ab]*a[ab]{401}c") == {long + "c"}
+
+
+def test_a_listing_that_takes_a_thread_too_long_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody else is held up, and whoever comes next has his turn."""
+
+    async def computing(function: Callable[..., bool], *args: Any) -> bool:
+        matched.append(args)
+        return function(*args)
+
+    async def scenario() -> None:
+        transactions = [
+            SimpleNamespace(
+                transactional_id="a" * 30_000,
+                metadata=SimpleNamespace(producer_id=1, state=SimpleNamespace(label="Empty")),
+            )
+        ] * 3
+        broker: Any = SimpleNamespace(
+            clock=SystemClock(),
+            threads=SimpleNamespace(computing=computing),
+            transactions=SimpleNamespace(
+                transactions=lambda: transactions, long_matches=asyncio.Semaphore(1)
+            ),
+        )
+        connection: Any = None
+        context = RequestContext(broker, connection, RequestHeader(66, 2, 1, "c", 0))
+        request = SimpleNamespace(
+            state_filters=(), producer_id_filters=(), transactional_id_pattern="a+" * 20
+        )
+        shape = response_shape("list_transactions", 2)
+        answer = await to_end(list_transactions.handle(context, request, shape))
+        assert answer.error_code is ErrorCode.none
+        assert len(answer.transaction_states) == len(matched) == 3
+        monkeypatch.setattr(list_transactions, "_LONG_MATCHES_S", -1)
+        answer = await to_end(list_transactions.handle(context, request, shape))
+        assert answer.error_code is ErrorCode.invalid_regular_expression
+        assert answer.transaction_states == ()
+        assert len(matched) == 3
+
+    matched: list[Any] = []
+    asyncio.run(scenario())

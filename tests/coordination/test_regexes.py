@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
-from drumlin.coordination.regexes import compile_regex, matches
+from drumlin.coordination.regexes import compile_regex, matches, takes_long
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -25,13 +28,27 @@ def test_what_repeats_too_often_is_refused(pattern: str) -> None:
     assert refusal.value.code is ErrorCode.invalid_regular_expression
 
 
-def test_a_long_text_is_matched_with_short_patterns_only() -> None:
+def test_a_long_text_takes_long_with_long_patterns_only() -> None:
     """To match 32,767 bytes with 400 of anything took 140 ms."""
     text = "a" * 32_767
-    assert matches(compile_regex("a+"), text)
+    short = compile_regex("a+")
+    assert not takes_long(short, text)
+    assert matches(short, text)
     long = compile_regex("[ab]*a[ab]{400}")
     assert matches(long, text[:1_000])
     assert not matches(long, text[:400])
-    with pytest.raises(KafkaError) as refusal:
-        matches(long, text)
-    assert refusal.value.code is ErrorCode.invalid_regular_expression
+    assert not takes_long(long, text[:100])
+    assert takes_long(long, text)
+    assert matches(long, text)
+
+
+def test_others_go_on_while_a_thread_matches() -> None:
+    """So it may take a second there. It awaits nothing in which another could get its turn."""
+    long, text = compile_regex("[ab]*a[ab]{900}[ab]{900}"), "ab" * 8_000
+    thread = threading.Thread(target=matches, args=(long, text))
+    turns = 0
+    thread.start()
+    while thread.is_alive():
+        turns += 1
+        time.sleep(0)
+    assert turns > 100

@@ -3,8 +3,9 @@
 RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. What
 takes long is to compile: above all the classes of Unicode, each of which is hundreds of ranges,
 and repetitions. So a pattern has few of those, is short, and gets little memory: the worst take
-some milliseconds. Threads would not help: RE2's binding keeps the interpreter's lock. So a very
-long text is not matched at all where pattern and text together may take longer than that.
+some milliseconds. Threads would not help there: RE2's binding keeps the interpreter's lock while it
+compiles. It does not while it matches: so where pattern and text together may take longer than a
+turn of the event loop (`takes_long`), a thread is to match them, which takes seconds at most.
 Nobody asks which part of a name a group has matched. To find that out takes 50 times as long.
 """
 
@@ -26,7 +27,7 @@ _UNICODE_CLASSES_MAX: Final = 16
 _REPETITIONS_MAX: Final = _MEMORY_BYTES_MAX // 16
 _repetitions: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}").findall
 #: A character of the text is up to one for each instruction of the pattern; each takes some 10 ns.
-_STEPS_MAX: Final = 1_000_000
+_STEPS_MAX: Final = 200_000
 
 
 def compile_regex(pattern: str) -> Any:
@@ -62,13 +63,11 @@ def compile_regex(pattern: str) -> Any:
         raise KafkaError(ErrorCode.invalid_regular_expression, message) from None
 
 
-def matches(compiled: Any, text: str) -> bool:
-    """Whether the pattern matches all of the text.
+def takes_long(compiled: Any, text: str) -> bool:
+    """Whether it may take more than a turn to match them: from milliseconds to seconds."""
+    return bool(len(text) * compiled.programsize > _STEPS_MAX)
 
-    Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION, the text is too long for such a pattern.
-    """
-    if len(text) * compiled.programsize > _STEPS_MAX:
-        message = f"too large a regular expression for a text of {len(text)} characters"
-        raise KafkaError(ErrorCode.invalid_regular_expression, message)
+
+def matches(compiled: Any, text: str) -> bool:
+    """Whether the pattern matches all of the text."""
     return compiled.fullmatch(text) is not None

@@ -6,18 +6,22 @@ RE2's syntax that the whole id must match). States that do not exist are told ap
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.regexes import compile_regex, matches
+from drumlin.coordination.regexes import compile_regex, matches, takes_long
 from drumlin.coordination.transactions.listing import TransactionFilter
 from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
+from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.distinct import distinct
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+#: For all ids of a request whose names it takes a thread to match. One more match may take seconds.
+_LONG_MATCHES_S: Final = 10.0
 
 
 def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
@@ -29,26 +33,61 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
             unknown.append(each)
         yield
     producer_ids = yield from distinct(request.producer_id_filters)
-    code, found = ErrorCode.none, []
+    code, found, left = ErrorCode.none, list[Any](), list[Transaction]()
+    pattern = getattr(request, "transactional_id_pattern", None)
+    compiled: Any = None
     try:
         wanted = _filter(request, producer_ids, states)
+        compiled = compile_regex(pattern) if pattern else None
         now_ms = context.broker.clock.wall_ms()
         for transaction in context.broker.transactions.transactions():
+            name = transaction.transactional_id
             if wanted.includes(transaction, now_ms):
-                found.append(
-                    shape(
-                        "TransactionState",
-                        transactional_id=transaction.transactional_id,
-                        producer_id=transaction.metadata.producer_id,
-                        transaction_state=transaction.metadata.state.label,
-                    )
-                )
+                if compiled is not None and takes_long(compiled, name):
+                    left.append(transaction)
+                elif compiled is None or matches(compiled, name):
+                    found.append(_told(shape, transaction))
             yield
     except KafkaError as error:
         code, found = error.code, []
         if code is ErrorCode.coordinator_load_in_progress:
             unknown = []  # Apache Kafka does not look at the request before
     yield from producer_ids.let_go()
+    if left:
+        return _match_and_respond(context, shape, unknown, found, compiled, left)
+    return _respond(shape, code, unknown, found)
+
+
+async def _match_and_respond(
+    context: RequestContext,
+    shape: Shape,
+    unknown: list[str],
+    found: list[Any],
+    compiled: Any,
+    left: list[Transaction],
+) -> Any:
+    """The same once a thread has matched those that are left: one request at a time."""
+    broker = context.broker
+    async with broker.transactions.long_matches:
+        ends_at = time.monotonic() + _LONG_MATCHES_S
+        for transaction in left:
+            if time.monotonic() > ends_at:
+                return _respond(shape, ErrorCode.invalid_regular_expression, unknown, [])
+            if await broker.threads.computing(matches, compiled, transaction.transactional_id):
+                found.append(_told(shape, transaction))
+    return _respond(shape, ErrorCode.none, unknown, found)
+
+
+def _told(shape: Shape, transaction: Transaction) -> Any:
+    return shape(
+        "TransactionState",
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.metadata.producer_id,
+        transaction_state=transaction.metadata.state.label,
+    )
+
+
+def _respond(shape: Shape, code: ErrorCode, unknown: list[str], found: list[Any]) -> Any:
     return shape(
         "ListTransactionsResponse",
         throttle_time=ZERO,
@@ -61,15 +100,9 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
 def _filter(
     request: Any, producer_ids: Container[int], states: set[TransactionState]
 ) -> TransactionFilter:
-    """
-    Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION.
-    """
     duration_ms = getattr(request, "duration_filter", -1)
-    pattern = getattr(request, "transactional_id_pattern", None)
     return TransactionFilter(
         producer_ids if request.producer_id_filters else None,
         frozenset(states) if request.state_filters else None,
         duration_ms if duration_ms >= 0 else None,
-        partial(matches, compile_regex(pattern)) if pattern else None,
     )

@@ -1,8 +1,8 @@
-"""What ListTransactions asks for, and whether a transactional id is part of the answer."""
+"""What ListTransactions asks for but for the name of an id, and whether that is true of one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 
 from drumlin.coordination.transactions.states import TransactionState
@@ -17,7 +17,6 @@ class TransactionFilter:
     states: frozenset[TransactionState] | None = None
     running_longer_than_ms: int | None = None
     """By the time at which the last transaction began, be it over or not, as in Apache Kafka."""
-    matches_id: Callable[[str], bool] | None = None
 
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         metadata = transaction.metadata
@@ -26,6 +25,4 @@ class TransactionFilter:
         if self.states is not None and metadata.state not in self.states:
             return False
         shortest_ms = self.running_longer_than_ms
-        if shortest_ms is not None and now_ms - metadata.start_timestamp_ms <= shortest_ms:
-            return False
-        return self.matches_id is None or self.matches_id(transaction.transactional_id)
+        return shortest_ms is None or now_ms - metadata.start_timestamp_ms > shortest_ms
