@@ -13,6 +13,7 @@ def test_items_are_there_once_in_their_order() -> None:
     assert "a" in found
     assert "d" not in found
     assert not to_end(distinct(()))
+    assert [found.times(each) for each in "abcd"] == [1_001, 1_001, 1, 0]
 
 
 def test_many_are_looked_at_and_let_go_of_in_turns() -> None:

@@ -1,4 +1,4 @@
-"""Very many items, each once, in a collection that grows without a pause.
+"""Very many items, each once and counted, in a collection that grows without a pause.
 
 A dictionary of hundreds of thousands is moved in one go whenever it becomes too small, which takes
 longer than a turn of the event loop. So items are spread over many small ones, in a way that
@@ -29,7 +29,7 @@ class Distinct(Generic[Item]):
 
     def __init__(self) -> None:
         self._in_order: list[Item] = []
-        self._shards: list[dict[Item, None]] = [{} for _ in range(_SHARDS)]
+        self._shards: list[dict[Item, int]] = [{} for _ in range(_SHARDS)]
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -40,15 +40,21 @@ class Distinct(Generic[Item]):
     def __contains__(self, item: object) -> bool:
         return item in self._shards[hash((_SALT, item)) % _SHARDS]
 
+    def times(self, item: Item) -> int:
+        """How often it has come."""
+        return self._shards[hash((_SALT, item)) % _SHARDS].get(item, 0)
+
     def add(self, items: Iterable[Item]) -> Work[None]:
-        """Those that are not there yet."""
+        """Those that are not there yet, and count the others."""
         shards, put = self._shards, self._in_order.append
         left = iter(items)
         while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):
             for item in some:
                 shard = shards[hash((_SALT, item)) % _SHARDS]
-                if item not in shard:
-                    shard[item] = None
+                if item in shard:
+                    shard[item] += 1
+                else:
+                    shard[item] = 1
                     put(item)
             yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,22 @@ def is_known(sessions: FetchSessions, session: Session) -> bool:
     except KafkaError as error:
         assert error.code is ErrorCode.fetch_session_id_not_found
         return False
+
+
+def test_no_two_collections_of_a_large_session_grow_in_one_step(clock: ManualClock) -> None:
+    """Each is laid out anew, as a whole, whenever it has become too small: a turn's work."""
+    session = Session(1, clock.monotonic(), by_id=False)
+    count = 30_000
+    work = session.follow([(b"t", [(each, -1, 0, -1, 1000) for each in range(count)])], [])
+    sizes, most_grown = (0, 0), 0
+    for _ in work:
+        now = (sys.getsizeof(session._topics[b"t"]), sys.getsizeof(session.dirty))
+        grown = sum(new != old for new, old in zip(now, sizes, strict=True))
+        most_grown = max(most_grown, grown if now[0] > 10_000 else 0)
+        sizes = now
+    assert most_grown == 1
+    assert len(session) == len(session.dirty) == count
+    assert [each.wanted[0] for each in session.dirty] == list(range(count))
 
 
 def test_wrong_epochs_and_ids(sessions: FetchSessions) -> None:

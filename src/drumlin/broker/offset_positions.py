@@ -7,7 +7,7 @@ their first turn.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.commit import Positions, joined
 from drumlin.metadata.image import TopicState
 from drumlin.tuples import from_tuple
-from drumlin.turns import Work, let_go, one_turn
+from drumlin.turns import Work, let_go, listed, one_turn
 from drumlin.wire.commit_request import TopicPositions
 from drumlin.wire.commit_response import TopicResult
 from drumlin.wire.errors import ErrorCode
@@ -45,11 +45,10 @@ class SortedOut(NamedTuple):
         """Forget all of it."""
         yield from let_go(self.accepted, self.refused)
 
-    @property
-    def positions(self) -> list[Positions]:
-        return [positions for _, positions in self.accepted]
+    def positions(self) -> Work[list[Positions]]:
+        return listed(positions for _, positions in self.accepted)
 
-    def results(self, codes: Sequence[ErrorCode]) -> Work[list[TopicResult]]:
+    def results(self, codes: Iterable[ErrorCode]) -> Work[list[TopicResult]]:
         """The answer, `codes` being those of the accepted positions in turn.
 
         What was refused comes first, and with it what else is told of its topic.

@@ -140,6 +140,7 @@ class Session:
     ) -> Work[None]:
         """Take over what a request names: more partitions, other offsets, what it forgets."""
         steps = 0
+        changed: list[Watched] = []
         for topic, parts in topics:
             if not parts:
                 continue
@@ -154,19 +155,26 @@ class Session:
                 if watched is None:
                     watched = known[wanted[0]] = Watched(self, topic, wanted)
                     self._size += 1
-                    self.dirty[watched] = None
+                    changed.append(watched)
                 elif watched.wanted != wanted:
                     watched.wanted = wanted
-                    self.dirty[watched] = None
+                    changed.append(watched)
                 steps += 1
                 if steps % _STEP == 0:
-                    yield
+                    yield  # both grow now and then, which takes long: not in the same turn
+                    self._look_at(changed)
+        self._look_at(changed)
         for topic, indexes in forgotten:
             for index in indexes:
                 self._forget(topic, index)
                 steps += 1
                 if steps % _STEP == 0:
                     yield
+
+    def _look_at(self, changed: list[Watched]) -> None:
+        for watched in changed:
+            self.dirty[watched] = None
+        changed.clear()
 
     def _forget(self, topic: bytes, index: int) -> None:
         known = self._topics.get(topic, {})

@@ -11,13 +11,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
+from drumlin.distinct import Distinct
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.turns import Work, let_go
+from drumlin.turns import Work, let_go, listed
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -25,7 +27,8 @@ _FENCED_FROM: Final = 2
 #: From this version on it is brokers that ask, to whom no topic is forbidden.
 _BROKERS_FROM: Final = 4
 
-Codes = dict[TopicPartition, ErrorCode]
+#: Of each partition once, in the order in which they were named.
+Codes = list[tuple[TopicPartition, ErrorCode]]
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
@@ -75,9 +78,10 @@ async def _add(
     client_version: int,
     verify_only: bool = False,
 ) -> Codes:
-    wanted, refused = await context.broker.turns.run(_sort(context, topics))
+    turns = context.broker.turns
+    wanted, refused = await turns.run(_sort(context, topics))
     if refused:
-        return await context.broker.turns.run(_not_added(wanted, refused))
+        return refused
     codes = await context.broker.transactions.add_partitions(
         transactional_id,
         producer_id,
@@ -86,40 +90,54 @@ async def _add(
         verify_only=verify_only,
         client_version=client_version,
     )
-    if context.version < _FENCED_FROM:
-        return {
-            each: ErrorCode.invalid_producer_epoch if code is ErrorCode.producer_fenced else code
-            for each, code in codes.items()
-        }
-    return codes
+    return await turns.run(listed(_told(context.version, codes)))
+
+
+def _told(
+    version: int, codes: dict[TopicPartition, ErrorCode]
+) -> Iterator[tuple[TopicPartition, ErrorCode]]:
+    for each, code in codes.items():
+        is_unknown = code is ErrorCode.producer_fenced and version < _FENCED_FROM
+        yield each, ErrorCode.invalid_producer_epoch if is_unknown else code
 
 
 def _sort(context: RequestContext, topics: Any) -> Work[tuple[list[TopicPartition], Codes]]:
-    """What is to be added, each once, and that because of which none is."""
+    """What is to be added, each once; or what is told as none of it is."""
     has_partition = context.broker.metadata.image.has_partition_of
-    wanted: dict[TopicPartition, None] = {}
-    internal: Codes = {}
-    missing: Codes = {}
+    named: Distinct[TopicPartition] = Distinct()
     for topic in topics:
         yield
-        is_forbidden = context.version < _BROKERS_FROM and topic.name in INTERNAL_TOPICS
-        for index in topic.partitions:
-            wanted[topic.name, index] = None
-            if is_forbidden:
-                internal[topic.name, index] = ErrorCode.topic_authorization_failed
-            elif not has_partition(topic.name, index):
-                missing[topic.name, index] = ErrorCode.unknown_topic_or_partition
-            yield
-    return list(wanted), internal or missing
-
-
-def _not_added(wanted: list[TopicPartition], refused: Codes) -> Work[Codes]:
-    codes: Codes = {}
-    for each in wanted:
-        codes[each] = refused.get(each, ErrorCode.operation_not_attempted)
+        yield from named.add((topic.name, index) for index in topic.partitions)
+    codes: list[ErrorCode] = []
+    refusal = ErrorCode.none
+    for name, index in named:
+        code = ErrorCode.none
+        if context.version < _BROKERS_FROM and name in INTERNAL_TOPICS:
+            code = refusal = ErrorCode.topic_authorization_failed
+        elif not has_partition(name, index):
+            code = ErrorCode.unknown_topic_or_partition
+            if refusal is ErrorCode.none:
+                refusal = code
+        codes.append(code)
         yield
-    yield from let_go(refused)
-    return codes
+    wanted, refused = [], []
+    if refusal is ErrorCode.none:
+        wanted = yield from listed(named)
+    else:
+        refused = yield from _not_added(named, codes, refusal)
+    yield from named.let_go()
+    return wanted, refused
+
+
+def _not_added(
+    named: Iterable[TopicPartition], codes: list[ErrorCode], refusal: ErrorCode
+) -> Work[Codes]:
+    """Because of those whose code is `refusal`, the others are not looked at."""
+    told = []
+    for each, code in zip(named, codes, strict=True):
+        told.append((each, refusal if code is refusal else ErrorCode.operation_not_attempted))
+        yield
+    return told
 
 
 def _respond(shape: Shape, codes: Codes) -> Work[Any]:
@@ -131,7 +149,7 @@ def _respond(shape: Shape, codes: Codes) -> Work[Any]:
 
 def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
     by_topic: dict[str, list[Any]] = {}
-    for (topic, index), code in codes.items():
+    for (topic, index), code in codes:
         by_topic.setdefault(topic, []).append(
             shape(
                 "AddPartitionsToTxnPartitionResult",
@@ -146,5 +164,5 @@ def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
             shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
         )
         yield
-    yield from let_go(codes)
+    yield from let_go(codes, by_topic)
     return tuple(topics)

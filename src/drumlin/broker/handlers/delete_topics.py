@@ -7,18 +7,23 @@ Version notes: 3 knows TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.distinct import Distinct, distinct
 from drumlin.metadata.image import ClusterImage
-from drumlin.turns import Work, side_by_side
+from drumlin.turns import Work, let_go, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
-_UNKNOWN_NAME = "there is no topic of this name"
+
+class _Failure(NamedTuple):
+    """What a topic is answered that is not deleted."""
+
+    code: ErrorCode
+    message: str | None
 
 
 class _Target(NamedTuple):
@@ -26,114 +31,128 @@ class _Target(NamedTuple):
 
     name: str | None
     topic_id: UUID | None
-    error: KafkaError | None = None
+    failure: _Failure | None = None
+
+
+def _invalid(message: str) -> _Failure:
+    return _Failure(ErrorCode.invalid_request, message)
+
+
+_NEITHER: Final = _invalid("a topic without name and id")
+_BOTH: Final = _invalid("a topic with both name and id; give one of them")
+_REPEATED: Final = _invalid("named more than once in one request")
+_NAMED_BY_ID: Final = _invalid("the topic of this name is named by its id too")
+_UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
+_DELETION_DISABLED_FROM: Final = 3
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    refusal = _refusal(context, request)
-    sorting = _sorted(context.broker.metadata.image, _named(request), refusal)
-    targets = await context.broker.turns.run(sorting)
+    turns, image = context.broker.turns, context.broker.metadata.image
+    refused, targets = await turns.run(_sorted(image, request, _refusal(context, request)))
 
     async def delete(target: _Target) -> Any:
         return await _delete(context, shape, target)
 
-    results = await side_by_side(delete, targets)
+    results = await turns.run(_refusals(shape, refused))
+    results += await side_by_side(delete, targets)
+    await turns.run(let_go(targets))
     return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
 
 
-def _refusal(context: RequestContext, request: Any) -> KafkaError | None:
+def _refusal(context: RequestContext, request: Any) -> _Failure | None:
     """Why nothing at all is deleted."""
     if not context.broker.config.delete_topic_enable:
-        if context.version < 3:
-            return KafkaError(ErrorCode.invalid_request, "delete.topic.enable is false")
-        return KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+        is_known = context.version >= _DELETION_DISABLED_FROM
+        code = ErrorCode.topic_deletion_disabled if is_known else ErrorCode.invalid_request
+        return _Failure(code, "delete.topic.enable is false")
     if request.timeout <= ZERO:
-        return KafkaError(ErrorCode.request_timed_out)
+        return _Failure(ErrorCode.request_timed_out, None)
     return None
 
 
-def _named(request: Any) -> Iterable[tuple[str | None, UUID | None]]:
+def _named(request: Any) -> Iterator[tuple[str | None, UUID | None]]:
     if hasattr(request, "topics"):
         return ((topic.name, topic.topic_id) for topic in request.topics)
     return ((name, None) for name in request.topic_names)
 
 
-class _Named(NamedTuple):
-    """How often topics stand in a request, and what is wrong in it."""
-
-    by_name: Counter[str]
-    by_id: Counter[UUID]
-    refused: list[_Target]
-
-
-def _counted(
-    named: Iterable[tuple[str | None, UUID | None]], refusal: KafkaError | None
-) -> Work[_Named]:
-    counted = _Named(Counter(), Counter(), [])
-    for name, topic_id in named:
-        error = refusal
-        if error is None and name is not None and topic_id is None:
-            counted.by_name[name] += 1
-        elif error is None and name is None and topic_id is not None:
-            counted.by_id[topic_id] += 1
-        elif error is None and name is None:
-            error = _invalid("a topic without name and id")
-        elif error is None:
-            error = _invalid("a topic with both name and id; give one of them")
-        if error is not None:
-            counted.refused.append(_Target(name, topic_id, error))
-        yield
-    return counted
-
-
 def _sorted(
-    image: ClusterImage,
-    named: Iterable[tuple[str | None, UUID | None]],
-    refusal: KafkaError | None,
+    image: ClusterImage, request: Any, refusal: _Failure | None
+) -> Work[tuple[list[_Target], list[_Target]]]:
+    """What to refuse, first what is wrong in the request itself; and what to delete."""
+    refused: list[_Target] = []
+    names: list[str] = []
+    ids: list[UUID] = []
+    for name, topic_id in _named(request):
+        failure = refusal
+        if failure is None and (name is None) == (topic_id is None):
+            failure = _NEITHER if name is None else _BOTH
+        if failure is not None:
+            refused.append(_Target(name, topic_id, failure))
+        elif name is not None:
+            names.append(name)
+        elif topic_id is not None:
+            ids.append(topic_id)
+        yield
+    by_name, by_id = (yield from distinct(names)), (yield from distinct(ids))
+    targets = yield from _those_there(image, by_name, by_id, refused)
+    yield from by_name.let_go()
+    yield from by_id.let_go()
+    yield from let_go(names, ids)
+    return refused, targets
+
+
+def _those_there(
+    image: ClusterImage, by_name: Distinct[str], by_id: Distinct[UUID], refused: list[_Target]
 ) -> Work[list[_Target]]:
-    """What to delete, and what to refuse: first what is wrong in the request itself."""
-    by_name, by_id, refused = yield from _counted(named, refusal)
+    """What to delete; the others are added to `refused`."""
     targets: list[_Target] = []
     taken_by_name = set()
-    for name, count in by_name.items():
+    for name in by_name:
         yield
         topic = image.topics.get(name)
-        if count > 1:
-            refused.append(_Target(name, None, _invalid("named more than once in one request")))
+        if by_name.times(name) > 1:
+            refused.append(_Target(name, None, _REPEATED))
         elif topic is None:
-            error = KafkaError(ErrorCode.unknown_topic_or_partition, _UNKNOWN_NAME)
-            refused.append(_Target(name, None, error))
+            refused.append(_Target(name, None, _UNKNOWN))
         elif topic.topic_id in by_id:
-            message = "the topic of this name is named by its id too"
-            refused.append(_Target(name, topic.topic_id, _invalid(message)))
+            refused.append(_Target(name, topic.topic_id, _NAMED_BY_ID))
             taken_by_name.add(topic.topic_id)
         else:
             targets.append(_Target(name, topic.topic_id))
-    for topic_id, count in by_id.items():
+    for topic_id in by_id:
         yield
-        if count > 1:
-            refused.append(_Target(None, topic_id, _invalid("named more than once in one request")))
+        if by_id.times(topic_id) > 1:
+            refused.append(_Target(None, topic_id, _REPEATED))
         elif topic_id not in taken_by_name:
             targets.append(_Target(image.topic_name(topic_id), topic_id))
-    return refused + targets
+    return targets
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.invalid_request, message)
+def _refusals(shape: Shape, refused: list[_Target]) -> Work[list[Any]]:
+    results = []
+    for each in refused:
+        results.append(_result(shape, each, each.failure))
+        yield
+    yield from let_go(refused)
+    return results
 
 
 async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Any:
-    error = target.error
-    if error is None:
-        assert target.topic_id is not None
-        try:
-            await context.broker.metadata.delete_topic(target.topic_id)
-        except KafkaError as failure:
-            error = failure.with_traceback(None)  # it would refer to this very frame
+    assert target.topic_id is not None
+    failure = None
+    try:
+        await context.broker.metadata.delete_topic(target.topic_id)
+    except KafkaError as error:
+        failure = _Failure(error.code, error.message)
+    return _result(shape, target, failure)
+
+
+def _result(shape: Shape, target: _Target, failure: _Failure | None) -> Any:
     return shape(
         "DeletableTopicResult",
         name=target.name,
         topic_id=target.topic_id,
-        error_code=error.code if error else ErrorCode.none,
-        error_message=error.message if error else None,
+        error_code=failure.code if failure else ErrorCode.none,
+        error_message=failure.message if failure else None,
     )

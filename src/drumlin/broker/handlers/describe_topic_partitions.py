@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
@@ -42,7 +43,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    in_order = yield from _sorted(list(names), "" if start is None else start.topic_name)
+    in_order = yield from _sorted(names, "" if start is None else start.topic_name)
     topics, cursor = yield from _page(context, shape, in_order, start, max(limit, 1))
     yield from names.let_go()
     return shape(
@@ -53,11 +54,12 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     )
 
 
-def _sorted(names: list[str], start: str = "") -> Work[Iterator[str]]:
+def _sorted(names: Iterable[str], start: str = "") -> Work[Iterator[str]]:
     """The names from `start` on: sorted some at a time, and merged as they are asked for."""
     runs = []
-    for first in range(0, len(names), _AT_ONCE):
-        runs.append(sorted(name for name in names[first : first + _AT_ONCE] if name >= start))
+    left = iter(names)
+    while some := list(islice(left, _AT_ONCE)):
+        runs.append(sorted(name for name in some if name >= start))
         yield
     return heapq.merge(*runs)
 

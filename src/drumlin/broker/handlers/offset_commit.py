@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
@@ -46,7 +48,8 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
     sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker, version))
     if not sorted_out.accepted:
         return (yield from _last_told(version, asked, sorted_out, [], []))
-    positions = sorted_out.positions
+    positions = yield from sorted_out.positions()
+    codes: Iterable[ErrorCode]
     commit = _commit(asked, positions, version)
     try:
         written = yield from context.broker.groups.commit(commit)
@@ -67,6 +70,7 @@ async def _respond(
     positions: list[Positions],
     written: Written[list[ErrorCode]],
 ) -> EncodedBody:
+    codes: Iterable[ErrorCode]
     try:
         codes = await written
     except KafkaError as error:
@@ -75,7 +79,7 @@ async def _respond(
     return await context.broker.turns.run(told)
 
 
-def _told(version: int, sorted_out: SortedOut, codes: list[ErrorCode]) -> Work[EncodedBody]:
+def _told(version: int, sorted_out: SortedOut, codes: Iterable[ErrorCode]) -> Work[EncodedBody]:
     results = yield from sorted_out.results(codes)
     body = yield from commit_response(version, results)
     yield from let_go(results)
@@ -86,7 +90,7 @@ def _last_told(
     version: int,
     asked: CommitRequest,
     sorted_out: SortedOut,
-    codes: list[ErrorCode],
+    codes: Iterable[ErrorCode],
     positions: list[Positions],
 ) -> Work[EncodedBody]:
     """As `_told`, and nothing is kept of very many topics, which are forgotten in turns."""
@@ -118,8 +122,9 @@ def _find_topic(broker: Broker, version: int, topic: Any) -> tuple[TopicState | 
     return state, missing
 
 
-def _failed(commit: Commit, error: KafkaError) -> list[ErrorCode]:
+def _failed(commit: Commit, error: KafkaError) -> Iterable[ErrorCode]:
+    """Of each position in turn, however many there are."""
     code = error.code
     if code is ErrorCode.group_id_not_found and commit.version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation
-    return [code] * sum(len(each.partitions) for each in commit.positions)
+    return repeat(code)

@@ -12,12 +12,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work
+from drumlin.distinct import Distinct, distinct
+from drumlin.turns import Work, let_go
 from drumlin.wire.encoder import EncodedItems
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -34,6 +34,8 @@ Asked = Sequence[tuple[str, Sequence[int]]] | None
 
 class _Topic:
     """What is answered of one topic: its partitions, in packed pieces."""
+
+    __slots__ = ("_count", "_pieces", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -78,24 +80,26 @@ def _respond(
 
 def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
     """Without those that say the same as one before."""
-    times: Counter[str] = Counter()
-    for first in range(0, len(groups), _AT_ONCE):
-        times.update([group.group_id for group in groups[first : first + _AT_ONCE]])
-        yield
-    found: dict[Any, Any] = {}
+    ids = yield from distinct(group.group_id for group in groups)
+    said_before: Distinct[Any] = Distinct()
+    found: list[Any] = []
     for group in groups:
-        said: Any = group.group_id
-        if times[said] > 1:  # what else it says is compared as plain tuples, which is quick
+        if ids.times(group.group_id) > 1:  # what else it says is compared as plain tuples: quick
             topics = []
             for topic in group.topics or ():
                 name = topic.topic_id if hasattr(topic, "topic_id") else topic.name
                 topics.append((name, topic.partition_indexes))
                 yield
             member = getattr(group, "member_id", None), getattr(group, "member_epoch", None)
-            said = (said, group.topics is None, tuple(topics), member)
-        found.setdefault(said, group)
+            said = (group.group_id, group.topics is None, tuple(topics), member)
+            yield from said_before.add((said,))
+            if said_before.times(said) > 1:
+                continue
+        found.append(group)
         yield
-    return list(found.values())
+    yield from ids.let_go()
+    yield from said_before.let_go()
+    return found
 
 
 def _committed(
@@ -127,19 +131,20 @@ def _one_group(
     context: RequestContext, request: Any, shape: Shape, refusal: KafkaError | None
 ) -> Work[Any]:
     code, topics = ErrorCode.none, ()
+    asked = yield from _asked(request)
     try:
         stable = getattr(request, "require_stable", False)
-        asked = yield from _asked(request)
         fetched = yield from _committed(context, request, asked, stable, refusal)
         topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopic", fetched)
     except KafkaError as error:
         code = error.code
         if context.version < _GROUP_ERROR:
             topics = yield from _failed_topics(shape, request, code)
+    yield from let_go(asked or [])
     return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
 
 
-def _asked(request: Any) -> Work[Asked]:
+def _asked(request: Any) -> Work[list[tuple[str, Sequence[int]]] | None]:
     if request.topics is None:
         return None
     asked = []
@@ -153,12 +158,13 @@ def _group_by_names(
     context: RequestContext, request: Any, group: Any, shape: Shape, refusal: KafkaError | None
 ) -> Work[Any]:
     code, topics = ErrorCode.none, ()
+    asked = yield from _asked(group)
     try:
-        asked = yield from _asked(group)
         fetched = yield from _committed(context, group, asked, request.require_stable, refusal)
         topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
     except KafkaError as error:
         code = error.code
+    yield from let_go(asked or [])
     return shape(
         "OffsetFetchResponseGroup", group_id=group.group_id, topics=topics, error_code=code
     )
@@ -194,9 +200,11 @@ def _group_by_ids(
                     )
                 )
             yield
+        yield from let_go(fetched)
         topics += unknown
     except KafkaError as error:
         code = error.code
+    yield from let_go(asked or [])
     return shape(
         "OffsetFetchResponseGroup",
         group_id=group.group_id,
@@ -210,6 +218,7 @@ def _topics_by_name(shape: Shape, class_name: str, fetched: list[_Topic]) -> Wor
     for each in fetched:
         topics.append(shape(class_name, name=each.name, partitions=each.partitions()))
         yield
+    yield from let_go(fetched)
     return tuple(topics)
 
 

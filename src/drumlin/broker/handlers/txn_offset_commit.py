@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
-from drumlin.coordination.groups.commit import Commit
+from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.log import Producer
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
@@ -67,12 +67,16 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Any]:
     asked = yield from read_txn_commit_request(version, *request)
     sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
-        return _commit(context, asked, sorted_out)
-    return (yield from _answer(version, asked, sorted_out, []))
+        positions = yield from sorted_out.positions()
+        return _commit(context, asked, sorted_out, positions)
+    return (yield from _answer(version, asked, sorted_out, [], []))
 
 
 async def _commit(
-    context: RequestContext, asked: TxnCommitRequest, sorted_out: SortedOut
+    context: RequestContext,
+    asked: TxnCommitRequest,
+    sorted_out: SortedOut,
+    positions: list[Positions],
 ) -> EncodedBody:
     groups, turns, request = context.broker.groups, context.broker.turns, asked.commit
     commit = Commit(
@@ -81,7 +85,7 @@ async def _commit(
         request.group_instance_id,
         request.generation_id,
         None,
-        sorted_out.positions,
+        positions,
         producer=Producer(asked.producer_id, asked.producer_epoch),
     )
     try:
@@ -93,7 +97,7 @@ async def _commit(
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
         codes = code
-    return await turns.run(_answer(context.version, asked, sorted_out, codes))
+    return await turns.run(_answer(context.version, asked, sorted_out, codes, positions))
 
 
 def _find_topic(broker: Broker, topic: Any) -> tuple[TopicState | None, ErrorCode]:
@@ -139,10 +143,12 @@ def _answer(
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
     codes: list[ErrorCode] | ErrorCode,
+    positions: list[Positions],
 ) -> Work[EncodedBody]:
     """Topics and partitions in the order of the request, each once.
 
-    `codes`: of the accepted positions in turn, or of all of them.
+    `codes`: of the accepted positions in turn, or of all of them. `positions`: of which nothing is
+    left either, where there are very many.
     """
     results: dict[Any, dict[int, ErrorCode]] = {}
     for topic in asked.commit.topics:
@@ -153,8 +159,8 @@ def _answer(
                 found.update(dict.fromkeys(some, ErrorCode.unknown_topic_or_partition))
                 yield
     taken = iter(codes) if isinstance(codes, list) else repeat(codes)
-    for key, positions in sorted_out.accepted:
-        for some in _some_at_a_time(positions.partitions):
+    for key, accepted in sorted_out.accepted:
+        for some in _some_at_a_time(accepted.partitions):
             results[key].update(zip(some, taken, strict=False))
             yield
     told: list[TopicResult] = []
@@ -165,7 +171,7 @@ def _answer(
     body = yield from txn_commit_response(version, told)
     if len(asked.commit.topics) > _FORGOTTEN_AT_ONCE_MAX:
         yield from sorted_out.let_go()
-        yield from let_go(told, asked.commit.topics)
+        yield from let_go(told, positions, asked.commit.topics)
     return body
 
 

@@ -46,6 +46,8 @@ _NO_VALUE: Final = varint(-1)
 _KEPT_LENGTH_MAX: Final = 200
 #: What a batch says is taken over in one turn, topic by topic.
 _TOPICS_MAX: Final = 2000
+#: Records; what is no more is written in the turn in which it was checked: see `Commit`.
+_JOINED_AT_ONCE_MAX: Final = 1000
 #: Of a record at most, besides its key and its value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
@@ -144,12 +146,18 @@ class OffsetPacker:
                 self._end()
 
     def batches(self) -> Work[list[OffsetBatch]]:
-        """All of them; nothing is added afterwards. Gives way while it compresses."""
+        """All of them; nothing is added afterwards. Gives way, also while it compresses.
+
+        What they were packed from is forgotten batch by batch: it may be very much.
+        """
         if self._records:
             self._end()
         batches: list[OffsetBatch] = []
-        for each in self._ended:
-            batch = yield from self._packed(*each)
+        self._ended.reverse()
+        while self._ended:
+            if batches:
+                yield
+            batch = yield from self._packed(*self._ended.pop())
             batches.append(batch)
         return batches
 
@@ -193,7 +201,7 @@ class OffsetPacker:
 
     def _packed(self, records: list[bytes], topics: list[TopicValues]) -> Work[OffsetBatch]:
         body = records[0] if len(records) == 1 else b"".join(records)
-        if len(records) > 1:
+        if len(records) > _JOINED_AT_ONCE_MAX:
             yield
         if self._codec:
             body = yield from compress_in_steps(self._codec, body)

@@ -5,7 +5,7 @@ The transaction coordinator decides and sends; who writes the marker into the lo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from drumlin.wire.errors import ErrorCode
@@ -23,7 +23,7 @@ class Marker(NamedTuple):
     """The leader epoch of the transaction's partition of `__transaction_state`: an older
     coordinator's marker is refused."""
     is_commit: bool
-    partitions: tuple[TopicPartition, ...]
+    partitions: Sequence[TopicPartition]
     transaction_version: int
     """2: the epoch was raised for this marker (KIP-890); 0 or 1: it is the producer's."""
 
