@@ -84,6 +84,38 @@ assert max(young) < 8_000, max(young)
 """)
 
 
+@pytest.mark.parametrize("phase", ["start", "stop"])
+def test_what_the_loop_makes_while_a_thread_collects_is_not_looked_at(phase: str) -> None:
+    """It goes on where Python tells the thread of it, and what it makes begins no collection."""
+    _run(f"""
+import threading
+
+living, young = [], []
+may_make, has_made = threading.Event(), threading.Event()
+
+def waiting(phase, info):
+    if threading.current_thread() is thread and phase == "{phase}" and not may_make.is_set():
+        may_make.set()
+        has_made.wait()
+
+def counting(phase, info):
+    if phase == "start":
+        young.append(sum(len(gc.get_objects(each)) for each in (0, 1, 2)))
+
+gc.callbacks.insert(0, waiting)
+gc.callbacks.append(counting)
+thread = threading.Thread(target=lambda: [[] for _ in range(10_000)])
+thread.start()
+may_make.wait()
+living += [[] for _ in range(100_000)]
+has_made.set()
+thread.join()
+more = [[] for _ in range(100_000)]
+assert len(young) > 50
+assert max(young) < 8_000, max(young)
+""")
+
+
 def test_a_process_of_somebody_else_is_left_alone() -> None:
     _run("""
 garbage._has_begun.clear()

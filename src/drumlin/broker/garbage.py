@@ -15,7 +15,8 @@ them: 40 ms for each million.
 A thread that reads a large request makes very many objects, none of which are in circles. Python
 looks at all of them at once if they come while it tells us of a collection, as those are Python's
 words, between which another thread goes on: a hundred milliseconds. So while anybody is
-`making_many`, all there is by then is frozen without a look.
+`making_many`, all there is by then is frozen without a look. So it is if it was the event loop that
+went on meanwhile: then far more has come than begins a collection.
 
 All of this is the process's; whoever runs a broker in a process of his own making need not have it.
 """
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 #: most some 6,500 objects are new to a full collection, which makes 1.5 ms. As each is looked at
 #: once in a generation, more collections cost no more.
 _THRESHOLDS: Final = (700, 2, 1)
+#: Of those that have come; more are not looked at.
+_NEW_MAX: Final = 10 * _THRESHOLDS[0]
 _LOOK_INTERVAL_S: Final = 60.0
 #: Blocks; an object that may be part of a circle has two or more.
 _BLOCKS_TIMES: Final = 2
@@ -104,7 +107,7 @@ class GarbageCollection:
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
         is_full = phase == "stop" and info["generation"] == len(_THRESHOLDS) - 1
-        if is_full or _makers:
+        if is_full or _makers or gc.get_count()[0] > _NEW_MAX:
             gc.freeze()
 
 
