@@ -127,3 +127,20 @@ def test_a_stop_lets_go_of_many_partitions_in_several_turns(
             monkeypatch.undo()
 
     asyncio.run(scenario())
+
+
+def test_what_is_done_now_and_then_is_a_step_for_each_partition(tmp_path: Path) -> None:
+    """Also where there is nothing to do for most of them."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[broker.node_id]] * _PARTITIONS, {})
+            assert sum(1 for _ in broker.logs.delete_held_segments()) >= _PARTITIONS
+            noting = broker.partitions.high_watermarks()
+            for _ in range(_PARTITIONS):
+                next(noting)
+            with pytest.raises(StopIteration) as done:
+                next(noting)
+            assert done.value.value == {("t", each): 0 for each in range(_PARTITIONS)}
+
+    asyncio.run(scenario())

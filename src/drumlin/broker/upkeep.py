@@ -39,9 +39,7 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
     cycles.every(
         config.log_flush_offset_checkpoint_interval_ms,
         "checkpoints",
-        lambda: broker.threads.administering(
-            logs.write_checkpoints, broker.partitions.high_watermarks()
-        ),
+        lambda: _write_checkpoints(broker),
     )
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
@@ -56,6 +54,11 @@ def start_upkeep(broker: Broker, cycles: Cycles) -> None:
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def _write_checkpoints(broker: Broker) -> None:
+    high_watermarks = await broker.turns.run(broker.partitions.high_watermarks())
+    await broker.threads.administering(broker.logs.write_checkpoints, high_watermarks)
 
 
 async def _retain(broker: Broker) -> None:

@@ -364,9 +364,13 @@ class PartitionRegistry:
             yield
         return high_watermarks
 
-    def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """By topic and partition, for the checkpoint."""
-        return {key: each.high_watermark for key, each in self._partitions.items()}
+    def high_watermarks(self) -> Work[dict[tuple[str, int], int]]:
+        """By topic and partition, for the checkpoint: of each as it is when its turn comes."""
+        found = {}
+        for partition in self:
+            found[partition.topic, partition.index] = partition.high_watermark
+            yield
+        return found
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))

@@ -327,8 +327,11 @@ class LogDirectories:
 
     def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
         """Retention for logs in which an exchange of segments has kept it waiting."""
-        waiting = (log for log in self if log.swaps.retention_waits)
-        return expiry.delete_from_all(waiting, self._clock.wall_ms(), self._doomed, tell)
+        now_ms = self._clock.wall_ms()
+        for log in self:
+            yield
+            if log.swaps.retention_waits:
+                yield from expiry.delete_from_all((log,), now_ms, self._doomed, tell)
 
     def replace_segments(self, swap: SegmentSwap) -> None:
         """Have a log put cleaned segments where old ones were.
