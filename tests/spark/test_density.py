@@ -15,6 +15,7 @@ from drumlin.spark.log_densities import LogDensities
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.packing import pack_ranges
 from drumlin.spark.planning import OffsetRange
+from drumlin.spark.steady_topics import SteadyTopics
 
 KEY = TopicPartition("t", 0)
 MIB = 1 << 20
@@ -124,6 +125,51 @@ def test_a_stream_looks_once_at_what_came_in() -> None:
         known = densities.of([batch])[KEY]
         assert known.size_bytes(start, batch.end_offset) >= log.bytes_in(batch)
         assert log.looks - looks <= (2 if start in (0, 10_000) else 1)
+
+
+def test_small_batches_that_are_alike_are_not_looked_at_each_time() -> None:
+    """Neither those of one partition nor those of many with a few records each."""
+    for partitions in (1, 64):
+        log = LogInMemory((1_000_000, 100))
+        densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 77.0))
+        size = 1_000 // partitions
+        for start in range(0, 40 * size, size):
+            if start == 8 * size:
+                log.looks = 0
+            ranges = [OffsetRange("t", each, start, start + size) for each in range(partitions)]
+            known = densities.about(ranges)
+            assert all(
+                each.size_bytes(start, start + size) == size * 100 for each in known.values()
+            )
+        assert log.looks == 0, partitions
+
+
+def test_what_has_been_alike_is_looked_at_now_and_then() -> None:
+    now = [0.0]
+    steady = SteadyTopics(lambda: now[0])
+    few, many = OffsetRange(*KEY, 0, 1_000), OffsetRange(*KEY, 0, 1_000_000)
+    for density in (100.0, 130.0, 90.0):
+        steady.looked({"t": density})
+        assert steady.small([few]) == {}
+    steady.looked({"t": 120.0})
+    assert steady.small([few, many, OffsetRange("u", 0, 0, 10)]) == {few: 130.0}
+    now[0] = 9.9
+    assert steady.small([few]) == {few: 130.0}
+    now[0] = 10.0
+    assert steady.small([few]) == {}
+    steady.looked({"t": 100.0})
+    assert steady.small([few]) == {few: 130.0}
+    steady.looked({"t": 1_000.0})
+    assert steady.small([few]) == {}
+
+
+def test_where_bytes_are_limited_each_batch_is_looked_at() -> None:
+    log = LogInMemory((40_000, 100), (1_000, 10_000))
+    densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 77.0))
+    for start in range(0, 40_000, 1_000):
+        densities.of([OffsetRange(*KEY, start, start + 1_000)])
+    last = OffsetRange(*KEY, 40_000, 41_000)
+    assert densities.of([last])[KEY].size_bytes(40_000, 41_000) >= log.bytes_in(last)
 
 
 def test_an_end_that_cannot_be_makes_no_endless_plan() -> None:

@@ -201,6 +201,10 @@ class Cluster:
 
     def densities(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
         """Bytes per offset along these ranges, as far as the brokers tell."""
+        return self._known_densities().about([each for each in ranges if each.size > 0])
+
+    def densities_now(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+        """The same, looked at for certain: what has been the same for long may have changed."""
         return self._known_densities().of([each for each in ranges if each.size > 0])
 
     def _known_densities(self) -> LogDensities:

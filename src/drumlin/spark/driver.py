@@ -67,4 +67,4 @@ def limit_trigger(
     means = cluster.density(waiting)
     end = limit_bytes(start, end, max_bytes, {key: Density.mean(means[key]) for key in means})
     ranges = [OffsetRange(key.topic, key.partition, start[key], end[key]) for key in waiting]
-    return limit_bytes(start, end, max_bytes, cluster.densities(ranges))
+    return limit_bytes(start, end, max_bytes, cluster.densities_now(ranges))

@@ -15,6 +15,7 @@ from drumlin.spark.density import Density, places_to_sample
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.packing import PACKED_BYTES
 from drumlin.spark.planning import OffsetRange
+from drumlin.spark.steady_topics import SteadyTopics
 
 _logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class LogDensities:
         self._ask_means = ask_means
         self._means: dict[TopicPartition, float | None] = {}
         self._samples: dict[TopicPartition, _Samples] = {}
+        self._steady = SteadyTopics()
         self._forget_at = 0.0
 
     def means(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
@@ -59,9 +61,22 @@ class LogDensities:
         return {key: each for key, each in known.items() if each is not None}
 
     def of(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
-        """How dense the logs are in these ranges, as far as is known."""
+        """How dense the logs are in these ranges, as far as is known, after a look at them."""
         means = self.means(each.key for each in ranges)
         self._forget_what_lies_behind(ranges)
+        return self._look_at(ranges, means)
+
+    def about(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+        """The same, without a look at the small batches of a stream that has been steady."""
+        means = self.means(each.key for each in ranges)
+        self._forget_what_lies_behind(ranges)
+        small = self._steady.small(ranges)
+        others = self._look_at([each for each in ranges if each not in small], means)
+        return others | {each.key: Density.mean(density) for each, density in small.items()}
+
+    def _look_at(
+        self, ranges: Sequence[OffsetRange], means: Mapping[TopicPartition, float]
+    ) -> dict[TopicPartition, Density]:
         large = [each for each in ranges if each.size > UNSAMPLED_OFFSETS]
         small = [each for each in ranges if each.size <= UNSAMPLED_OFFSETS]
         unknown = [
@@ -95,6 +110,7 @@ class LogDensities:
         from drumlin.client.errors import ClientError
 
         asked: set[LogPlace] = set()
+        densest: dict[str, float] = {}
         for _ in range(_ROUNDS_MAX):
             wanted = {
                 LogPlace(each.topic, each.partition, offset)
@@ -102,16 +118,18 @@ class LogDensities:
                 for offset in places_to_sample(each, self._samples.setdefault(each.key, {}))
             } - asked
             if not wanted:
-                return
+                break
             asked |= wanted
             try:
                 found = self._look(wanted)
             except ClientError as error:
                 _logger.info("the density of logs is not known: %s", error)
-                return
+                break
             for place, sample in found.items():
                 key = TopicPartition(place.topic, place.partition)
-                self._samples[key][place.offset] = sample.bytes_per_offset
+                density = self._samples[key][place.offset] = sample.bytes_per_offset
+                densest[key.topic] = max(density, densest.get(key.topic, 0.0))
+        self._steady.looked(densest)
 
     def _forget_what_is_old(self) -> None:
         if time.monotonic() >= self._forget_at:
