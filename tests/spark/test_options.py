@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from drumlin.spark.option_names import unknown_options
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import COLUMNS, SourceOptions, Subscription
 from drumlin.spark.source import DrumlinDataSource
+from drumlin.spark.writing.options import SinkOptions
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "flights"}
 
@@ -62,6 +64,8 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         ({"kafka.bootstrap.servers": "x:1", "subscribepattern": r"\R"}, "cannot be said here"),
         ({"kafka.bootstrap.servers": "x:1", "assign": "a"}, "expected e.g."),
         ({"kafka.bootstrap.servers": "x:1", "assign": "{}"}, "no topic-partitions"),
+        ({"kafka.bootstrap.servers": "x:1", "assign": '{"a":[-1]}'}, "-1 is no partition of 'a'"),
+        ({"kafka.bootstrap.servers": "x:1", "assign": f'{{"a":[{2**31}]}}'}, "no partition of"),
         (BASE | {"minpartitions": "0"}, "minPartitions"),
         (BASE | {"maxrecordsperpartition": "-1"}, "maxRecordsPerPartition"),
         (BASE | {"minpartitions": "many"}, "minPartitions"),
@@ -76,9 +80,14 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"startingoffsets": '{"a":"soon"}'}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":{"0":"earliest"}}'}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":{"0":-3}}'}, "-3 is no offset of a-0"),
+        (BASE | {"startingoffsets": f'{{"a":{{"0":{2**63}}}}}'}, r"'startingOffsets': .* of a-0"),
+        (BASE | {"endingoffsets": f'{{"a":{{"0":{2**63}}}}}'}, "'endingOffsets': .* of a-0"),
         (BASE | {"endingoffsets": '["a"]'}, "endingOffsets"),
         (BASE | {"startingtimestamp": "now"}, "startingTimestamp"),
         (BASE | {"startingtimestamp": "-1"}, "startingTimestamp"),
+        (BASE | {"startingtimestamp": str(2**63)}, "'startingTimestamp': .* 64 bits"),
+        (BASE | {"startingoffsetsbytimestamp": f'{{"a":{{"0":{2**63}}}}}'}, "ByTimestamp': a-0"),
+        (BASE | {"maxoffsetspertrigger": str(2**63)}, "'maxOffsetsPerTrigger': .* 64 bits"),
         (BASE | {"endingoffsetsbytimestamp": '{"a":{"0":-1}}'}, "endingOffsetsByTimestamp"),
         (BASE | {"startingoffsetsbytimestamp": '{"a":"latest"}'}, "ByTimestamp"),
         (BASE | {"maxtriggerdelay": "1 fortnight"}, "maxTriggerDelay"),
@@ -95,6 +104,20 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
 def test_refusals_name_the_option(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         SourceOptions.parse(options)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "x" * 250])
+def test_what_cannot_be_a_topic_is_refused_before_anybody_is_asked(name: str) -> None:
+    with pytest.raises(OptionError, match=r"^option 'assign': "):
+        SourceOptions.parse(
+            {"kafka.bootstrap.servers": "x:1", "assign": json.dumps({"a": [0], name: [0]})}
+        )
+    if name:
+        with pytest.raises(OptionError, match=r"^option 'subscribe': "):
+            SourceOptions.parse(BASE | {"subscribe": f"a,{name}"})
+        for option in ("topic", "decisionTopic"):
+            with pytest.raises(OptionError, match=f"^option '{option}': "):
+                SinkOptions.parse(BASE | {option.lower(): name})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ EARLIEST: Final = -2
 #: What users may write for them.
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
+#: What the protocol has room for. No log reaches that far: beyond it is a slip of the pen.
+_INT64_MAX: Final = 2**63 - 1
+_INT32_MAX: Final = 2**31 - 1
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic."""
@@ -108,6 +112,8 @@ def parse_offsets(text: str) -> OffsetLimit:
                 f"{offset} is no offset of {key}: below 0 there are only {LATEST}, the latest, "
                 f"and {EARLIEST}, the earliest"
             )
+        if offset > _INT64_MAX:
+            raise ValueError(f"{offset} is no offset of {key}: the largest is {_INT64_MAX}")
     return OffsetLimit(offsets, topics=topics)
 
 
@@ -122,6 +128,8 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
     for key, milliseconds in times.items():
         if milliseconds < 0:
             raise ValueError(f"{key}: milliseconds since 1970 are not negative: {milliseconds}")
+        if milliseconds > _INT64_MAX:
+            raise ValueError(f"{key}: {milliseconds} milliseconds are above {_INT64_MAX}")
     return times
 
 
@@ -129,16 +137,20 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     """Topic-partitions that a user wrote as JSON: `{"topicA": [0, 1]}`.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: not of that form, or numbers that no partition has.
     """
     try:
-        return tuple(
+        assigned = tuple(
             TopicPartition(topic, _integer(partition))
             for topic, partitions in json.loads(text).items()
             for partition in partitions
         )
     except (AttributeError, TypeError, ValueError):
         raise ValueError(f'expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}') from None
+    for topic, partition in assigned:
+        if not 0 <= partition <= _INT32_MAX:
+            raise ValueError(f"{partition} is no partition of {topic!r}: they begin at 0")
+    return assigned
 
 
 def _json_object(text: str, example: str) -> dict[str, Any]:

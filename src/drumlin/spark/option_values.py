@@ -78,14 +78,32 @@ def text(options: Mapping[str, str], name: str) -> str | None:
     return value.strip()
 
 
+def topic_name(name: str, topic: str) -> str:
+    """A topic that the option `name` names. No cluster has one of any other form.
+
+    Raises:
+        OptionError: no topic can be called that, so that to ask for it is of no use.
+    """
+    from drumlin.metadata.names import check_topic_name
+    from drumlin.wire.errors import KafkaError
+
+    try:
+        check_topic_name(topic)
+    except KafkaError as error:
+        raise OptionError(f"option '{name}': {error.message}") from None
+    return topic
+
+
 def whole_number(text: str) -> int:
     """Digits with a sign or without; Python's `int` takes `1_000` and more.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: not of that form, or more than 64 bits hold.
     """
     if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
         raise ValueError(f"expected a whole number, got {text!r}")
+    if not -(2**63) <= int(text) < 2**63:
+        raise ValueError(f"{text.strip()} is more than 64 bits hold")
     return int(text)
 
 

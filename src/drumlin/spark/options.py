@@ -28,6 +28,7 @@ from drumlin.spark.option_values import (
     positive,
     size_bytes,
     text,
+    topic_name,
     whole_number,
 )
 from drumlin.spark.planning import SplitRule
@@ -243,12 +244,14 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
         partitions = parsed("assign", value, parse_partitions)
         if not partitions:
             raise OptionError(f"no topic-partitions to assign in option 'assign': {value!r}")
+        for topic in {key.topic for key in partitions}:
+            topic_name("assign", topic)
         return Subscription(partitions=partitions)
     if given[0] == "subscribe":
         topics = tuple(topic.strip() for topic in value.split(",") if topic.strip())
         if not topics:
             raise OptionError(f"no topics to subscribe to in option 'subscribe': {value!r}")
-        return Subscription(topics=topics)
+        return Subscription(topics=tuple(topic_name("subscribe", topic) for topic in topics))
     if not value:
         raise OptionError("the pattern in option 'subscribePattern' is empty")
     return Subscription(pattern=parsed("subscribePattern", value, python_pattern))

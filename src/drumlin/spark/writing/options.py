@@ -23,6 +23,7 @@ from drumlin.spark.option_values import (
     positive,
     size_bytes,
     text,
+    topic_name,
     whole_number,
 )
 from drumlin.spark.security import security_of
@@ -124,7 +125,7 @@ class SinkOptions(Crossing):
         level_name = f"kafka.compression.{compression}.level"
         return cls(
             bootstrap_servers=options["kafka.bootstrap.servers"],
-            topic=text(options, "topic"),
+            topic=_topic(options, "topic"),
             delivery="exactly-once" if is_exact else "at-least-once",
             sink_id=_name(options, "sinkId"),
             write_id=_name(options, "writeId"),
@@ -202,6 +203,11 @@ def _name(options: Mapping[str, str], option: str) -> str | None:
     return name
 
 
+def _topic(options: Mapping[str, str], option: str) -> str | None:
+    topic = text(options, option)
+    return None if topic is None else topic_name(option, topic)
+
+
 def _settings(options: Mapping[str, str]) -> SinkSettings:
     named = [
         (name, positive(options, name))
@@ -214,7 +220,7 @@ def _settings(options: Mapping[str, str]) -> SinkSettings:
             "leave out one of them"
         )
     return SinkSettings(
-        decision_topic=text(options, "decisionTopic") or DECISION_TOPIC,
+        decision_topic=_topic(options, "decisionTopic") or DECISION_TOPIC,
         transaction_timeout_ms=named[0][1] if named else None,
         may_begin_late=boolean(options, "sinkIsNew", default=False),
         speculation=boolean(options, "speculation", default=False),
