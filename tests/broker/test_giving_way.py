@@ -33,7 +33,7 @@ from rig.drumlin_server import DrumlinServer
 from rig.messages import build
 from rig.waiting import wait_until
 
-_ENTRIES = 40_000
+_ENTRIES = 10_000
 
 
 @pytest.fixture(scope="module")
