@@ -48,23 +48,27 @@ def state(run: Run) -> str:
     return "".join(each.out for each in shown)
 
 
+@pytest.mark.parametrize(
+    "stdin",
+    ["y\n", *(pytest.param(other, marks=pytest.mark.deep) for other in ("n\n", ""))],
+    ids=["yes", "no", "nothing"],
+)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_without_a_terminal_nothing_is_done(
-    run: Run, place: Path, command: tuple[str, ...]
+    run: Run, place: Path, command: tuple[str, ...], stdin: str
 ) -> None:
     arguments = [str(place) if word == "OFFSETS" else word for word in command]
     before = state(run)
-    for stdin in ("n\n", "y\n", ""):
-        done = subprocess.run(
-            [sys.executable, "-m", "drumlin", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "--yes" in done.stderr
-        assert done.stderr.count("\n") == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "drumlin", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--yes" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert state(run) == before
     assert run(*arguments, "--yes").code == 0
     assert state(run) != before

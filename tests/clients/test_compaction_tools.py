@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -38,19 +37,6 @@ _FORGETFUL = {"producer.id.expiration.check.interval.ms": "10"}
 _TROUBLE = re.compile("mismatch|isvalid: false|out of order|larger than|exception|error|corrupt")
 
 Row = tuple[int, bytes, bytes | None]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tester(cleaning: DrumlinServer) -> Iterator[Future[str]]:
-    """Kafka's own test of a cleaner, which runs beside the other tests: it waits for long."""
-    with ThreadPoolExecutor(1) as thread:
-        yield thread.submit(
-            run_alone,
-            f"{_TOOLS}.LogCompactionTester",
-            *("--bootstrap-server", cleaning.address, "--compression-type", "lz4"),
-            *("--messages", "50000", "--duplicates", "10", "--percent-deletes", "10"),
-            *("--sleep", "2"),
-        )
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +207,15 @@ def test_consumers_come_to_the_end_behind_a_marker_that_is_gone(tmp_path: Path) 
         server.check_output()
 
 
-def test_log_compaction_tester(cleaning: DrumlinServer, tester: Future[str]) -> None:
-    """What it writes and what it reads, key by key."""
-    said = tester.result()
+@pytest.mark.deep
+def test_log_compaction_tester(cleaning: DrumlinServer) -> None:
+    """Kafka's own test of a cleaner: what it writes and what it reads, key by key."""
+    said = run_alone(
+        f"{_TOOLS}.LogCompactionTester",
+        *("--bootstrap-server", cleaning.address, "--compression-type", "lz4"),
+        *("--messages", "50000", "--duplicates", "10", "--percent-deletes", "10"),
+        *("--sleep", "2"),
+    )
     assert "0 mismatches" in said
     assert "Data verification is completed" in said
     topic = re.search(r"log-cleaner-test-\S+", said)

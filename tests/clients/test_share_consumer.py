@@ -250,6 +250,7 @@ def test_members_survive_a_broker_that_is_killed(own_server: DrumlinServer, join
     wait_until(is_all, "the rest of the records", 90)
 
 
+@pytest.mark.deep
 def test_console_share_consumers_share(own_server: DrumlinServer) -> None:
     """Two of Kafka's own tools divide a topic between them."""
     try:
@@ -261,7 +262,7 @@ def test_console_share_consumers_share(own_server: DrumlinServer) -> None:
         *(java(), *_JVM, "-cp", classpath),
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
         *("--bootstrap-server", own_server.address, "--topic", "topic", "--group", "group"),
-        *("--formatter-property", "print.offset=true", "--timeout-ms", "8000"),
+        *("--formatter-property", "print.offset=true", "--timeout-ms", "4000"),
     ]
     consumers = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

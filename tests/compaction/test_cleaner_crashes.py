@@ -1,6 +1,7 @@
 """The cleaner when its process is killed, its device loses power, is full, or fails.
 
-`DRUMLIN_TEST_CRASH_SEEDS` is the number of random logs that are killed at every step, 1 by default.
+`DRUMLIN_TEST_CRASH_SEEDS` is the number of random logs that are killed at every step, 1 by default;
+at each commit it is every third step, and the last.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from drumlin.clock import ManualClock
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.files import Files
+from rig.depth import so_many
 from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, revive
 from storage.unordered_files import Killed, UnorderedFiles
@@ -32,6 +34,11 @@ _SEEDS = int(os.environ.get("DRUMLIN_TEST_CRASH_SEEDS", "1"))
 #: Cleaned when somebody says so, and not by itself.
 _CONFIG = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0, segment_bytes=2000)
 _CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename")
+
+
+def some_of(steps: int) -> list[int]:
+    """The steps at which it is stopped: all, or at each commit every third one and the last."""
+    return sorted({*range(0, steps, so_many(3, 1)), steps})
 
 
 @pytest.fixture
@@ -134,7 +141,7 @@ def test_a_process_that_is_killed_at_any_step(folder: Path, seed: int) -> None:
     (folder / "whole").mkdir()
     steps = killed_after(world, folder / "source", folder / "whole", None)[0].done
     assert steps > 20, "nothing was cleaned"
-    for step in range(steps + 1):
+    for step in some_of(steps):
         work = folder / "work"
         work.mkdir()
         files, _ = killed_after(world, folder / "source", work, step)
@@ -150,7 +157,7 @@ def test_a_machine_without_power_at_any_step(folder: Path, seed: int) -> None:
     world = dirty_log(folder / "source", seed)
     (folder / "whole").mkdir()
     steps = killed_after(world, folder / "source", folder / "whole", None)[0].done
-    for step in range(steps + 1):
+    for step in some_of(steps):
         work = folder / "work"
         work.mkdir()
         files, _ = killed_after(world, folder / "source", work, step)
@@ -166,7 +173,7 @@ def test_the_last_value_of_a_key_outlives_those_before_it(folder: Path) -> None:
     world = dirty_log(folder / "source", 3)
     (folder / "whole").mkdir()
     steps = killed_after(world, folder / "source", folder / "whole", None, unsynced=16)[0].done
-    for step in range(steps + 1):
+    for step in some_of(steps):
         work = folder / "work"
         work.mkdir()
         files, copied = killed_after(world, folder / "source", work, step, unsynced=16)
@@ -183,8 +190,15 @@ def test_the_last_value_of_a_key_outlives_those_before_it(folder: Path) -> None:
         shutil.rmtree(work)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("only_once", [True, False])
+@pytest.mark.parametrize(
+    ("code", "only_once"),
+    [
+        (errno.ENOSPC, True),
+        (errno.EIO, False),
+        pytest.param(errno.ENOSPC, False, marks=pytest.mark.deep),
+        pytest.param(errno.EIO, True, marks=pytest.mark.deep),
+    ],
+)
 def test_a_device_that_fails_at_any_step(folder: Path, code: int, only_once: bool) -> None:
     """Nothing is lost, the log goes on, and the next cleaning does what this one could not."""
     source = folder / "source"

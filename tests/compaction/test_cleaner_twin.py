@@ -1,6 +1,6 @@
 """The cleaner beside the dumb twin: after any number of cleanings every reader sees what it may.
 
-`DRUMLIN_TEST_CLEANER_SEEDS` is the number of random logs, 24 by default.
+`DRUMLIN_TEST_CLEANER_SEEDS` is the number of random logs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pytest
 from compaction.promises import CONFIG, check, check_is_minimal, clean, clean_wholly, reopen
 from compaction.random_logs import RandomLog
 from drumlin.clock import ManualClock
+from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
-_SEEDS = int(os.environ.get("DRUMLIN_TEST_CLEANER_SEEDS", "24"))
+_SEEDS = int(os.environ.get("DRUMLIN_TEST_CLEANER_SEEDS", so_many(12, 24)))
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))

@@ -29,8 +29,9 @@ from drumlin.records.batch import (
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import Record, decode_batch
 from records.strategies import QUICK
+from rig.depth import so_many
 
-TWIN = settings(QUICK, max_examples=150)
+TWIN = settings(QUICK, max_examples=so_many(50, 150))
 RETENTION_MS = 86_400_000
 
 

@@ -24,9 +24,10 @@ from drumlin.records.batch import (
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import Record
 from records.strategies import QUICK
+from rig.depth import so_many
 
 END = 1 << 40
-TWIN = settings(QUICK, max_examples=150)
+TWIN = settings(QUICK, max_examples=so_many(50, 150))
 
 
 def a_map(keys: int = 1000, base_offset: int = 0) -> OffsetMap:

@@ -10,10 +10,11 @@ from confluent_kafka import Producer
 from crash.conftest import MakeServer
 from crash.idempotent_producer import IdempotentProducer
 from crash.requests import await_coordinator, commit, committed, create_topic, read_all
+from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
-_KILLS = 10
+_KILLS = so_many(4, 10)
 _SMALL_SEGMENTS = {"segment.bytes": "1048576", "index.interval.bytes": "4096"}
 
 

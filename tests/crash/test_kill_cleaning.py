@@ -1,6 +1,6 @@
 """`kill -9` in the midst of cleanings, many times: the last value of every key is there.
 
-`DRUMLIN_TEST_CLEANER_KILLS` is the number of kills, 5 by default.
+`DRUMLIN_TEST_CLEANER_KILLS` is the number of kills.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from crash.requests import create_topic, produce
 from drumlin.wire.errors import ErrorCode
 from rig.batches import Batch, Rec
 from rig.compacted_topic import CLEANED_S, read, status
+from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer
 from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
-_KILLS = int(os.environ.get("DRUMLIN_TEST_CLEANER_KILLS", "5"))
+_KILLS = int(os.environ.get("DRUMLIN_TEST_CLEANER_KILLS", so_many(3, 5)))
 _KEYS = 40
 _CLEANING = {
     "log.cleaner.backoff.ms": "5",

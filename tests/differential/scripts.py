@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import kio.schema
 import pytest
 
 from differential.allowed import is_allowed
@@ -43,6 +46,33 @@ def newest(api: str) -> int:
     return all_versions(api)[-1]
 
 
+@functools.cache
+def _schemas(api: str, version: int) -> list[str]:
+    """Requests and responses of a version, but for the lines that say which version it is."""
+    folder = Path(kio.schema.__path__[0], api, f"v{version}")
+    lines = [
+        line
+        for kind in ("request", "response")
+        for line in (folder / f"{kind}.py").read_text().splitlines()
+    ]
+    return [line for line in lines if "__version__" not in line]
+
+
+def _to_compare(api: str, versions: Iterable[int]) -> list[Any]:
+    """The versions as parameters: at each commit the lowest, the newest and the schemas' changes.
+
+    What lies between differs in its number only, and is marked `deep`.
+    """
+    chosen = list(versions)
+    return [
+        version
+        if version in (chosen[0], chosen[-1])
+        or _schemas(api, version) != _schemas(api, version - 1)
+        else pytest.param(version, marks=pytest.mark.deep)
+        for version in chosen
+    ]
+
+
 def differential(
     api: str, versions: Iterable[int] | None = None
 ) -> Callable[[Script], Callable[..., None]]:
@@ -59,7 +89,8 @@ def differential(
         test.__name__ = test.__qualname__ = name
         test.__doc__ = script.__doc__
         test.__module__ = script.__module__
-        marked: Any = pytest.mark.parametrize("version", list(versions or all_versions(api)))(test)
+        compared = _to_compare(api, versions or all_versions(api))
+        marked: Any = pytest.mark.parametrize("version", compared)(test)
         return pytest.mark.kafka(marked)  # type: ignore[no-any-return]
 
     return decorate

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from fuzz.broker import fuzz_broker
+from rig.depth import so_many
 
-_FRAMES = 3000
+_FRAMES = so_many(1500, 3000)
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Pa
     assert copy(plan, broker, tmp_path).complaints == []
 
 
+@pytest.mark.deep
 @pytest.mark.kafka
 def test_copy_with_the_java_client(broker: DrumlinServer, tmp_path: Path) -> None:
     """By Apache Kafka's own TransactionalMessageCopier, which aborts at random besides."""

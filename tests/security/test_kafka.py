@@ -101,7 +101,14 @@ def test_an_endpoints_token_is_good_for_all_connections(secured_kafka: SecuredKa
     assert len(endpoint.asked) == 1
 
 
-@pytest.mark.parametrize("versions", [("TLSv1.2",), ("TLSv1.3",), ("TLSv1.2", "TLSv1.3")])
+@pytest.mark.parametrize(
+    "versions",
+    [
+        ("TLSv1.2",),
+        ("TLSv1.3",),
+        pytest.param(("TLSv1.2", "TLSv1.3"), marks=pytest.mark.deep),
+    ],
+)
 def test_tls_with_pem_files_and_pem_text(
     secured_kafka: SecuredKafka, certificates: Certificates, versions: tuple[str, ...]
 ) -> None:

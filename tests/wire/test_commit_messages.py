@@ -28,6 +28,7 @@ from drumlin.wire.messages import (
     parse_request_header,
     response_shape,
 )
+from rig.depth import so_many
 from rig.messages import build
 
 _VERSIONS = [("offset_commit", version) for version in range(2, 11)] + [
@@ -134,7 +135,7 @@ def same(one: CommitRequest | str, other: CommitRequest | str) -> bool:
 @pytest.mark.parametrize(("api", "version"), _VERSIONS)
 def test_what_is_read_is_what_the_decoder_reads(api: str, version: int) -> None:
     chance = random.Random(version)
-    for _ in range(10):
+    for _ in range(so_many(4, 10)):
         frame = a_request(api, version, chance)
         found = read(api, version, frame)
         assert isinstance(found, CommitRequest)
@@ -144,7 +145,7 @@ def test_what_is_read_is_what_the_decoder_reads(api: str, version: int) -> None:
 @pytest.mark.parametrize(("api", "version"), _VERSIONS)
 def test_what_is_refused_is_what_the_decoder_refuses(api: str, version: int) -> None:
     chance = random.Random(version)
-    for _ in range(120):
+    for _ in range(so_many(30, 120)):
         frame = bytearray(a_request(api, version, chance))
         if len(frame) > 20_000:
             continue
@@ -182,7 +183,7 @@ def test_what_is_answered_is_what_the_encoder_writes(api: str, version: int) -> 
     kind = "OffsetCommit" if api == "offset_commit" else "TxnOffsetCommit"
     answer = commit_response if api == "offset_commit" else txn_commit_response
     shape = response_shape(api, version)
-    for _ in range(20):
+    for _ in range(so_many(4, 20)):
         results = [
             TopicResult(
                 chance.choice([None, UUID(int=7)])
