@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from drumlin.distinct import Distinct, distinct
+import pytest
+
+import drumlin.distinct
+from drumlin.distinct import Distinct, Growing, distinct
 from drumlin.turns import to_end
 
 
@@ -24,3 +27,22 @@ def test_many_are_looked_at_and_let_go_of_in_turns() -> None:
     assert sum(1 for _ in found.let_go()) >= 50
     assert not found
     assert 7 not in found
+
+
+def test_no_dictionary_of_what_grows_becomes_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drumlin.distinct, "_TOGETHER_MAX", 10)
+    growing, expected = Growing[str, int](), dict[str, int]()
+    for number in range(500):
+        key = str(number * 37 % 95)
+        assert (key in growing) is (key in expected)
+        if number % 3:
+            growing[key] = expected[key] = number
+        else:
+            assert growing.setdefault(key, number) == expected.setdefault(key, number)
+        assert growing[key] == expected[key]
+    assert list(growing.items()) == list(expected.items())
+    assert list(growing) == list(expected)
+    assert len(growing) == 95
+    assert max(map(len, growing._parts)) == 10
+    assert sum(1 for _ in growing.let_go()) == 10
+    assert not len(growing)

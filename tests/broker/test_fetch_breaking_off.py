@@ -14,9 +14,12 @@ import pytest
 from broker.fetches import TOPIC, Fetches, with_broker
 from broker.test_fetch import Waiting
 from broker.test_fetch_sessions import Reader, append
+from drumlin.broker.fetching import fetch
 from drumlin.broker.fetching.reading import Reading
 from drumlin.storage.file_slice import FileSlice
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.fetch_request import FetchRequest
 from storage.samples import NOW_MS, prepared
 
 _PARTITIONS = 200
@@ -145,3 +148,37 @@ def test_a_session_ends_with_a_request_that_nobody_waits_for(tmp_path: Path) -> 
         assert reader.response.error_code is ErrorCode.fetch_session_id_not_found
 
     with_broker(scenario, tmp_path, partitions=2)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, 7])
+def test_what_a_large_request_names_is_forgotten_in_turns(
+    tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it wants forgotten, and where there is no session in which it could go on."""
+    forgetting, count = fetch._forget, 5_000
+    left: list[tuple[int, int]] = []
+
+    def forget(answers: list[Any], request: FetchRequest) -> Work[None]:
+        steps = sum(1 for _ in forgetting(answers, request))
+        left.append((len(request.topics), len(request.forgotten)))
+        assert steps >= 2 * count / 100
+        yield
+
+    async def run(fetches: Fetches) -> None:
+        topics = [{"topic": f"t{each}", "partitions": []} for each in range(count)]
+        gone = [{"topic": f"t{each}", "partitions": [0]} for each in range(count)]
+        part = fetches.part(0, 0)
+        frame = fetches.frame_of(
+            7,
+            [*({**each, "partitions": [part]} for each in topics)],
+            session_epoch=epoch,
+            session_id=0 if epoch < 1 else 12345,
+            forgotten_topics_data=gone,
+            max_wait=0,
+        )
+        await fetches.answer(frame)
+        await _until(lambda: left)
+        assert left == [(0, 0)]
+
+    monkeypatch.setattr(fetch, "_forget", forget)
+    with_broker(run, tmp_path)

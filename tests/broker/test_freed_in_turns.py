@@ -24,6 +24,7 @@ from drumlin.broker.offset_positions import SortedOut
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.distinct import Growing
 from drumlin.wire.commit_request import CommitRequest, TopicPositions, TxnCommitRequest
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
@@ -118,7 +119,7 @@ def _positions() -> tuple[list[TopicPositions], SortedOut]:
     """Of very many topics, and what there is of them."""
     topics = [TopicPositions(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
     accepted = [(each.topic, Positions(str(each.topic), None, *each[1:])) for each in topics]
-    return topics, SortedOut(list(accepted), {})
+    return topics, SortedOut(list(accepted), Growing())
 
 
 def test_topics_of_a_commit() -> None:
@@ -224,10 +225,13 @@ def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
 
 def test_answers_about_markers() -> None:
     freeing = Freeing()
-    codes = {7: {(f"t{each}", 0): ErrorCode.none for each in range(_ENTRIES)}}
-    codes |= {each: {("t", 0): ErrorCode.none} for each in range(8, _ENTRIES)}
+    codes: Growing[int, write_txn_markers.Codes] = Growing()
+    for each in range(_ENTRIES):
+        codes.setdefault(7, Growing())[f"t{each}", 0] = ErrorCode.none
+        codes.setdefault(each, Growing())["t", 0] = ErrorCode.none
     work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
     answer = freeing.to_end(work)
-    assert len(answer.markers[0].topics) == _ENTRIES
-    assert len(answer.markers) == _ENTRIES - 7
+    assert answer.markers[0].producer_id == 7
+    assert len(answer.markers[0].topics) == _ENTRIES + 1
+    assert len(answer.markers) == _ENTRIES
     assert freeing.most < _FREED_MAX

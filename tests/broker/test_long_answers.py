@@ -20,6 +20,7 @@ from drumlin.broker.router import Router
 from drumlin.broker.threads import Threads
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.distinct import Growing
 from drumlin.turns import Turns, to_end
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import (
@@ -101,7 +102,10 @@ def test_elements_are_counted_at_any_depth() -> None:
 def test_what_is_told_of_very_many_topics_is_made_in_steps(has_refused: bool) -> None:
     accepted = [(f"t{each}", Positions(f"t{each}", None, [0], [1], [-1])) for each in range(_MANY)]
     absent = ([0], [ErrorCode.unknown_topic_or_partition])
-    sorted_out = SortedOut(list(accepted), {"nope": absent} if has_refused else {})
+    refused: Growing[Any, Any] = Growing()
+    if has_refused:
+        refused["nope"] = absent
+    sorted_out = SortedOut(list(accepted), refused)
     work = sorted_out.results([ErrorCode.none] * _MANY)
     steps = 0
     while True:

@@ -11,6 +11,7 @@ import pytest
 from drumlin.broker.handlers import txn_offset_commit
 from drumlin.broker.offset_positions import SortedOut, sort_out
 from drumlin.coordination.groups import commit
+from drumlin.distinct import Growing
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import to_end
 from drumlin.wire.commit_request import CommitRequest, TopicPositions, TxnCommitRequest
@@ -65,7 +66,8 @@ def test_they_are_those_that_a_twin_finds(seed: int, monkeypatch: pytest.MonkeyP
         if rows:
             accepted.append(rows)
     found = to_end(sort_out(topics, find))
-    assert found.refused == {key: (each, [_MISSING] * len(each)) for key, each in refused.items()}
+    told = {key: (each, [_MISSING] * len(each)) for key, each in refused.items()}
+    assert dict(found.refused.items()) == told
     assert [rows_of(*each) for each in found.accepted] == accepted
 
 
@@ -81,7 +83,8 @@ def test_a_topic_with_very_many_positions_takes_many_turns(name: str) -> None:
     topic = TopicPositions(name, list(range(count)), [5] * count, [-1] * count, None)
     sorting = sort_out([topic], find)
     assert sum(1 for _ in sorting) >= 50
-    sorted_out = SortedOut([], {name: (list(range(count)), [_MISSING] * count)})
+    sorted_out = SortedOut([], Growing())
+    sorted_out.refused[name] = (list(range(count)), [_MISSING] * count)
     asked = TxnCommitRequest("id", 1, 0, CommitRequest("g", "", None, -1, None, [topic]))
-    answering = txn_offset_commit._answer(3, asked, sorted_out, [])
+    answering = txn_offset_commit._answer(3, asked, sorted_out, [], [])
     assert sum(1 for _ in answering) >= 200

@@ -25,6 +25,7 @@ from drumlin.broker.handlers import (
     write_txn_markers,
 )
 from drumlin.coordination.groups.share.messages import DescribedMember
+from drumlin.distinct import Growing
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
@@ -153,7 +154,10 @@ def test_a_member_owns_no_more_than_can_be_kept_in_a_turn() -> None:
 
 
 def test_the_answer_about_markers_in_many_topics_is_made_in_steps() -> None:
-    codes = {7: {(f"t{each}", 0): ErrorCode.none for each in range(_ENTRIES)}}
+    codes: Growing[int, write_txn_markers.Codes] = Growing()
+    codes[7] = Growing()
+    for each in range(_ENTRIES):
+        codes[7][f"t{each}", 0] = ErrorCode.none
     work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
     assert sum(1 for _ in work) >= 2 * _ENTRIES
 

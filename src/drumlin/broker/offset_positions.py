@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.commit import Positions, joined
+from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.tuples import from_tuple
 from drumlin.turns import Work, let_go, listed, one_turn
@@ -39,11 +40,12 @@ class SortedOut(NamedTuple):
     """
 
     accepted: list[tuple[Any, Positions]]
-    refused: dict[Any, tuple[list[int], list[ErrorCode]]]
+    refused: Growing[Any, tuple[list[int], list[ErrorCode]]]
 
     def let_go(self) -> Work[None]:
         """Forget all of it."""
-        yield from let_go(self.accepted, self.refused)
+        yield from let_go(self.accepted)
+        yield from self.refused.let_go()
 
     def positions(self) -> Work[list[Positions]]:
         return listed(positions for _, positions in self.accepted)
@@ -61,9 +63,9 @@ class SortedOut(NamedTuple):
             of_topic = list(islice(taken, len(positions.partitions)))
             is_fine = of_topic.count(ErrorCode.none) == len(of_topic)
             results.append(TopicResult(key, positions.partitions, None if is_fine else of_topic))
-        if not self.refused:
+        if not len(self.refused):
             return results
-        told = {}
+        told: Growing[Any, tuple[list[int], list[ErrorCode]]] = Growing()
         for key, (absent, said) in self.refused.items():
             told[key] = list(absent), list(said)
             yield
@@ -73,9 +75,10 @@ class SortedOut(NamedTuple):
             known[1].extend(some or [ErrorCode.none] * len(partitions))
             yield
         every = []
-        for key in list(told):
-            every.append(TopicResult(key, *told.pop(key)))
+        for key, (partitions, said) in told.items():
+            every.append(TopicResult(key, partitions, said))
             yield
+        yield from told.let_go()
         yield from let_go(results)
         return every
 
@@ -90,7 +93,7 @@ def sort_out(
 ) -> Work[SortedOut]:
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
     accepted: list[tuple[Any, Positions]] = []
-    refused: dict[Any, tuple[list[int], list[ErrorCode]]] = {}
+    refused: Growing[Any, tuple[list[int], list[ErrorCode]]] = Growing()
     for number, topic in enumerate(topics):
         if number:
             yield

@@ -49,6 +49,7 @@ class Fetch:
         "_later",
         "_max_bytes",
         "_min_bytes",
+        "_size",
         "_task",
         "_timer",
         "_was_woken",
@@ -62,10 +63,12 @@ class Fetch:
         "writer",
     )
 
-    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, size: int) -> None:
+        """`size`: how many partitions the request names or forgets."""
         broker = self.broker = context.broker
         self.context = context
         self.request = request
+        self._size = max(size, len(request.topics), len(request.forgotten))
         version = context.header.api_version
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
@@ -181,10 +184,10 @@ class Fetch:
             parts = self._go()
         except BaseException:
             self.release()
-            self._end(is_answered=False)
+            self.end(is_answered=False)
             raise
         if parts is not None:
-            self._end()
+            self.end()
             return parts
         return self.later(later)
 
@@ -369,20 +372,21 @@ class Fetch:
             self._task = None  # what cancels it holds all that it had in hand
         self._is_waiting = False
         self.leave()
-        self._end(is_answered=False)
+        self.end(is_answered=False)
 
-    def _end(self, *, is_answered: bool = True) -> None:
+    def end(self, *, is_answered: bool = True) -> None:
+        """Nobody waits for it any more. What is large is forgotten in turns."""
         if not self._is_over:
             self._is_over = True
             self.over(is_answered=is_answered)
             # Slices that are not sent close behind whoever is last to have them: a thread, maybe,
             # that still reads one.
             answers, self.answers = self.answers, []
-            if len(answers) > _FREED_AT_ONCE_MAX:
+            if max(len(answers), self._size) > _FREED_AT_ONCE_MAX:
                 self.broker.turns.start(_forget(answers, self.request))
 
     def _settle(self, parts: Parts | None, error: Exception | None = None) -> None:
-        self._end()
+        self.end()
         assert self._later is not None
         self._later.settle(parts, error)
 
@@ -395,7 +399,7 @@ class Fetch:
         if code is ErrorCode.unknown_server_error:
             _log.error("fetch v%d failed", header.api_version, exc_info=error)
         self.release()
-        self._end(is_answered=False)
+        self.end(is_answered=False)
         if header.api_version < _SESSIONS_FROM:
             self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
         else:
@@ -405,8 +409,9 @@ class Fetch:
 def _forget(answers: list[Answer], request: FetchRequest) -> Work[None]:
     yield from let_go(answers)
     for _, parts in request.topics:
+        yield
         yield from let_go(parts)
-    yield from let_go(request.topics)
+    yield from let_go(request.topics, request.forgotten)
 
 
 def _look(reading: Reading, partition: Partition, wanted: Wanted) -> Answer:

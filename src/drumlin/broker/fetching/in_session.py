@@ -57,7 +57,7 @@ class SessionFetch(Fetch):
 
         request_size: how many partitions the request names or forgets.
         """
-        super().__init__(context, request)
+        super().__init__(context, request, request_size)
         self._session: Session | None = created
         self._waits_for: Session | None = None  # it is in the queue of this one
         self._is_incremental = created is None
@@ -80,7 +80,11 @@ class SessionFetch(Fetch):
                 if busy.fetch is not None:
                     busy.fetch.disturb()
                 return self.later(later)
-            session = self._find()
+            try:
+                session = self._find()
+            except KafkaError:
+                self.end(is_answered=False)
+                raise
         self._begin(session)
         return super().start(later)
 

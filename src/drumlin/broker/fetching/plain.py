@@ -32,7 +32,7 @@ class PlainFetch(Fetch):
 
     def __init__(self, context: RequestContext, request: FetchRequest, amount: int) -> None:
         """`amount`: how many partitions the request names."""
-        super().__init__(context, request)
+        super().__init__(context, request, amount)
         self._amount = amount
         self._is_large = amount > _AT_ONCE
         self._items: list[tuple[bytes, Wanted]] = []

@@ -17,7 +17,7 @@ from typing import Any, Final
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
-from drumlin.distinct import Distinct
+from drumlin.distinct import Distinct, Growing
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import Work, let_go, listed
 from drumlin.wire.errors import ErrorCode
@@ -148,7 +148,7 @@ def _respond(shape: Shape, codes: Codes) -> Work[Any]:
 
 
 def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: Growing[str, list[Any]] = Growing()
     for (topic, index), code in codes:
         by_topic.setdefault(topic, []).append(
             shape(
@@ -164,5 +164,6 @@ def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
             shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
         )
         yield
-    yield from let_go(codes, by_topic)
+    yield from let_go(codes)
+    yield from by_topic.let_go()
     return tuple(topics)

@@ -22,6 +22,7 @@ from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.log import Producer
+from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.verification import NOT_REQUIRED, Verification
@@ -150,7 +151,7 @@ def _answer(
     `codes`: of the accepted positions in turn, or of all of them. `positions`: of which nothing is
     left either, where there are very many.
     """
-    results: dict[Any, dict[int, ErrorCode]] = {}
+    results: Growing[Any, dict[int, ErrorCode]] = Growing()
     for topic in asked.commit.topics:
         yield
         if topic.partitions or topic.topic in sorted_out.refused:
@@ -164,10 +165,10 @@ def _answer(
             results[key].update(zip(some, taken, strict=False))
             yield
     told: list[TopicResult] = []
-    for name in list(results):
-        each = results.pop(name)
+    for name, each in results.items():
         told.append(TopicResult(name, list(each), list(each.values())))
         yield
+    yield from results.let_go()
     body = yield from txn_commit_response(version, told)
     if len(asked.commit.topics) > _FORGOTTEN_AT_ONCE_MAX:
         yield from sorted_out.let_go()

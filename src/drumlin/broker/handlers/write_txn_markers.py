@@ -12,70 +12,65 @@ Version notes: 2 says which generation of transactions the marker is of (KIP-890
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
-from drumlin.turns import Work, let_go
+from drumlin.distinct import Distinct, Growing
+from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
-_FORGOTTEN_AT_ONCE_MAX: Final = 1000
+#: Partitions of a marker that are written to before the answer about them is put together.
+_WRITTEN_TOGETHER: Final = 1000
 
-Codes = dict[TopicPartition, ErrorCode]
+Codes = Growing[TopicPartition, ErrorCode]
 
 
 async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    codes: dict[int, Codes] = {}
+    by_producer: Growing[int, Codes] = Growing()
     turns = context.broker.turns
     for each in request.markers:
         partitions = await turns.run(_partitions(each.topics))
-        marker = Marker(
-            each.producer_id,
-            each.producer_epoch,
-            each.coordinator_epoch,
-            each.transaction_result,
-            partitions,
-            getattr(each, "transaction_version", 0),
-        )
-        if partitions:
-            written = await write_markers(context.broker, marker)
-            known = codes.setdefault(each.producer_id, written)
-            if known is not written:
-                await turns.run(_add(known, written))
-            if len(partitions) > _FORGOTTEN_AT_ONCE_MAX:
-                await turns.run(let_go(partitions))
-    return _respond(shape, codes)
+        left = iter(partitions)
+        while some := list(islice(left, _WRITTEN_TOGETHER)):
+            marker = Marker(
+                each.producer_id,
+                each.producer_epoch,
+                each.coordinator_epoch,
+                each.transaction_result,
+                some,
+                getattr(each, "transaction_version", 0),
+            )
+            codes = by_producer.setdefault(each.producer_id, Growing())
+            for partition, code in (await write_markers(context.broker, marker)).items():
+                codes[partition] = code
+        if len(partitions) > _WRITTEN_TOGETHER:
+            await turns.run(partitions.let_go())
+    return _respond(shape, by_producer)
 
 
-def _add(known: Codes, written: Codes) -> Work[None]:
-    for key, code in written.items():
-        known[key] = code
-        yield
-    yield from let_go(written)
-
-
-def _partitions(topics: Any) -> Work[list[TopicPartition]]:
-    partitions = []
+def _partitions(topics: Any) -> Work[Distinct[TopicPartition]]:
+    partitions: Distinct[TopicPartition] = Distinct()
     for topic in topics:
         yield
-        for index in topic.partition_indexes:
-            partitions.append((topic.name, index))
-            yield
+        yield from partitions.add((topic.name, index) for index in topic.partition_indexes)
     return partitions
 
 
-def _respond(shape: Shape, codes: dict[int, Codes]) -> Work[Any]:
+def _respond(shape: Shape, by_producer: Growing[int, Codes]) -> Work[Any]:
     results = []
-    for producer_id, each in codes.items():
-        results.append((yield from _result(shape, producer_id, each)))
-    yield from let_go(codes)
+    for producer_id, codes in by_producer.items():
+        results.append((yield from _result(shape, producer_id, codes)))
+        yield
+    yield from by_producer.let_go()
     return shape("WriteTxnMarkersResponse", markers=tuple(results))
 
 
 def _result(shape: Shape, producer_id: int, codes: Codes) -> Work[Any]:
-    partitions: dict[str, list[Any]] = {}
+    partitions: Growing[str, list[Any]] = Growing()
     for (topic, index), code in codes.items():
         partitions.setdefault(topic, []).append(
             shape("WritableTxnMarkerPartitionResult", partition_index=index, error_code=code)
@@ -85,5 +80,6 @@ def _result(shape: Shape, producer_id: int, codes: Codes) -> Work[Any]:
     for name, results in partitions.items():
         topics.append(shape("WritableTxnMarkerTopicResult", name=name, partitions=tuple(results)))
         yield
-    yield from let_go(codes, partitions)
+    yield from codes.let_go()
+    yield from partitions.let_go()
     return shape("WritableTxnMarkerResult", producer_id=producer_id, topics=tuple(topics))
