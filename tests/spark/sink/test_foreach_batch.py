@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
@@ -95,6 +96,25 @@ def test_the_sources_offsets_go_with_the_decision(
         (source.name, 0): 10,
         (source.name, 1): 10,
     }
+
+
+def test_a_group_with_members_is_refused(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Brokers would take the offsets: the members go on from where they are all the same."""
+    source, target = new_topic(1), new_topic(1)
+    source.fill(6)
+    group = f"group-of-{target.name}"
+    write = sink(target.name, bootstrap_servers=source.address, transactionalGroup=group)
+    with connect(source.address) as client:
+        with client.consumer(source.name, group=group, start="earliest") as member:
+            assert member.poll(timeout_ms=20_000) is not None
+            with pytest.raises(PySparkException, match=f"group '{group}' .* has members"):
+                run(stream(spark, source), write, tmp_path / "checkpoint")
+            assert written(target).total() == 0
+        run(stream(spark, source), write, tmp_path / "checkpoint")
+        assert written(target).total() == 6
+        assert client.committed_offsets(group)[source.name, 0].offset == 6
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from drumlin.spark.option_values import OptionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Makes of a micro-batch the rows of one topic.
 RowsOf: TypeAlias = "Callable[[DataFrame], DataFrame]"
@@ -95,7 +95,18 @@ def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
 
 
 def _save(rows: DataFrame, options: Mapping[str, str]) -> None:
+    _make_active(rows.sparkSession)
     rows.write.format("drumlin").mode("append").options(**options).save()
+
+
+def _make_active(session: SparkSession) -> None:
+    """Spark looks for data sources in Python by the thread's session; a new thread has none."""
+    jvm = getattr(session, "_jvm", None)
+    if jvm is None:  # over Spark Connect the server sees to that
+        return
+    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+    if not sessions.getActiveSession().isDefined():
+        sessions.setActiveSession(session._jsparkSession)
 
 
 def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:

@@ -169,6 +169,12 @@ def commit(
     except (SinkError, ValueError) as error:
         if not isinstance(error, DecisionUnknown | Fenced):  # who has fenced us may decide ours
             yield FenceAll(job.besides(() if state is None else state.winners))
+        if isinstance(error, Fenced):
+            raise Fenced(
+                f"sink {job.sink!r}: batch {batch} is written by somebody else at the same time, "
+                "who has come later and goes on. This commit decides nothing; to write the batch "
+                f"again finds out what is decided ({error})"
+            ) from error
         raise
     return (yield from _complete(driver, job, settings, decision, clock))
 

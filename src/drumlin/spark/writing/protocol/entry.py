@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drumlin.client.client import Client
+from drumlin.client.errors import ClientError, NotAuthorized
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing.protocol import aborting, driver, offices, own_ids, task
+from drumlin.spark.writing.protocol.errors import NotDecided, RequestFailed
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     Opened,
@@ -126,6 +128,8 @@ def commit_batch(
     """
     performer = Performer(client)
     sink, topic = messages[0].identity.sink, settings.decision_topic
+    if source is not None:
+        _check_at_rest(client, sink, source.group)
     held = offices.take(client, sink, topic)
     if held is not None:
         performer.take_over(held.office.driver, held.transaction)
@@ -149,6 +153,29 @@ def commit_batch(
             report.timeout_ms / 1000,
         )
     return report
+
+
+def _check_at_rest(client: Client, sink: str, group: str) -> None:
+    """Brokers take a transaction's offsets for a group whatever its members do meanwhile.
+
+    Raises:
+        NotDecided: it has members. They hear nothing of these offsets, and commit their own.
+        RequestFailed: the cluster does not tell.
+    """
+    try:
+        found = client.describe_group(group)
+    except NotAuthorized as error:
+        why = "the option 'transactionalGroup' takes Read on it"
+        raise RequestFailed(f"{error}: {why}") from error
+    except ClientError as error:
+        raise RequestFailed(str(error)) from error
+    if not found.is_at_rest:
+        who = ", ".join(sorted({f"{each.client_id} at {each.host}" for each in found.members}))
+        raise NotDecided(
+            f"sink {sink!r}: the group {group!r} of the option 'transactionalGroup' has members "
+            f"({who or found.state}), which commit offsets of their own. Nothing was written: stop "
+            "them, or name another group"
+        )
 
 
 def abort_batch(
