@@ -11,6 +11,7 @@ from drumlin.client.arguments import ACKS_ALL, acks_number
 from drumlin.client.errors import DeliveryFailed, as_delivery_failed
 from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.retry import CREATED_TOPIC_PATIENCE_S
 from drumlin.peer.rights import refusal
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
@@ -110,7 +111,8 @@ class Producer:
             or time.monotonic() > known.seen_at + max_age_s
         ):
             await self._connections.retrying(
-                lambda: self._connections.refresh((topic,), create_missing=True)
+                lambda: self._connections.refresh((topic,), create_missing=True),
+                missing_s=CREATED_TOPIC_PATIENCE_S,
             )
         return list(self._connections.view.topics[topic].partitions)
 

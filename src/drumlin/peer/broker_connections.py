@@ -17,7 +17,12 @@ from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.options import PeerOptions
-from drumlin.peer.retry import Deadline, is_stale_metadata, retrying
+from drumlin.peer.retry import (
+    UNKNOWN_TOPIC_PATIENCE_S,
+    Deadline,
+    is_stale_metadata,
+    retrying,
+)
 from drumlin.peer.rights import CREATING, refusal
 from drumlin.peer.security.access import Access
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -205,6 +210,7 @@ class BrokerConnections:
         *,
         topics: Collection[str] = (),
         deadline: Deadline | None = None,
+        missing_s: float = UNKNOWN_TOPIC_PATIENCE_S,
     ) -> T:
         """`attempt` until it succeeds or fails for good, refreshing metadata of `topics`.
 
@@ -227,4 +233,5 @@ class BrokerConnections:
             deadline=deadline or Deadline(self.options.patience_ms),
             options=self.options,
             before_retry=before_retry,
+            missing_s=missing_s,
         )

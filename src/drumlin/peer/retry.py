@@ -30,21 +30,19 @@ STALE_METADATA: Final = frozenset(
 )
 #: A topic that is missing may just have been created; one that is still missing is not there.
 UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
+#: One that was asked for to be created: brokers answer before it is there, and under load that
+#: takes seconds. Nothing in their answers tells whether they create topics at all.
+CREATED_TOPIC_PATIENCE_S: Final = 10.0
 
 
 class Deadline:
     """A point in time by which something must have happened."""
 
-    __slots__ = ("_at", "_clock", "_started")
+    __slots__ = ("_at", "_clock")
 
     def __init__(self, timeout_ms: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._started = clock()
-        self._at = self._started + timeout_ms / 1000
-
-    @property
-    def elapsed_s(self) -> float:
-        return self._clock() - self._started
+        self._at = clock() + timeout_ms / 1000
 
     @property
     def remaining_s(self) -> float:
@@ -77,13 +75,24 @@ def is_stale_metadata(error: BaseException) -> bool:
     return isinstance(error, ConnectionLost | RequestTimeout)
 
 
-def is_worth_waiting(error: BaseException, deadline: Deadline) -> bool:
-    """Whether there is time for another attempt after `error`."""
-    if deadline.is_over or not is_retriable(error):
-        return False
-    if isinstance(error, KafkaError) and error.code is ErrorCode.unknown_topic_or_partition:
-        return deadline.elapsed_s < UNKNOWN_TOPIC_PATIENCE_S
-    return True
+class _Patience:
+    """How long one call goes on. What is missing has its time from the first answer that says so:
+    that answer itself may have been long in coming.
+    """
+
+    def __init__(self, deadline: Deadline, missing_s: float) -> None:
+        self._deadline = deadline
+        self._missing_s = missing_s
+        self._missing: Deadline | None = None
+
+    def is_left(self, error: BaseException) -> bool:
+        """Whether there is time for another attempt after `error`."""
+        if self._deadline.is_over or not is_retriable(error):
+            return False
+        if isinstance(error, KafkaError) and error.code is ErrorCode.unknown_topic_or_partition:
+            self._missing = self._missing or Deadline(self._missing_s * 1000)
+            return not self._missing.is_over
+        return True
 
 
 async def retrying(
@@ -92,22 +101,25 @@ async def retrying(
     deadline: Deadline,
     options: PeerOptions,
     before_retry: Callable[[BaseException], Awaitable[None]],
+    missing_s: float = UNKNOWN_TOPIC_PATIENCE_S,
 ) -> T:
     """`attempt` until it succeeds, fails for good, or time is over: then its last error.
 
     `before_retry` is where a stale picture of the cluster gets refreshed; if it fails itself
-    in a way that may pass, that counts as one more failed attempt.
+    in a way that may pass, that counts as one more failed attempt. `missing_s`: how long a topic
+    may be missing.
     """
+    patience = _Patience(deadline, missing_s)
     for pause_s in backoff_s(options):
         try:
             return await attempt()
         except Exception as error:
-            if not is_worth_waiting(error, deadline):
+            if not patience.is_left(error):
                 raise
             await asyncio.sleep(min(pause_s, deadline.remaining_s))
             try:
                 await before_retry(error)
             except Exception as refresh_error:
-                if not is_worth_waiting(refresh_error, deadline):
+                if not patience.is_left(refresh_error):
                     raise
     raise AssertionError("back-off never ends")
