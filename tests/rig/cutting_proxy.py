@@ -17,13 +17,18 @@ from typing import Final, Literal, Self
 Cut = Literal["before", "after"] | None
 
 _PRODUCE: Final = 0
+#: A request of the proxy's own (ApiVersions, version 0, no client id). Answers come in the order of
+#: requests, so when it has its own, all before it are done.
+_FENCE_ID: Final = b"\xff\xff\xff\xff"
+_FENCE: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + _FENCE_ID + b"\xff\xff"
 
 
 class CuttingProxy:
     """Use it as a context manager, in front of the broker at `broker_port`.
 
     `cuts` says what becomes of each produce request, or of those to `apis`; when it ends, nothing
-    is cut any more. While `after_cut` runs nothing is passed on.
+    is cut any more. What came before it is done and answered. While `after_cut` runs nothing is
+    passed on.
     """
 
     def __init__(self, broker_port: Callable[[], int], port: int) -> None:
@@ -65,27 +70,23 @@ class CuttingProxy:
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port())
-            answers = asyncio.ensure_future(_pass_on(broker, to_client))
+            answers = _Answers(broker, to_client)
+            passing_on = asyncio.ensure_future(answers.pass_on())
             try:
-                while True:
+                cut: Cut = None
+                while cut is None:
                     frame = await _frame(client)
                     cut = self._cut(frame)
+                    if cut == "after":
+                        answers.lost_id = frame[8:12]
                     if cut != "before":
                         to_broker.write(frame)
-                    if cut == "after":
-                        # What the broker answers goes nowhere; it has done its work when it ends.
-                        answers.cancel()
-                        await asyncio.gather(answers, return_exceptions=True)
-                        to_client.close()
-                        to_broker.write_eof()
-                        while await broker.read(65536):
-                            pass
-                    if cut is not None:
-                        to_client.close()
-                        self.after_cut()
-                        return
+                # A broker that sees the end drops what it has still to do and to answer.
+                to_broker.write(_FENCE)
+                await passing_on
+                self.after_cut()
             finally:
-                answers.cancel()
+                passing_on.cancel()
                 to_broker.close()
                 to_client.close()
 
@@ -102,8 +103,18 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
     return size + await reader.readexactly(int.from_bytes(size, "big"))
 
 
-async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await source.read(65536):
-            target.write(data)
-    target.close()
+class _Answers:
+    """Of one connection, as the broker gives them; one of them may be lost."""
+
+    def __init__(self, broker: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self.lost_id: bytes | None = None
+        self._broker = broker
+        self._to_client = to_client
+
+    async def pass_on(self) -> None:
+        """Until the fence has its answer, or the broker ends: then the client's connection ends."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while (answered := (frame := await _frame(self._broker))[4:8]) != _FENCE_ID:
+                if answered != self.lost_id:
+                    self._to_client.write(frame)
+        self._to_client.close()
