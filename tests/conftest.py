@@ -24,6 +24,14 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+#: Nothing is shown by waiting as long as brokers do by default.
+_IMPATIENT = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order(item.nodeid))
@@ -37,7 +45,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers | 
 @pytest.fixture(scope="session")
 def drumlin_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Drumlin's own server."""
-    server = DrumlinServer(tmp_path_factory.mktemp("drumlin"))
+    server = DrumlinServer(tmp_path_factory.mktemp("drumlin"), _IMPATIENT)
     try:
         server.start()
         yield server.address
@@ -53,7 +61,7 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if running:
         yield running
         return
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT)
     try:
         kafka.start()
         yield f"127.0.0.1:{kafka.port}"

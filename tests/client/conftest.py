@@ -38,6 +38,7 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinSe
     """Drumlin, where groups neither wait for further members nor beat slowly."""
     settings = {
         "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "200",
     }

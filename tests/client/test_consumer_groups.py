@@ -53,16 +53,20 @@ def group() -> str:
 
 @pytest.mark.clients
 @pytest.mark.parametrize(
-    ("other", "assignor"),
+    ("is_first", "other", "assignor"),
     [
-        (Confluent, "range"),
-        (Confluent, "roundrobin"),
-        (Confluent, "cooperative-sticky"),
-        (KafkaPython, "range"),
-        (KafkaPython, "sticky"),
+        pytest.param(True, Confluent, "range", marks=pytest.mark.deep),
+        (True, Confluent, "roundrobin"),
+        (True, Confluent, "cooperative-sticky"),
+        (True, KafkaPython, "range"),
+        pytest.param(True, KafkaPython, "sticky", marks=pytest.mark.deep),
+        (False, Confluent, "range"),
+        pytest.param(False, Confluent, "roundrobin", marks=pytest.mark.deep),
+        pytest.param(False, Confluent, "cooperative-sticky", marks=pytest.mark.deep),
+        pytest.param(False, KafkaPython, "range", marks=pytest.mark.deep),
+        (False, KafkaPython, "sticky"),
     ],
 )
-@pytest.mark.parametrize("is_first", [True, False], ids=["leading", "following"])
 def test_a_group_with_another_kind_of_member(
     group_broker: DrumlinServer,
     group_client: Client,
@@ -168,7 +172,7 @@ def test_a_member_that_is_killed_is_replaced(
     """Without a goodbye: the group waits for the session to end, nothing is lost."""
     feeder = Feeder(group_client, group_topic)
     feeder.feed()
-    options = {"session_timeout_ms": 6_000}
+    options = {"session_timeout_ms": 2_000}
     silent = Ours(group_client, group_topic, group, **options)
     wait_until(lambda: silent.poll() and len(silent.assignment()) == 4, "something to be read")
     thread, background = silent.consumer._thread, silent.consumer._background

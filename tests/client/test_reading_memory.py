@@ -88,7 +88,25 @@ CASES: dict[str, Callable[[], Case]] = {
 } | {"tiny_batches": tiny_batches, "headers": headers}
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Each kind, and each codec once.
+AT_EACH_COMMIT = {
+    "a_record_of_text-gzip",
+    "a_record_of_text-zstd",
+    "a_record_of_noise-snappy",
+    "many_in_a_batch-none",
+    "many_in_a_batch-lz4",
+    "tiny_batches",
+    "headers",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in AT_EACH_COMMIT else pytest.mark.deep)
+        for name in CASES
+    ],
+)
 def test_memory_is_bounded(broker: DrumlinServer, name: str) -> None:
     case = CASES[name]()
     with drumlin.connect(broker.address, request_timeout_ms=60_000) as client:

@@ -97,8 +97,8 @@ def test_what_a_dead_process_has_written_can_be_committed(
 @pytest.fixture(
     params=[
         "drumlin",
-        pytest.param("kafka", marks=pytest.mark.kafka),
-        pytest.param("kafka 3.0", marks=pytest.mark.kafka),
+        pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep]),
+        pytest.param("kafka 3.0", marks=[pytest.mark.kafka, pytest.mark.deep]),
     ]
 )
 def lax_port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:

@@ -31,7 +31,6 @@ APIS = [
     "end_txn",
 ]
 ALL_APIS = frozenset(API_KEYS[name] for name in APIS)
-CUTS: list[Cut] = ["before", "after"]
 
 
 class Cluster:
@@ -103,8 +102,15 @@ def once(cut: Cut, nth: int) -> Iterator[Cut]:
     yield cut
 
 
-@pytest.mark.parametrize("kills", [False, True], ids=["connection", "broker"])
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(
+    ("cut", "kills"),
+    [
+        pytest.param("before", False, id="before-connection"),
+        pytest.param("after", False, id="after-connection"),
+        pytest.param("before", True, id="before-broker", marks=pytest.mark.deep),
+        pytest.param("after", True, id="after-broker"),
+    ],
+)
 @pytest.mark.parametrize("api", APIS)
 def test_a_cut_around_one_request(
     cluster: Cluster, client: Client, topic: str, api: str, cut: Cut, kills: bool
@@ -122,7 +128,9 @@ def test_a_cut_around_one_request(
     assert offsets_of(client, group)[topic, 1][:2] == (7, "seven")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 2, *(pytest.param(n, marks=pytest.mark.deep) for n in range(3, 8))]
+)
 def test_cuts_at_random(cluster: Cluster, client: Client, topic: str, seed: int) -> None:
     """Several transactions, one after the other; also those that are ended by another client."""
     rng = random.Random(seed)

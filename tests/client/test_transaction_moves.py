@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def test_its_coordinator_falls_silent(cluster: KafkaCluster) -> None:
     """... with what it leads of the topic; between the writing and the commit, and again."""
     topic = f"t-{uuid.uuid4().hex[:12]}"
-    options = {"request_timeout_ms": 5_000, "call_timeout_ms": 90_000}
+    options = {"request_timeout_ms": 2_000, "call_timeout_ms": 90_000}
     with drumlin.connect(cluster.address, **options) as client:
         client.create_topic(topic, 6, replication_factor=3)
         values = [str(number) for number in range(200)]

@@ -194,7 +194,7 @@ def read_by_librdkafka(address: str, topic: str, count: int) -> Records:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.deep) for n in (1, 2, 3))])
 def test_a_mix_of_transactions(address: str, client: Client, topic: str, seed: int) -> None:
     model = Model(client, topic, seed)
     for _ in range(_STEPS):

@@ -69,7 +69,11 @@ class CuttingProxy:
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port())
+            try:
+                broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port())
+            except ConnectionError:  # where nobody listens nobody is kept waiting either
+                to_client.close()
+                return
             answers = _Answers(broker, to_client)
             passing_on = asyncio.ensure_future(answers.pass_on())
             try:

@@ -29,7 +29,10 @@ LEVELS = ("read_committed", "read_uncommitted")
 SUPERSEDED = 15 * (KEYS + 1)
 
 
-@pytest.fixture(scope="module", params=["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    scope="module",
+    params=["drumlin", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep])],
+)
 def topic(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Topic]:

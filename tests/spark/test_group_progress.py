@@ -29,7 +29,9 @@ from spark.topics import Topic
 MakeQuery = Callable[..., Any]
 
 
-@pytest.fixture(params=["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=["drumlin", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep])]
+)
 def topic(request: pytest.FixtureRequest) -> Topic:
     """Ten records in each of two partitions, on each kind of broker."""
     topic = Topic(request.getfixturevalue(f"{request.param}_address"), 2).create()

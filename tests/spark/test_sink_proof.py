@@ -23,33 +23,43 @@ def proven(plan: Plan, folder: Path) -> Result:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(
-            "local",
-            batches=6,
-            tasks=3,
-            failing_tasks=0.2,
-            failing_commits=0.5,
-            faults=("driver", "sleep", "broker"),
+        Plan("short", batches=3, tasks=2, failing_tasks=0.2, faults=("driver", "broker")),
+        pytest.param(
+            Plan(
+                "local",
+                batches=6,
+                tasks=3,
+                failing_tasks=0.2,
+                failing_commits=0.5,
+                faults=("driver", "sleep", "broker"),
+            ),
+            marks=pytest.mark.deep,
         ),
-        Plan(
-            "cluster",
-            master="local-cluster[2,1,1024]",
-            batches=4,
-            tasks=3,
-            failing_tasks=0.1,
-            faults=("executor",),
+        pytest.param(
+            Plan(
+                "cluster",
+                master="local-cluster[2,1,1024]",
+                batches=4,
+                tasks=3,
+                failing_tasks=0.1,
+                faults=("executor",),
+            ),
+            marks=pytest.mark.deep,
         ),
-        Plan(
-            "speculation",
-            master=STANDALONE,
-            batches=4,
-            tasks=3,
-            failing_tasks=0.5,
-            faults=("program",),
-            speculation=True,
+        pytest.param(
+            Plan(
+                "speculation",
+                master=STANDALONE,
+                batches=4,
+                tasks=3,
+                failing_tasks=0.5,
+                faults=("program",),
+                speculation=True,
+            ),
+            marks=pytest.mark.deep,
         ),
     ],
-    ids=["local", "cluster", "speculation"],
+    ids=["short", "local", "cluster", "speculation"],
 )
 def test_every_row_is_written_once(plan: Plan, tmp_path: Path) -> None:
     result = proven(plan, tmp_path / "proof")

@@ -60,7 +60,7 @@ def largest_worker_mib() -> int:
     return max(peaks, default=0)
 
 
-@pytest.mark.parametrize("size", [100, 1_000])
+@pytest.mark.parametrize("size", [pytest.param(100, marks=pytest.mark.deep), 1_000])
 def test_a_task_writes_more_than_it_may_hold(
     spark: SparkSession, new_topic: Callable[[int], Topic], size: int
 ) -> None:

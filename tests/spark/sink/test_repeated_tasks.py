@@ -174,7 +174,7 @@ for writer in (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("speculation", [True, False])
+@pytest.mark.parametrize("speculation", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_tasks_see_whether_they_may_have_twins(tmp_path: Path, speculation: bool) -> None:
     told = tmp_path / "told"
     texts = tmp_path / "texts"
