@@ -24,10 +24,11 @@ from drumlin.records.record import Record, decode_batch
 from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
 T = TypeVar("T")
-_STEPS = 300
+_STEPS = so_many(150, 300)
 _SETTINGS = CleanerSettings(threads=2, dedupe_buffer_size=4000, backoff_ms=1)
 
 

@@ -18,10 +18,11 @@ from drumlin.records.record import Record, decode_batch, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
+from rig.depth import so_many
 from storage.samples import NOW_MS, create, open_logs
 
 _CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=400)
-_BITS = (0, 1, 2, 3, 5, 8, 20, 33, 62)
+_BITS = (0, 1, 2, 3, 5, 8, 20, 33, 62)[:: so_many(2, 1)]
 
 
 def _filled(path: Path, codec: str) -> tuple[LogDirectories, PartitionLog]:

@@ -6,10 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from drumlin.records.record import Record
+from rig.depth import so_many
 
 #: Modest and repeatable: the twins are compared on thousands of batches in all.
 QUICK = settings(derandomize=True, max_examples=60, deadline=None, database=None)
-THOROUGH = settings(QUICK, max_examples=400)
+THOROUGH = settings(QUICK, max_examples=so_many(120, 400))
 
 _small = st.binary(max_size=70)
 _maybe = st.none() | _small

@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 
 from drumlin.records.kernels import cache, loading, travelling
+from rig.waiting import wait_until
 
 _SURVEY = """
 import logging, sys
@@ -124,6 +125,7 @@ def test_nobody_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     is_over.set()
 
 
+@pytest.mark.deep  # it compiles twice; what comes of it is what the next test shows, too
 def test_two_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
     processes = [start(_SURVEY, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
     assert [finish(process)[0] for process in processes] == ["ready", "ready"]
@@ -140,9 +142,27 @@ def test_no_cache_can_be_written(tmp_path: Path) -> None:
     occupied.write_text("a file where a folder should be")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    process = start(_SURVEY, XDG_CACHE_HOME=str(occupied), TMPDIR=str(temporary))
+    # Compiled for correct answers, not for quick ones.
+    folders = {"XDG_CACHE_HOME": str(occupied), "TMPDIR": str(temporary)}
+    process = start(_SURVEY, NUMBA_OPT="0", **folders)
     assert finish(process)[0] == "ready"
     assert len(objects(temporary)) == 1
+
+
+def test_two_processes_that_write_the_same_file(tmp_path: Path) -> None:
+    """Whoever looks finds a whole one, whoever was the last to write it."""
+    path = tmp_path / "kernels.o"
+    code = (
+        "import sys, pathlib; from drumlin.records.kernels import cache\n"
+        "for _ in range(200): cache.write(pathlib.Path(sys.argv[1]), bytes(100_000))"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    processes = [subprocess.Popen(command) for _ in range(2)]
+    wait_until(path.exists, "a first one to be written")
+    while any(process.poll() is None for process in processes):
+        assert cache.read(path) == bytes(100_000)
+    assert [process.wait() for process in processes] == [0, 0]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_no_compiler(tmp_path: Path) -> None:

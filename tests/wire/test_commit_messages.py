@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import tracemalloc
 from datetime import timedelta
@@ -169,10 +170,12 @@ def test_answers_of_any_length_leave_no_memory_behind() -> None:
 
 def test_more_partitions_than_a_request_may_name() -> None:
     half = {"committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
-    partitions = [{"partition_index": 1} | half] * (ELEMENTS_MAX // 2)
     fields = {"group_id": "g", "member_id": "", "generation_id_or_member_epoch": -1}
-    topics = [{"name": "t", "partitions": partitions}] * 2
+    topics = [{"name": "t", "partitions": [{"partition_index": 1} | half]}]
     message = build("offset_commit", 9, fields | {"topics": topics})
+    (topic,) = message.topics
+    topic = dataclasses.replace(topic, partitions=topic.partitions * (ELEMENTS_MAX // 2))
+    message = dataclasses.replace(message, topics=(topic, topic))
     frame = b"".join(encode_request("offset_commit", 9, 1, "c", message))[4:]
     assert read("offset_commit", 9, frame) == "malformed"
 
