@@ -116,6 +116,22 @@ assert max(young) < 8_000, max(young)
 """)
 
 
+def test_what_was_made_in_one_go_is_not_looked_through() -> None:
+    _run("""
+long, short = [[]] * 100_000, [[]] * 100
+gc.collect()
+made = [garbage.settled(tuple(long)), garbage.settled(list(long))]
+looked_through = {id(each) for each in gc.get_objects()}
+assert not looked_through & set(map(id, made))
+brief = garbage.settled(tuple(short))
+assert id(brief) in {id(each) for each in gc.get_objects()}
+assert [len(each) for each in made] == [100_000, 100_000]
+garbage._has_begun.clear()
+own = garbage.settled(tuple(long))
+assert id(own) in {id(each) for each in gc.get_objects()}
+""")
+
+
 def test_a_process_of_somebody_else_is_left_alone() -> None:
     _run("""
 garbage._has_begun.clear()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from drumlin.broker.garbage import settled
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -52,7 +53,8 @@ async def answer_partitions(
                     **fields,
                 )
             )
-        results.append(shape(topic_name, topic_id=topic.topic_id, partitions=tuple(partitions)))
+        told = settled(tuple(partitions))
+        results.append(shape(topic_name, topic_id=topic.topic_id, partitions=told))
     return shape(response_name, results=tuple(results))
 
 

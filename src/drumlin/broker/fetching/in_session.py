@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.fetching.reading import has_records
 from drumlin.broker.fetching.sessions import NO_SESSION
+from drumlin.broker.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Joined, failed
@@ -168,7 +169,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.recount(session)
             if self._is_incremental and not len(session):
                 self.broker.fetch_sessions.close(session.id)
-        self._items = list(session.dirty)
+        self._items = settled(list(session.dirty))
         self._gained = 0
 
     def prepare_now(self) -> None:

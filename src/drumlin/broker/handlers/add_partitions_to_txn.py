@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.garbage import settled
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.distinct import Distinct, Growing
@@ -160,10 +161,9 @@ def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
         yield
     topics = []
     for name, results in by_topic.items():
-        topics.append(
-            shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
-        )
+        told = settled(tuple(results))
+        topics.append(shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=told))
         yield
     yield from let_go(codes)
     yield from by_topic.let_go()
-    return tuple(topics)
+    return settled(tuple(topics))

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
+from drumlin.broker.garbage import settled
 from drumlin.distinct import distinct
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
@@ -108,7 +109,7 @@ def _topic(
         name=name,
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=tuple(partitions),
+        partitions=settled(tuple(partitions)),
         topic_authorized_operations=operations,
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.garbage import settled
 from drumlin.distinct import Distinct, distinct
 from drumlin.turns import Work, let_go
 from drumlin.wire.encoder import EncodedItems
@@ -208,7 +209,7 @@ def _group_by_ids(
     return shape(
         "OffsetFetchResponseGroup",
         group_id=group.group_id,
-        topics=tuple(topics),
+        topics=settled(tuple(topics)),
         error_code=code,
     )
 
@@ -219,7 +220,7 @@ def _topics_by_name(shape: Shape, class_name: str, fetched: list[_Topic]) -> Wor
         topics.append(shape(class_name, name=each.name, partitions=each.partitions()))
         yield
     yield from let_go(fetched)
-    return tuple(topics)
+    return settled(tuple(topics))
 
 
 def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> Work[EncodedItems]:

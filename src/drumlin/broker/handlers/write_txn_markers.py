@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.garbage import settled
 from drumlin.broker.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.distinct import Distinct, Growing
@@ -78,8 +79,9 @@ def _result(shape: Shape, producer_id: int, codes: Codes) -> Work[Any]:
         yield
     topics = []
     for name, results in partitions.items():
-        topics.append(shape("WritableTxnMarkerTopicResult", name=name, partitions=tuple(results)))
+        told = settled(tuple(results))
+        topics.append(shape("WritableTxnMarkerTopicResult", name=name, partitions=told))
         yield
     yield from codes.let_go()
     yield from partitions.let_go()
-    return shape("WritableTxnMarkerResult", producer_id=producer_id, topics=tuple(topics))
+    return shape("WritableTxnMarkerResult", producer_id=producer_id, topics=settled(tuple(topics)))
