@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,87 +17,12 @@ from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized
 from drumlin.client.transactions.errors import TransactionFailed
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.security import Plain, Security
-from rig.raw import RawClient
+from rig.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, granted, withdraw
 from rig.secured_kafka import PASSWORD, SecuredKafka
-from rig.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
 ROWS = pa.table({"value": ["a"]})
-_ALLOW, _LITERAL, _ANY = 3, 3, 1
-_TOPIC, _GROUP, _TRANSACTIONAL_ID = 2, 3, 5
-_READ, _WRITE, _DESCRIBE = 3, 4, 8
-
-
-class Right(NamedTuple):
-    """... that alice has for a while."""
-
-    kind: int
-    name: str
-    operation: int
-
-
-@contextmanager
-def granted(kafka: SecuredKafka, *rights: Right) -> Iterator[None]:
-    with RawClient(kafka.port) as administrator:
-        creations = [
-            {
-                "resource_type": each.kind,
-                "resource_name": each.name,
-                "resource_pattern_type": _LITERAL,
-                "principal": "User:alice",
-                "host": "*",
-                "operation": each.operation,
-                "permission_type": _ALLOW,
-            }
-            for each in rights
-        ]
-        answer = administrator.ask("create_acls", 3, creations=creations)
-        assert all(each.error_code == 0 for each in answer.results), answer
-        wait_until(lambda: there(administrator) >= set(rights), "the rights to be granted")
-    try:
-        yield
-    finally:
-        withdraw(kafka, *rights)
-
-
-def withdraw(kafka: SecuredKafka, *rights: Right) -> None:
-    filters = [
-        {
-            "resource_type_filter": each.kind,
-            "resource_name_filter": each.name,
-            "pattern_type_filter": _LITERAL,
-            "principal_filter": "User:alice",
-            "host_filter": "*",
-            "operation": each.operation,
-            "permission_type": _ALLOW,
-        }
-        for each in rights
-    ]
-    with RawClient(kafka.port) as administrator:
-        answer = administrator.ask("delete_acls", 3, filters=filters)
-        assert all(each.error_code == 0 for each in answer.filter_results), answer
-        wait_until(lambda: not there(administrator) & set(rights), "the rights to be withdrawn")
-
-
-def there(administrator: RawClient) -> set[Right]:
-    """What the broker has heard of by now."""
-    answer = administrator.ask(
-        "describe_acls",
-        3,
-        resource_type_filter=_ANY,
-        resource_name_filter=None,
-        pattern_type_filter=_ANY,
-        principal_filter="User:alice",
-        host_filter=None,
-        operation=_ANY,
-        permission_type=_ANY,
-    )
-    return {
-        Right(found.resource_type, found.resource_name, each.operation)
-        for found in answer.resources
-        for each in found.acls
-    }
 
 
 @pytest.fixture
@@ -116,7 +40,7 @@ def name() -> str:
 @pytest.fixture
 def write_id(secured_kafka: SecuredKafka, name: str) -> Iterator[Right]:
     """WRITE on the transactional id."""
-    right = Right(_TRANSACTIONAL_ID, name, _WRITE)
+    right = Right(TRANSACTIONAL_ID, name, WRITE)
     with granted(secured_kafka, right):
         yield right
 
@@ -128,7 +52,7 @@ def lacks(right: str, code: str) -> str:
 
 _ID = "transactional_id_authorization_failed"
 _TOPIC_CODE = "topic_authorization_failed"
-_SEE = "DESCRIBE on the topic, and CREATE if it is not there"  # the broker does not tell which
+_SEE = "WRITE on the topic, and CREATE if it is not there"  # the broker does not tell which
 
 
 def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: str) -> None:
@@ -142,7 +66,7 @@ def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: 
         with pytest.raises(NotAuthorized, match=f"'{name}': {describe}"):
             what()
     with (
-        granted(secured_kafka, Right(_TRANSACTIONAL_ID, name, _DESCRIBE)),
+        granted(secured_kafka, Right(TRANSACTIONAL_ID, name, DESCRIBE)),
         pytest.raises(NotAuthorized, match=lacks("WRITE on the transactional id", _ID)),
     ):
         alice.transaction(name)
@@ -153,7 +77,7 @@ def test_a_topic_that_would_have_to_be_created(
 ) -> None:
     """WRITE includes DESCRIBE: what lacks is another right."""
     with (
-        granted(secured_kafka, Right(_TOPIC, name, _WRITE)),
+        granted(secured_kafka, Right(TOPIC, name, WRITE)),
         pytest.raises(NotAuthorized, match=f"'{name}': {lacks(_SEE, _TOPIC_CODE)}"),
     ):
         alice.append(ROWS, name)
@@ -226,7 +150,7 @@ def test_a_right_that_is_withdrawn_before_the_end(
     transaction = alice.transaction(name)
     transaction.append(ROWS, "open")
     withdraw(secured_kafka, write_id)
-    describe = Right(_TRANSACTIONAL_ID, name, _DESCRIBE)
+    describe = Right(TRANSACTIONAL_ID, name, DESCRIBE)
     with granted(secured_kafka, describe):
         lacking = lacks("WRITE on the transactional id", _ID)
         for end in (transaction.commit, transaction.abort):

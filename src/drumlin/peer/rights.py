@@ -20,8 +20,9 @@ _TOPIC: Final = ErrorCode.topic_authorization_failed
 _WRITE_ID: Final = "WRITE on the transactional id"
 _RIGHTS: Final = {
     ("metadata", _TOPIC): "DESCRIBE on the topic",
-    # The same answer for a topic that is hidden, and for one that would have to be created.
-    (CREATING, _TOPIC): "DESCRIBE on the topic, and CREATE if it is not there",
+    # The same answer for a topic that is hidden, and for one that would have to be created. Who
+    # has it created is about to write.
+    (CREATING, _TOPIC): "WRITE on the topic, and CREATE if it is not there",
     ("produce", _TOPIC): "WRITE on the topic",
     ("produce", _ID): _WRITE_ID,
     ("produce", _CLUSTER): "IDEMPOTENT_WRITE on the cluster",

@@ -349,6 +349,13 @@ class Transaction:
 
     # -- failures ------------------------------------------------------------------------
 
+    def fate(self, error: Exception) -> TransactionError | None:
+        """What an error of a stream appender says of the transaction, which it has ended.
+
+        None: nothing, but that it can only be aborted.
+        """
+        return self._thread.run(self._session.failed(error))
+
     def _check_open(self, *others: str) -> None:
         if self._state not in (_OPEN, *others):
             because = ", as its client was closed" if self._is_abandoned else ""
@@ -380,7 +387,7 @@ class Transaction:
         except ClientError as error:
             if isinstance(error, TransactionOver):
                 raise
-            fate = self._thread.run(self._session.failed(error))
+            fate = self.fate(error)
             if fate is None:
                 raise
             raise fate from error

@@ -87,6 +87,12 @@ def write_once(
 
     try:
         report = _append(open_appender, columns, batches)
+    except WriteFailed as error:
+        why = task.why_over(error)
+        task.abort()
+        if why is not None:
+            raise WriteFailed(f"rows could not be written: {why}") from error
+        raise
     except BaseException:
         task.abort()
         raise

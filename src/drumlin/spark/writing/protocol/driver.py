@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.errors import (
+    LONGER,
     DecisionUnknown,
     Fenced,
     NotDecided,
@@ -399,7 +400,7 @@ def _check_open(job: Job, decided: SinkState) -> Steps[_Age]:
         raise NotDecided(
             f"sink {job.sink!r}: batch {job.batch} was not decided, as the transactions of tasks "
             f"{tasks} are over: they timed out, or another run of the batch has aborted them. "
-            "Nothing was written; run the batch again"
+            f"Nothing was written; run the batch again. {LONGER}"
         )
     found = [known[each.transactional_id] for each in new]
     return min(_Age(each.start_ms, each.timeout_ms) for each in found)

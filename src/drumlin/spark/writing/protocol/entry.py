@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, NotAuthorized
+from drumlin.client.transactions.errors import TransactionAborted
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing.protocol import aborting, driver, offices, own_ids, task
-from drumlin.spark.writing.protocol.errors import NotDecided, RequestFailed
+from drumlin.spark.writing.protocol.errors import LONGER, NotDecided, RequestFailed
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     Opened,
@@ -83,6 +85,16 @@ class TaskWrite:
             raise
         self._opened = None  # the driver's from here on
         return finished
+
+    def why_over(self, error: Exception) -> str | None:
+        """Rows could not be written: is it because the transaction is over, and why is that?"""
+        if self._opened is None:
+            return None
+        with contextlib.suppress(ClientError):
+            fate = self.transaction.fate(error)
+            if fate is not None:
+                return f"{fate}. {LONGER}" if isinstance(fate, TransactionAborted) else str(fate)
+        return None
 
     def abort(self) -> None:
         """Take back what was written. Raises nothing: what cannot be aborted now times out."""

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from drumlin.spark.writing.protocol.messages import Winner
+
+
+#: What to do about transactions that time out.
+LONGER: Final = (
+    "If batches take so long, raise the option 'kafka.transaction.timeout.ms' (and "
+    "transaction.max.timeout.ms of the brokers, which limits it), or make them smaller"
+)
 
 
 class SinkError(RuntimeError):

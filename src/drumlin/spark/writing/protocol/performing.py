@@ -32,6 +32,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
+from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol import requests as ask
 from drumlin.spark.writing.protocol.errors import Fenced, RequestFailed
 from drumlin.spark.writing.protocol.messages import Opened
@@ -88,6 +89,8 @@ class Performer:
             return _PERFORMED[type(request)](self, request)
         except (ProducerFenced, TransactionAborted) as error:
             raise Fenced(str(error)) from error
+        except NotAuthorized as error:
+            raise RequestFailed(f"{error}. The sink takes {_right(request, error)}") from error
         except ClientError as error:
             raise RequestFailed(str(error)) from error
 
@@ -306,6 +309,19 @@ _PERFORMED: Final[dict[type, Callable[[Performer, Any], Any]]] = {
     ask.SendOffsets: Performer._send_offsets,
     ask.CommitDriver: Performer._commit_driver,
 }
+
+
+def _right(request: ask.Request, error: NotAuthorized) -> str:
+    """What the sink needs in all: brokers name the first right alone that is missing."""
+    if error.code is ErrorCode.transactional_id_authorization_failed:
+        return f"Write on transactional ids that begin with {names.PREFIX!r}"
+    is_group = error.code is ErrorCode.group_authorization_failed
+    if isinstance(request, ask.SendOffsets) and not request.group.startswith(names.PREFIX):
+        topics = ", ".join(repr(topic) for topic in sorted({each for each, _ in request.offsets}))
+        return f"Read on group {request.group!r} and on what was read: topic {topics}"
+    if is_group:
+        return f"Read on groups that begin with {names.PREFIX!r}"
+    return "Read and Write on its decision topic"
 
 
 def _outcome(error: ClientError | None) -> ask.Outcome:
