@@ -49,6 +49,11 @@ class Plan:
     def rows(self) -> int:
         return self.batches * self.rows_per_batch
 
+    @property
+    def has_shuffles_to_lose(self) -> bool:
+        """Whether an executor that dies takes along what another one is to fetch."""
+        return self.master.startswith("local-cluster") and self.shape != "copy"
+
     def as_text(self) -> str:
         return json.dumps(asdict(self))
 

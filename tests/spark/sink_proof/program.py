@@ -88,7 +88,12 @@ def _start(session: SparkSession, plan: Plan, address: str, folder: Path) -> Str
         .load()
     )
     sabotage = Sabotage(
-        plan.seed, str(folder), plan.failing_tasks, plan.failing_commits, plan.speculation
+        plan.seed,
+        str(folder),
+        plan.failing_tasks,
+        plan.failing_commits,
+        plan.speculation,
+        plan.has_shuffles_to_lose,
     )
     options = {"delivery": plan.delivery, OPTION: sabotage.as_text()}
     if plan.speculation:

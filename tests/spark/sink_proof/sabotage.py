@@ -32,11 +32,13 @@ from drumlin.spark.writing.protocol.errors import RequestFailed
 from drumlin.spark.writing.protocol.performing import Performer
 from drumlin.spark.writing.writers import Written
 from spark.sink_proof.journal import Journal
-from spark.sink_proof.processes import kill_own_session
+from spark.sink_proof.processes import kill_another_executor, kill_own_session
 
 OPTION = "sabotage"
 _TASK_FAULTS = ("raise before", "raise within", "raise after", "kill within", "kill after")
 _HANGING = ("hang after", "hang after", "hang after")
+#: The other executor dies, and those who fetch what it has of a shuffle have their stage repeated.
+_LOSING = ("lose within", "lose within", "lose after")
 _FAILING_ATTEMPTS = 2
 #: Longer than a twin takes to start on a busy machine. Who has lost is killed by Spark.
 _ZOMBIE_S = (5.0, 25.0)
@@ -70,6 +72,8 @@ class Sabotage(NamedTuple):
     commits: float
     #: Some tasks hang for seconds when they have written, so that Spark starts their twins.
     zombies: bool
+    #: Some tasks kill another executor, of a program whose tasks read a shuffle.
+    shuffles: bool = False
 
     def as_text(self) -> str:
         return json.dumps(self)
@@ -85,20 +89,28 @@ class Sabotage(NamedTuple):
         chance = random.Random(f"{self.seed} task {batch} {partition} {attempt}")
         if attempt >= _FAILING_ATTEMPTS or chance.random() >= self.tasks:
             return None
-        return chance.choice((*_TASK_FAULTS, *(_HANGING if self.zombies else ())))
+        more = (_HANGING if self.zombies else ()) + (_LOSING if self.shuffles else ())
+        chosen = chance.choice((*_TASK_FAULTS, *more))
+        # A stage that is repeated counts its attempts anew, and would be repeated for ever.
+        return chosen if chosen not in _LOSING or self._is_first(f"lost-{batch}") else None
 
     def of_driver(self, call: str, batch: int | None) -> Fault | None:
         """What befalls this commit or abort; nothing if that of the batch has failed before."""
         chance = random.Random(f"{self.seed} {call} {batch}")
         if chance.random() >= self.commits:
             return None
-        try:
-            Path(self.folder, f"{call}-{batch}").touch(exist_ok=False)
-        except FileExistsError:
+        if not self._is_first(f"{call}-{batch}"):
             return None
         how = chance.choice(("raise", "raise", "kill", "kill", "kill all"))
         moment = chance.choice(("before", "within", "after"))
         return Fault(how, moment, chance.randrange(_REQUESTS))
+
+    def _is_first(self, name: str) -> bool:
+        try:
+            Path(self.folder, name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
 
 class Sabotaged(RuntimeError):
@@ -179,6 +191,9 @@ class _Task:
             raise Sabotaged(self._fault)
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "lose":
+            kill_another_executor()
+            return
         length_s = random.uniform(*_ZOMBIE_S)
         self._journal.note("task hangs", until=time.time() + length_s, **self._facts)
         time.sleep(length_s)
