@@ -1,4 +1,4 @@
-"""The programs in docs/spark.md and docs/compaction.md run as they stand there."""
+"""The programs in README.md, docs/spark.md and docs/compaction.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ def test_programs_run(spark: SparkSession, address: str, tmp_path: Path) -> None
     assert sizes == {0: 50, 1: 50}
     assert names["histogram"].groupBy().sum("records").first()[0] == 100
     assert spark.read.parquet(str(tmp_path / "sizes")).groupBy().sum("records").first()[0] == 100
+
+
+def test_the_readme_runs_from_its_first_program_to_spark(spark: SparkSession, address: str) -> None:
+    names = _run("../README.md", {"127.0.0.1:9092": address})
+    rows = names["prices"].selectExpr("string(key) AS key", "string(value) AS value").collect()
+    assert sorted(map(tuple, rows)) == [("ACME", "42.17"), ("ACME", "42.18"), ("DRUM", "7.50")]
 
 
 def test_what_is_left_of_a_compacted_topic(spark: SparkSession, address: str) -> None:
