@@ -71,7 +71,7 @@ def test_answers_keep_the_order_of_requests_whatever_waits(
 def test_answers_do_not_pile_up_behind_one_that_waits(
     server: DrumlinServer, ask: Callable[..., Any], create: Callable[..., str]
 ) -> None:
-    empty, count = create("empty"), 24
+    empty, count = create("empty"), 14
     resources = [{"resource_type": 4, "resource_name": "1"}] * 80
     large = [request("describe_configs", 1, n, resources=resources) for n in range(1, count + 1)]
     process = psutil.Process(server.pid)

@@ -137,8 +137,18 @@ def test_members_share_and_leave(
     admin.delete_consumer_groups([group])[group].exception(10)  # the static one may be away yet
 
 
-def test_a_regular_expression(bootstrap: str, admin: AdminClient, topic: str, unique: Name) -> None:
-    """Resolved by the broker, for topics that come later too."""
+def test_a_regular_expression(bootstrap: str, topic: str, unique: Name) -> None:
+    """Resolved by the broker."""
+    prefix = topic.removesuffix("topic")
+    with closing(Members(bootstrap, [f"^{prefix}.*"], unique("group"))) as members:
+        members.start("one", "consumer")
+        members.await_shares(one=PARTITIONS)
+
+
+@pytest.mark.deep  # ten seconds pass before it is resolved again: see tests/coordination
+def test_a_regular_expression_finds_topics_that_come_later(
+    bootstrap: str, admin: AdminClient, topic: str, unique: Name
+) -> None:
     prefix = topic.removesuffix("topic")
     with closing(Members(bootstrap, [f"^{prefix}.*"], unique("group"))) as members:
         members.start("one", "consumer")

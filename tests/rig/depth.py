@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 
-_IS_DEEP = os.environ.get("DRUMLIN_TEST_DEEP", "") not in ("", "0")
+#: Whether this is a run of script/assure.
+IS_DEEP = os.environ.get("DRUMLIN_TEST_DEEP", "") not in ("", "0")
 
 
 def so_many(at_each_commit: int, deep: int) -> int:
     """The first, or the second where `DRUMLIN_TEST_DEEP` is set, as script/assure does."""
-    return deep if _IS_DEEP else at_each_commit
+    return deep if IS_DEEP else at_each_commit

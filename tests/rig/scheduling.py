@@ -1,20 +1,28 @@
 """Which tests go to one worker together, and which of them first.
 
 Modules of some folders share servers that take long to start: one worker starts them, not each.
+What is long comes first, so that no worker is left alone with it at the end.
 """
 
 from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-#: Folders that are given to a worker as a whole. They come first, as they take longest.
-TOGETHER = ("tests/spark/", "tests/differential/", "tests/security/")
+#: Folders that are given to a worker as a whole, the longest first.
+TOGETHER = ("tests/spark/", "tests/differential/", "tests/migration/", "tests/security/")
+
+#: Folders with modules that take tens of seconds; those of the others take a few at most.
+LONG = (
+    *("tests/client/", "tests/clients/", "tests/guarantees/", "tests/compaction/"),
+    *("tests/examples/", "tests/records/", "tests/storage/", "tests/crash/", "tests/broker/"),
+)
 
 
 def order(node_id: str) -> int:
     """Where a test comes; those with the same number stay in their order."""
-    found = [number for number, folder in enumerate(TOGETHER) if node_id.startswith(folder)]
-    return found[0] if found else len(TOGETHER)
+    folders = (*TOGETHER, *LONG)
+    found = [number for number, folder in enumerate(folders) if node_id.startswith(folder)]
+    return found[0] if found else len(folders)
 
 
 class ByServers(LoadScopeScheduling):

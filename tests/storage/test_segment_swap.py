@@ -24,6 +24,7 @@ from drumlin.storage.segment import Segment
 from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
 from drumlin.turns import to_end
 from drumlin.wire.errors import KafkaError
+from rig.depth import so_many
 from storage.doors import FailingFiles
 from storage.exchanges import (
     BATCHES,
@@ -177,7 +178,7 @@ def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
             workers.add(functools.partial(look, random.Random(seed)))
         workers.add(logs.remove_doomed)
         chance = random.Random(0)
-        for _ in range(60):
+        for _ in range(so_many(20, 60)):
             sealed = len(log.segments) - 1
             first = chance.randrange(sealed)
             old = range(first, min(sealed, first + chance.randint(1, 2)))
