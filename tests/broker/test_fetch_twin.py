@@ -12,6 +12,7 @@ import pytest
 from broker.fetches import TOPIC, VERSIONS, Fetches, with_broker
 from broker.slow_fetches import SlowFetches
 from drumlin.wire.messages import parse_response
+from rig.depth import seeds
 from storage.samples import NOW_MS, from_producer, marker, prepared
 
 _PARTITIONS = 6
@@ -126,7 +127,7 @@ def test_fetches_without_a_session(tmp_path: Path, seed: int) -> None:
     with_broker(scenario, tmp_path, _PARTITIONS)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_histories_of_sessions(tmp_path: Path, seed: int) -> None:
     async def scenario(fetches: Fetches) -> None:
         world = World(fetches, seed)

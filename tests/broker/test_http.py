@@ -23,6 +23,7 @@ from drumlin.broker.http.admin_socket import (
 )
 from drumlin.broker.http.message import HttpError, Request, Response, body_length, parse_head
 from drumlin.broker.http.server import HttpServer
+from rig.depth import so_many
 
 LIMIT_S = 20.0
 
@@ -77,7 +78,7 @@ def test_bodies_that_are_not_taken(field: str, status: int) -> None:
     assert caught.value.status == status
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=so_many(100, 300), deadline=None)
 @given(
     st.binary(max_size=200)
     | st.binary(max_size=60).map(lambda junk: b"GET /" + junk + b" HTTP/1.1\r\n\r\n")

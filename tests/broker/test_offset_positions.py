@@ -16,6 +16,7 @@ from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import to_end
 from drumlin.wire.commit_request import CommitRequest, TopicPositions, TxnCommitRequest
 from drumlin.wire.errors import ErrorCode
+from rig.depth import seeds
 
 _MISSING = ErrorCode.unknown_topic_or_partition
 
@@ -45,7 +46,7 @@ def asked_by(chance: random.Random) -> list[TopicPositions]:
     return topics
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(40, 200))
 def test_they_are_those_that_a_twin_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_AT_ONCE", 4)
     topics = asked_by(random.Random(seed))

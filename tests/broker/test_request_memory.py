@@ -15,6 +15,7 @@ import psutil
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.wire.errors import ErrorCode
 from rig.batches import batch
+from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer
 from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
@@ -348,7 +349,7 @@ def _send_some(peer: socket.socket, left: dict[socket.socket, int], half: memory
 
 
 def test_random_histories_end_with_everyone_done_and_nothing_held() -> None:
-    for seed in range(200):
+    for seed in range(so_many(60, 200)):
         rng = random.Random(seed)
         memory = RequestMemory(1000)
         left = {Holder(memory): rng.randrange(1, 6) for _ in range(8)}

@@ -37,6 +37,7 @@ from drumlin.wire.consumer_protocol import (
     write_assignment,
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.depth import seeds
 
 TOPICS = ("a", "b", "c")
 GROUP = "g"
@@ -478,7 +479,7 @@ async def run(seed: int, steps: int) -> Counter[str]:
     return simulation.seen
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(5, 12))
 def test_whatever_members_do(seed: int) -> None:
     asyncio.run(run(seed, 150))
 

@@ -40,6 +40,7 @@ from drumlin.coordination.groups.consumer.records import (
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
 from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.record_fields import UnreadableRecord
+from rig.depth import so_many
 
 TOPIC = UUID("9ad32ddf-2873-4f98-a9d2-244f8778b6f0")
 CLASSIC_ID = "yXDXQ9n7T2OYRerE0gIdrQ"
@@ -184,7 +185,7 @@ def test_what_is_cut_off_is_unreadable(record: tuple[str, str, Any, Any]) -> Non
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=so_many(80, 200), derandomize=True)
 def test_any_bytes_are_read_or_unreadable(data: bytes) -> None:
     for record_type in RECORD_TYPES:
         if record_type.key_class is not PartitionMetadataKey:

@@ -7,9 +7,10 @@ import random
 import pytest
 
 from drumlin.coordination.deadlines import DeadlineQueue
+from rig.depth import seeds
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_it_does_what_a_dictionary_does(seed: int) -> None:
     chance = random.Random(seed)
     queue: DeadlineQueue[int] = DeadlineQueue()

@@ -23,6 +23,7 @@ from drumlin.records.record import Record, decode_batch, encode_batch
 from drumlin.storage.control_records import encode_marker, parse_marker
 from drumlin.storage.producer_state import TransactionMarker
 from rig.committed_offsets import loaded_offsets
+from rig.depth import so_many
 
 WAYS = ["kernel", "plain", "late kernel"]
 
@@ -142,7 +143,7 @@ def a_batch(chance: random.Random, number: int) -> bytes:
 
 
 @given(seed=st.integers(0, 2**32), way=st.sampled_from(WAYS))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=so_many(80, 250), deadline=None)
 def test_what_is_loaded_is_what_the_twin_finds(seed: int, way: str) -> None:
     chance = random.Random(seed)
     batches = [a_batch(chance, number) for number in range(chance.choice([5, 60, 200]))]
@@ -182,7 +183,7 @@ def damaged(log: bytes, chance: random.Random) -> bytes:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=so_many(80, 250), deadline=None)
 def test_a_damaged_log_is_the_same_to_a_kernel_and_without(seed: int) -> None:
     """The same is read of it, or it is refused alike. CRCs are not looked at here."""
     chance = random.Random(seed)

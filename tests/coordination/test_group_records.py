@@ -28,6 +28,7 @@ from drumlin.coordination.groups.records import (
     encode_offset,
 )
 from drumlin.coordination.record_fields import UnreadableRecord
+from rig.depth import so_many
 
 TOPIC_ID = UUID("13288ed9-1342-4446-8138-4d4596cd846f")
 
@@ -196,7 +197,7 @@ def test_what_is_cut_off_is_unreadable(data: str) -> None:
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=so_many(100, 300), derandomize=True)
 def test_any_bytes_are_read_or_unreadable(data: bytes) -> None:
     for decode in (decode_key, decode_offset, decode_group):
         for version in range(5):

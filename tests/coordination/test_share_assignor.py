@@ -15,6 +15,7 @@ from coordination.share_assignor_twin import slowly_assigned
 from drumlin.coordination.groups.share import assignor
 from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import to_end
+from rig.depth import so_many
 
 _TOPICS = [UUID(int=number) for number in range(1, 4)]
 _ROUNDS = 250
@@ -114,7 +115,7 @@ _held = st.dictionaries(
 _names = st.sampled_from([f"m{number}" for number in range(7)])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=so_many(100, 300))
 @given(
     st.dictionaries(_names, st.sets(st.sampled_from(_TOPICS)).map(frozenset)),
     st.dictionaries(st.sampled_from(_TOPICS), st.sets(st.integers(0, 7))),

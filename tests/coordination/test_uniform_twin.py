@@ -12,6 +12,7 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.assignors.uniform import assign_uniformly
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.turns import to_end
+from rig.depth import seeds
 
 _Held = list[tuple[UUID, int]]
 
@@ -62,7 +63,7 @@ def _members(chance: random.Random) -> tuple[list[Assignee], dict[UUID, int]]:
     return [Assignee(f"m{number}", None, read, current()) for number in range(count)], counts
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(60, 300))
 def test_the_same_as_the_twin(seed: int) -> None:
     members, counts = _members(random.Random(seed))
     assert to_end(assign_uniformly(members, counts)) == slow_twin(members, counts)

@@ -1,12 +1,15 @@
 """How much of what could go on for ever is done: a little at each commit, more by script/assure.
 
-Tests that are left out at each commit are marked `deep`; those that differ in nothing but the
-number of examples, seeds or steps ask here.
+Tests that are left out at each commit are marked `deep`; what differs in nothing but its number
+of examples, seeds or steps asks here.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import pytest
 
 #: Whether this is a run of script/assure.
 IS_DEEP = os.environ.get("DRUMLIN_TEST_DEEP", "") not in ("", "0")
@@ -15,3 +18,9 @@ IS_DEEP = os.environ.get("DRUMLIN_TEST_DEEP", "") not in ("", "0")
 def so_many(at_each_commit: int, deep: int) -> int:
     """The first, or the second where `DRUMLIN_TEST_DEEP` is set, as script/assure does."""
     return deep if IS_DEEP else at_each_commit
+
+
+def seeds(at_each_commit: int, deep: int) -> list[Any]:
+    """Seeds as parameters of a test: so many at each commit, the others are `deep`."""
+    more = range(at_each_commit, deep)
+    return [*range(at_each_commit), *(pytest.param(each, marks=pytest.mark.deep) for each in more)]

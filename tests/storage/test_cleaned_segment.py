@@ -22,6 +22,7 @@ from drumlin.storage.segment import (
     TimestampAndOffset,
 )
 from drumlin.storage.transaction_index import AbortedTransaction
+from rig.depth import seeds
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import NOW_MS, batch_of, create, open_logs
 
@@ -101,7 +102,7 @@ def open_files(log: PartitionLog) -> OpenFiles:
     return log.log_directory.open_files
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_the_files_are_those_of_ordinary_appends(
     tmp_path: Path, log: PartitionLog, open_files: OpenFiles, seed: int
 ) -> None:

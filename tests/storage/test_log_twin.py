@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from drumlin.config.topic import LogConfig
 from drumlin.records.record import Record, decode_records
 from drumlin.storage.partition_log import PartitionLog
+from rig.depth import so_many
 from storage.doors import ForgetfulFiles
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs, prepared, read_all, read_bytes
 
@@ -213,7 +214,7 @@ class Twin:
     derandomize=True,
     deadline=None,
     report_multiple_bugs=False,
-    max_examples=150,
+    max_examples=so_many(60, 150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(_operation, min_size=5, max_size=50))

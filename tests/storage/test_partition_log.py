@@ -17,6 +17,7 @@ from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import ProducerState
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.depth import seeds
 from storage.samples import (
     NOW_MS,
     append,
@@ -262,7 +263,7 @@ def test_finds_the_first_record_with_the_largest_time(log: PartitionLog) -> None
     assert log.max_timestamp_offset() == (1, 90, 2)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(10, 30))
 def test_finds_the_largest_time_among_the_records_that_are_left(
     logs: LogDirectories, seed: int
 ) -> None:

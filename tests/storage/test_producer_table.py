@@ -22,6 +22,7 @@ from drumlin.storage.producer_entry import (
     with_head,
 )
 from drumlin.storage.producer_table import ProducerTable
+from rig.depth import so_many
 
 SEQUENCES = st.integers(0, SEQUENCE_MODULO - 1)
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -66,7 +67,7 @@ class Plain:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=so_many(80, 200), deadline=None)
 def test_an_entry_says_what_a_plain_one_would(data: st.DataObject) -> None:
     twin = Plain()
     sequence = offset = time = 0

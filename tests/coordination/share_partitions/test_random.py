@@ -21,6 +21,7 @@ from drumlin.coordination.share_partitions.share_partition import SharePartition
 from drumlin.coordination.shares.batches import combine
 from drumlin.coordination.shares.state import StateBatch
 from drumlin.wire.errors import KafkaError
+from rig.depth import seeds
 
 _MEMBERS = ("a", "b", "c")
 _LOCK_S = 10.0
@@ -247,7 +248,7 @@ class Life:
             self.highest[offset] = count
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(15, 40))
 def test_lives(seed: int) -> None:
     life = Life(seed)
     for _ in range(_STEPS):

@@ -21,6 +21,7 @@ from drumlin.coordination.transactions.log import load
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.wire.errors import ErrorCode
+from rig.depth import seeds
 
 IDS = ("A", "B", "C")
 PARTITIONS = [("t", index) for index in range(4)]
@@ -365,7 +366,7 @@ def simulations() -> Iterator[list[Simulation]]:
         each.scenario.close()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_whatever_producers_do(simulations: list[Simulation], seed: int) -> None:
     simulation = Simulation(seed)
     simulations.append(simulation)
