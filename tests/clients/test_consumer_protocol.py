@@ -238,6 +238,7 @@ def verifiable_consumer(
             process.wait(20)
 
 
+@pytest.mark.deep  # as test_rolling_upgrade_and_back; of Java see test_java_tools
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_jars")
 def test_java_beside_others(

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
 _JOB = Path(__file__).with_name("spark_kafka_job.py")
 
 
+@pytest.mark.deep  # at each commit it reads and writes in tests/spark, beside ours
 def test_batch_and_stream(bootstrap: str, unique: Callable[[str], str]) -> None:
     try:
         jars = connector_jars()

@@ -28,19 +28,22 @@ _GROWTH_MAX = 96 * _MIB
 _HALF_OPEN = 2000
 
 
-@pytest.fixture
-def server(make_server: MakeServer) -> DrumlinServer:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    """One for all: whatever was done to it before, it serves the next one."""
     limits = {
         "socket.request.max.bytes": str(_MAX_FRAME),
         "queued.max.request.bytes": str(16 * _MIB),
         # Else the kernel turns away whoever connects faster than a busy machine accepts.
         "socket.listen.backlog.size": "4000",
     }
-    started = make_server(limits)
-    with started.connect() as client:
-        create_topic(client, "t", configs={"retention.ms": "-1"})
-        assert produce(client, "t", batch(b"first")).error_code == ErrorCode.none
-    return started
+    with contextlib.closing(DrumlinServer(tmp_path_factory.mktemp("hostile"), limits)) as started:
+        started.start()
+        with started.connect() as client:
+            create_topic(client, "t", configs={"retention.ms": "-1"})
+            assert produce(client, "t", batch(b"first")).error_code == ErrorCode.none
+        yield started
+    started.check_output()
 
 
 def _memory(server: DrumlinServer) -> int:

@@ -13,6 +13,7 @@ import pytest
 from differential.peer import Peer
 from differential.random_requests import RandomRequests, World
 from differential.scripts import Brokers, all_versions, fail_where_different
+from rig.depth import seeds
 
 _APIS = (
     "create_partitions",
@@ -51,7 +52,7 @@ def _world(peer: Peer) -> World:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_random_requests(brokers: Brokers, seed: int) -> None:
     chance = random.Random(seed)
     plan = [

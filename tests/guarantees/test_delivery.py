@@ -13,12 +13,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from guarantees.brokers import Faults, address, create_topics
 from guarantees.clients import is_passing, make_consumer, membership
+from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
-_FAULTS_S = 6.0
+_FAULTS_S = so_many(4, 6)
 _TOPIC = "deliveries"
 
 
