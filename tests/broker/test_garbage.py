@@ -116,6 +116,23 @@ assert max(young) < 8_000, max(young)
 """)
 
 
+def test_what_python_puts_off_is_not_looked_at_later() -> None:
+    """As long as a quarter as much is new as the full collection before has looked at."""
+    _run("""
+own = gc.callbacks.copy()
+gc.callbacks.clear()
+living = [[] for _ in range(400_000)]
+gc.collect()
+gc.freeze()
+gc.callbacks += own
+gc.callbacks.append(lambda phase, _: phase == "start" and young.append(len(gc.get_objects())))
+young = []
+more = [[] for _ in range(200_000)]
+assert len(young) > 50
+assert max(young) < 20_000, max(young)
+""")
+
+
 def test_what_was_made_in_one_go_is_not_looked_through() -> None:
     _run("""
 long, short = [[]] * 100_000, [[]] * 100

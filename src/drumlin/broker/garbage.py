@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 _THRESHOLDS: Final = (700, 2, 1)
 #: Of those that have come; more are not looked at.
 _NEW_MAX: Final = 10 * _THRESHOLDS[0]
+#: Collections of the less young since the last full one. Python puts that off as long as few are
+#: new beside those that the one before has looked at, which may have been very many.
+_PUT_OFF_MAX: Final = 4
 _LOOK_INTERVAL_S: Final = 60.0
 #: Blocks; an object that may be part of a circle has two or more.
 _BLOCKS_TIMES: Final = 2
@@ -119,7 +122,8 @@ class GarbageCollection:
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
         is_full = phase == "stop" and info["generation"] == len(_THRESHOLDS) - 1
-        if is_full or _makers or gc.get_count()[0] > _NEW_MAX:
+        new, _, put_off = gc.get_count()
+        if is_full or _makers or new > _NEW_MAX or put_off > _PUT_OFF_MAX:
             gc.freeze()
 
 
