@@ -87,6 +87,17 @@ def test_any_difference_shows(either_path: str) -> None:
     assert len(set(sums)) == len(sums)
 
 
+def test_each_half_tells_what_kind_a_number_is(either_path: str) -> None:
+    rows = [
+        (None, b"v", None, partition, timestamp)
+        for partition, timestamp in [(-1, 0), (-1, 1), (-1, 2), (0, -1), (1, -1), (2, -1), (3, -1)]
+    ]
+    rows = [(*each[:4], NO_TIMESTAMP if each[4] < 0 else each[4]) for each in rows]
+    sums = [checksum_of([each]) for each in rows]
+    assert len({each >> 64 for each in sums}) == len(rows)
+    assert len({each & (1 << 64) - 1 for each in sums}) == len(rows)
+
+
 def test_columns_that_are_not_there_are_as_nulls(either_path: str) -> None:
     rows = [(None, b"v", None, -1, NO_TIMESTAMP), (None, b"w", [], -1, NO_TIMESTAMP)]
     assert RowChecksum(pa.array(["v", "w"])).of("t") == checksum_of(rows)

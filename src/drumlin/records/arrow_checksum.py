@@ -118,4 +118,4 @@ class RowChecksum:
 
 
 def _hashed(data: bytes, seed: tuple[int, int], kind: int) -> tuple[int, int]:
-    return row_hash(data, seed[0] ^ kind, seed[1])
+    return row_hash(data, seed[0] ^ kind, seed[1] ^ kind)  # what is short meets one of them only

@@ -27,7 +27,7 @@ from drumlin.records.kernels.layout import (
     VALUES,
 )
 
-# What comes next, told apart in the seed: nothing of one kind passes for something of another.
+# What comes next, told apart in both seeds: nothing of one kind passes for something of another.
 _NULL = 1
 _PARTITION = 2
 _TIMESTAMP = 3
@@ -48,9 +48,9 @@ def checksum(columns: Pointer, rows: Pointer, count: int, state: Pointer) -> int
                 a, b = _field(columns, HEADER_KEYS, header, a, b)
                 a, b = _field(columns, HEADER_VALUES, header, a, b)
         if columns[PARTITIONS] != 0 and int64s_at(columns[PARTITIONS])[row] >= 0:
-            a, b = _number(columns[PARTITIONS], row, a ^ _PARTITION, b)
+            a, b = _number(columns[PARTITIONS], row, a ^ _PARTITION, b ^ _PARTITION)
         if columns[TIMESTAMPS] != 0 and int64s_at(columns[TIMESTAMPS])[row] != NO_TIMESTAMP:
-            a, b = _number(columns[TIMESTAMPS], row, a ^ _TIMESTAMP, b)
+            a, b = _number(columns[TIMESTAMPS], row, a ^ _TIMESTAMP, b ^ _TIMESTAMP)
         sum_0, sum_1 = wrapping_add(sum_0, a), wrapping_add(sum_1, b)
     state[CHECKSUM_SUM], state[CHECKSUM_SUM + 1] = sum_0, sum_1
     return count
@@ -61,7 +61,7 @@ def _field(columns: Pointer, column: int, row: int, a: int, b: int) -> tuple[int
     length = value_length(columns, column, row)
     data = bytes_at(columns[column + BYTES])
     if length < 0:
-        return row_hash(data, 0, 0, a ^ _NULL, b)
+        return row_hash(data, 0, 0, a ^ _NULL, b ^ _NULL)
     start = int32s_at(columns[column + ENDS])[row]
     return row_hash(data, start, length, a, b)
 
