@@ -60,12 +60,23 @@ def largest_worker_mib() -> int:
     return max(peaks, default=0)
 
 
-@pytest.mark.parametrize("size", [pytest.param(100, marks=pytest.mark.deep), 1_000])
+@pytest.mark.parametrize(
+    ("partitions", "size", "mib"),
+    [
+        pytest.param(32, 100, 200, marks=pytest.mark.deep),
+        (32, 1_000, 200),
+        pytest.param(3_000, 1_000, 60, marks=pytest.mark.deep),
+    ],
+)
 def test_a_task_writes_more_than_it_may_hold(
-    spark: SparkSession, new_topic: Callable[[int], Topic], size: int
+    spark: SparkSession,
+    new_topic: Callable[[int], Topic],
+    partitions: int,
+    size: int,
+    mib: int,
 ) -> None:
-    topic = new_topic(32)
-    rows = (200 << 20) // size
+    topic = new_topic(partitions)
+    rows = (mib << 20) // size
     frame = spark.range(0, rows, 1, 1).selectExpr(
         "cast(id as string) AS key", f"cast(repeat('x', {size}) as binary) AS value"
     )
