@@ -108,7 +108,7 @@ def test_a_topic_that_is_made_anew_between_two_questions(
     assert shown.topic_id not in (None, before)
 
 
-@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("fail", [pytest.param(True, marks=pytest.mark.deep), False])
 def test_a_topic_that_is_made_anew_while_a_stream_runs(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path, fail: bool
 ) -> None:
@@ -171,7 +171,7 @@ def test_retention_that_overtakes_a_task(
         assert rows(frame) == topic.expected()[12:]
 
 
-@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("fail", ["true", pytest.param("false", marks=pytest.mark.deep)])
 def test_a_topic_that_is_deleted_before_it_is_read(
     spark: SparkSession, new_topic: NewTopic, fail: str
 ) -> None:

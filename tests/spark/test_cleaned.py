@@ -24,7 +24,7 @@ from spark.topics import Topic, rows
 pytestmark = pytest.mark.spark
 
 ROUNDS, KEYS = 31, 40
-LEVELS = ("read_committed", "read_uncommitted")
+LEVELS = ("read_committed", pytest.param("read_uncommitted", marks=pytest.mark.deep))
 #: By then each key has been written again, in segments that are not the last one.
 SUPERSEDED = 15 * (KEYS + 1)
 

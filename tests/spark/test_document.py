@@ -1,4 +1,4 @@
-"""The programs in README.md, docs/spark.md and docs/compaction.md run as they stand there."""
+"""The programs of README.md and docs/{spark,compaction,testing}.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -46,10 +46,21 @@ def test_what_is_left_of_a_compacted_topic(spark: SparkSession, address: str) ->
     assert state == {b"ann": b"15", b"eve": b"7"}
 
 
-def _run(document: str, replaced: dict[str, str]) -> dict[str, Any]:
+def test_the_test_with_spark(
+    spark: SparkSession, drumlin_broker: Any, drumlin_client: Any, drumlin_topic: str
+) -> None:
+    """Of docs/testing.md."""
+    names = _run("testing.md", {}, "def test_with_spark(")
+    names["test_with_spark"](spark, drumlin_broker, drumlin_client, drumlin_topic)
+
+
+def _run(document: str, replaced: dict[str, str], wanted: str = "") -> dict[str, Any]:
+    """All programs, or those with what is `wanted`."""
     names: dict[str, Any] = {"__name__": "__main__"}  # so that workers get its functions by value
     text = (DOCUMENTS / document).read_text()
     for source in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if wanted not in source:
+            continue
         if "import polars" in source and importlib.util.find_spec("polars") is None:
             continue
         for written, here in replaced.items():

@@ -42,7 +42,9 @@ def frame(spark: SparkSession, options: dict[str, str], topic: str) -> DataFrame
 
 @pytest.mark.spark
 @pytest.mark.kafka
-@pytest.mark.parametrize("mechanism", LOGINS)
+@pytest.mark.parametrize(
+    "mechanism", ["PLAIN", pytest.param("SCRAM-SHA-512", marks=pytest.mark.deep)]
+)
 def test_a_secured_listener_is_read(
     spark: SparkSession, secured_kafka: SecuredKafka, certificates: Certificates, mechanism: str
 ) -> None:

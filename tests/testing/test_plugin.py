@@ -251,6 +251,7 @@ def test_documented_tests_pass(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.deep  # tests/spark/test_document.py runs it in a session that is there
 def test_documented_test_with_spark_passes(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

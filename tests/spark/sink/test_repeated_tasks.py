@@ -106,11 +106,9 @@ def test_a_stage_that_is_repeated_leaves_nothing_open(
     assert sorted(found) == sorted(each[2] for each in source.produced)
 
 
-_SPECULATING = """
-import sys
-from pyspark.sql import SparkSession
+#: A sink that tells what its tasks see; what is defined here goes to workers by value.
+_TELLING = """
 from pyspark.sql.datasource import WriterCommitMessage
-from drumlin.spark.java import ensure_java
 from drumlin.spark.source import DrumlinDataSource
 from drumlin.spark.writing.writers import BatchWriter, StreamWriter
 
@@ -151,14 +149,11 @@ class Source(DrumlinDataSource):
         writer.path = self.options["path"]
         return writer
 
-ensure_java()
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-spark = builder.config("spark.speculation", sys.argv[1].lower()).getOrCreate()
 spark.dataSource.register(Source)
-options = {"kafka.bootstrap.servers": "nobody:1", "topic": "none", "path": sys.argv[2]}
+options = {"kafka.bootstrap.servers": "nobody:1", "topic": "none", "path": told}
 rows = spark.range(2).selectExpr("string(id) AS value")
 rows.write.format("telling").options(**options).mode("append").save()
-stream = spark.readStream.text(sys.argv[3])
+stream = spark.readStream.text(texts)
 
 def by_hand(frame, batch):
     frame.write.format("telling").options(**options).mode("append").save()
@@ -167,25 +162,70 @@ for writer in (
     stream.writeStream.format("telling").options(**options),
     stream.writeStream.foreachBatch(by_hand),
 ):
-    folder = sys.argv[2] + str(id(writer))
+    folder = told + str(id(writer))
     query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
     query.awaitTermination()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("speculation", [True, pytest.param(False, marks=pytest.mark.deep)])
-def test_tasks_see_whether_they_may_have_twins(tmp_path: Path, speculation: bool) -> None:
-    told = tmp_path / "told"
-    texts = tmp_path / "texts"
-    texts.mkdir()
-    (texts / "one").write_text("a\nb\n")
-    arguments = [sys.executable, "-c", _SPECULATING, str(speculation), str(told), str(texts)]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable} | spark_environment()
-    subprocess.run(arguments, env=environment, check=True, timeout=180)
+_SPECULATING = """
+import sys
+from pyspark.sql import SparkSession
+from drumlin.spark.java import ensure_java
+
+ensure_java()
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.speculation", sys.argv[1].lower()).getOrCreate()
+told, texts = sys.argv[2:]
+"""
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Two rows for a stream."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "one").write_text("a\nb\n")
+    return folder
+
+
+def check(told: Path, speculation: bool) -> None:
     found = f"{{{speculation}}}"
     assert told.read_text().split("\n")[:-1] == [
         f"Batches {found}",
         f"Streams {found}",
         f"Batches {found}",
     ]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("speculation", [True, False])
+def test_tasks_see_whether_they_may_have_twins(
+    tmp_path: Path, texts: Path, speculation: bool
+) -> None:
+    told, program = tmp_path / "told", _SPECULATING + _TELLING
+    arguments = [sys.executable, "-c", program, str(speculation), str(told), str(texts)]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable} | spark_environment()
+    subprocess.run(arguments, env=environment, check=True, timeout=180)
+    check(told, speculation)
+
+
+@pytest.mark.parametrize("speculation", [True, False])
+def test_tasks_see_what_their_session_says_of_twins(
+    spark: SparkSession, tmp_path: Path, texts: Path, speculation: bool
+) -> None:
+    """The same in a session that is there; Spark sets this with its start, as above."""
+    told = tmp_path / "told"
+    names = {"__name__": "__main__", "spark": spark, "told": str(told), "texts": str(texts)}
+    settings = {
+        "spark.sql.legacy.setCommandRejectsSparkCoreConfs": "false",
+        "spark.speculation": str(speculation).lower(),
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        exec(_TELLING, names)
+    finally:
+        for name in reversed(settings):
+            spark.conf.unset(name)
+    check(told, speculation)

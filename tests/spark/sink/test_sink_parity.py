@@ -21,7 +21,7 @@ HEADERS = "headers array<struct<key: string, value: binary>>"
 
 def write(frame: DataFrame, sink: str, address: str, options: dict[str, str]) -> None:
     # Kafka's producer waits a minute for a partition that is not there.
-    given = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "3000"} | options
+    given = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "1000"} | options
     given["delivery"] = "at-least-once"
     frame.write.format(sink).options(**given).mode("append").save()
 
@@ -78,15 +78,17 @@ def test_the_option_topic_wins_over_the_column(
     ("columns", "options"),
     [
         ("'k' AS key", {"topic": "TOPIC"}),
-        ("1 AS value", {"topic": "TOPIC"}),
-        ("1 AS key, 'v' AS value", {"topic": "TOPIC"}),
+        pytest.param("1 AS value", {"topic": "TOPIC"}, marks=pytest.mark.deep),
+        pytest.param("1 AS key, 'v' AS value", {"topic": "TOPIC"}, marks=pytest.mark.deep),
         ("'v' AS value", {}),
-        ("cast(null AS string) AS topic, 'v' AS value", {}),
-        ("1 AS topic, 'v' AS value", {}),
+        pytest.param("cast(null AS string) AS topic, 'v' AS value", {}, marks=pytest.mark.deep),
+        pytest.param("1 AS topic, 'v' AS value", {}, marks=pytest.mark.deep),
         ("1L AS partition, 'v' AS value", {"topic": "TOPIC"}),
         ("7 AS partition, 'v' AS value", {"topic": "TOPIC"}),
-        ("-1 AS partition, 'v' AS value", {"topic": "TOPIC"}),
-        ("map('h', 'x') AS headers, 'v' AS value", {"topic": "TOPIC"}),
+        pytest.param("-1 AS partition, 'v' AS value", {"topic": "TOPIC"}, marks=pytest.mark.deep),
+        pytest.param(
+            "map('h', 'x') AS headers, 'v' AS value", {"topic": "TOPIC"}, marks=pytest.mark.deep
+        ),
         ("'v' AS value", {"topic": "TOPIC", "kafka.key.serializer": "X"}),
         ("repeat('x', 3000000) AS value", {"topic": "TOPIC"}),
     ],
