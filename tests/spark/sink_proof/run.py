@@ -171,7 +171,6 @@ def unseen(result: Result) -> list[str]:
         "a task that is run again": failing_tasks < _SURE or seen.retries > 0,
         "a commit that fails": plan.failing_commits * plan.batches < _SURE or commits_struck > 0,
         "an abort after a failed commit": seen.failed < _SURE or seen.aborts > 0,
-        "a stage that is repeated": seen.struck["task lose"] < _SURE or seen.repeated > 0,
         "a task with a twin": not plan.speculation or failing_tasks < _SURE or seen.twins > 0,
     }
     return [f"it was to meet {what}, and has not" for what, is_met in needed.items() if not is_met]
