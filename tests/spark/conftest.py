@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
@@ -34,6 +35,15 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _jvm_lives() -> Iterator[None]:
+    """Whoever the JVM ends with is told of it, and how it ended, not only those that come after."""
+    yield
+    gateway = SparkContext._gateway
+    code = None if gateway is None else gateway.proc.poll()
+    assert code is None, f"Spark's JVM has ended with {code}, in this test or just before it"
 
 
 def _jars() -> str:
