@@ -31,11 +31,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
 from drumlin.turns import to_end
-from drumlin.wire.consumer_protocol import (
-    read_assignment,
-    read_subscription,
-    write_assignment,
-)
+from drumlin.wire.consumer_protocol import read_assignment, read_subscription, write_assignment
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.depth import seeds
 
