@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 import drumlin.distinct
@@ -46,3 +48,13 @@ def test_no_dictionary_of_what_grows_becomes_large(monkeypatch: pytest.MonkeyPat
     assert max(map(len, growing._parts)) == 10
     assert sum(1 for _ in growing.let_go()) == 10
     assert not len(growing)
+
+
+def test_the_look_for_garbage_does_not_meet_the_same_dictionaries_again_and_again() -> None:
+    """Without tuples of which something might be garbage they would be new each time."""
+    found = to_end(distinct(("t", number) for number in range(1_000)))
+    gc.collect()
+    gc.collect()
+    assert all(map(gc.is_tracked, found._shards))
+    assert ("t", 7) in found
+    assert list(found)[:2] == [("t", 0), ("t", 1)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from drumlin.turns import Work, let_go
 
@@ -22,6 +22,10 @@ T = TypeVar("T")
 _SHARDS: Final = 64
 _SALT: Final = secrets.randbits(60)
 _LOOKED_AT_TOGETHER: Final = 500
+#: The first key of each dictionary. One in which there is nothing to be looked at for garbage is
+#: taken out of what is looked at, and put back as new with the next tuple that comes into it: so
+#: each look would walk along all of them. This key has them stay, and be frozen.
+_SEEN: Final = type("_Seen", (), {})()
 #: Of one dictionary: to lay it out anew takes two milliseconds then.
 _TOGETHER_MAX: Final = 40_000
 
@@ -33,7 +37,7 @@ class Distinct(Generic[Item]):
 
     def __init__(self) -> None:
         self._in_order: list[Item] = []
-        self._shards: list[dict[Item, int]] = [{} for _ in range(_SHARDS)]
+        self._shards: list[dict[Any, int]] = [{_SEEN: 0} for _ in range(_SHARDS)]
 
     def __len__(self) -> int:
         return len(self._in_order)
