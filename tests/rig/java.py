@@ -15,8 +15,12 @@ SHORT_LIVED_JVM = (
 
 
 def spark_environment() -> dict[str, str]:
-    """What Spark is started with."""
-    return {"JDK_JAVA_OPTIONS": SHORT_LIVED_JVM, "SPARK_HOME": _home().name}
+    """What Spark is started with; it listens on the loopback interface alone."""
+    return {
+        "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM,
+        "SPARK_HOME": _home().name,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
 
 
 @functools.cache
