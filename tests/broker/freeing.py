@@ -20,8 +20,8 @@ class Freeing:
 
     def to_end(self, work: Work[Any]) -> Any:
         """What it returns. Nobody else should have what it is given."""
+        self._before = sys.getallocatedblocks()
         while True:
-            self._before = sys.getallocatedblocks()
             try:
                 next(work)
             except StopIteration as done:

@@ -13,7 +13,7 @@ from rig.apache_kafka import Unavailable
 from rig.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")

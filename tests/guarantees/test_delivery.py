@@ -142,6 +142,7 @@ def _processing(
         each.start()
     faults.start()
     time.sleep(_FAULTS_S)  # that long faults happen; nothing is waited for
+    wait_until(lambda: sum(faults.counts.values()) >= 2, "two faults", 30)
     faults.stop()
     producing.stop()
     try:

@@ -39,13 +39,20 @@ def answers(port: int) -> bool:
 
 
 def server_of(user: int) -> psutil.Process:
-    """The broker that a process has started; it may have started others too."""
+    """The broker that a process has started last; it may have started other programs too."""
 
     def find() -> psutil.Process | None:
-        children = psutil.Process(user).children()
-        return next((each for each in children if "drumlin.testing" in str(each.cmdline())), None)
+        brokers = [each for each in psutil.Process(user).children() if _is_broker(each)]
+        return max(brokers, key=psutil.Process.create_time, default=None)
 
     return wait_until(find, "the broker's process")
+
+
+def _is_broker(process: psutil.Process) -> bool:
+    try:
+        return "drumlin.testing" in str(process.cmdline())
+    except psutil.NoSuchProcess:  # it has ended, whether or not anybody knows
+        return False
 
 
 def write(started: Broker, topic: str, value: str) -> None:

@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
 
+_JUNE = {"writeId": "june"}
+
 #: By name: the right on a topic to write to, or on the decision topic; what the sentence says.
 RIGHTS: dict[str, tuple[Right, str]] = {
     "topic": (Right(TOPIC, "target", WRITE), "topic '{target}'.* as it takes WRITE on the topic"),
@@ -101,8 +103,17 @@ def write(spark: SparkSession, options: dict[str, str]) -> None:
     rows.write.format("drumlin").options(**options).mode("append").save()
 
 
-@pytest.mark.parametrize("missing", RIGHTS)
-@pytest.mark.parametrize("write_id", [{}, {"writeId": "june"}], ids=["new name", "writeId"])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pytest.param(each, marks=[] if each in ("transactions", "group") else pytest.mark.deep)
+        for each in RIGHTS
+    ],
+)
+@pytest.mark.parametrize(
+    "write_id",
+    [pytest.param({}, id="new name", marks=pytest.mark.deep), pytest.param(_JUNE, id="writeId")],
+)
 def test_a_right_that_is_missing_is_named(
     spark: SparkSession, names: Names, missing: str, write_id: dict[str, str]
 ) -> None:
@@ -115,7 +126,10 @@ def test_a_right_that_is_missing_is_named(
     assert names.committed() == 0
 
 
-@pytest.mark.parametrize("write_id", [{}, {"writeId": "june"}], ids=["new name", "writeId"])
+@pytest.mark.parametrize(
+    "write_id",
+    [pytest.param({}, id="new name", marks=pytest.mark.deep), pytest.param(_JUNE, id="writeId")],
+)
 def test_no_more_rights_are_needed(
     spark: SparkSession, names: Names, write_id: dict[str, str]
 ) -> None:

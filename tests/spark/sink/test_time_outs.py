@@ -61,7 +61,7 @@ def test_a_batch_that_takes_longer(
 ) -> None:
     topic = new_topic(2)
     frame = spark.range(0, 60_000, 1, 2).selectExpr("repeat(string(id), 200) AS value")
-    late = frame.mapInArrow(slow(partition, rows_before, 14), frame.schema)
+    late = frame.mapInArrow(slow(partition, rows_before, 6), frame.schema)
     with pytest.raises(PySparkException) as raised:
         write(late, topic, kafka__transaction__timeout__ms=TIMEOUT_MS)
     assert "kafka.transaction.timeout.ms" in str(raised.value)

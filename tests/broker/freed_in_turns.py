@@ -1,0 +1,237 @@
+"""What is gathered for a large request is forgotten in turns, as it was gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.freeing import Freeing, no_collection
+from drumlin.broker.context import RequestContext
+from drumlin.broker.handlers import (
+    add_partitions_to_txn,
+    delete_topics,
+    offset_commit,
+    offset_fetch,
+    txn_offset_commit,
+    write_txn_markers,
+)
+from drumlin.broker.offset_positions import SortedOut
+from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
+from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.distinct import Growing
+from drumlin.wire.commit_request import CommitRequest, TopicPositions, TxnCommitRequest
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import RequestHeader, response_shape
+from drumlin.wire.offset_fetch_response import NO_POSITION
+
+_ENTRIES = 5_000
+#: Blocks; to free one takes some 50 ns.
+_FREED_MAX = 4_500
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_is_freed() -> Iterator[None]:
+    with no_collection():
+        yield
+
+
+def _context(api_key: int, version: int, freeing: Freeing, **broker: Any) -> RequestContext:
+    image = SimpleNamespace(
+        topics={},
+        topics_by_id={},
+        topic_name=lambda topic_id: f"t{topic_id.int}",
+        has_partition_of=lambda *_: False,
+    )
+    holder: Any = SimpleNamespace(
+        turns=freeing,
+        metadata=SimpleNamespace(image=image),
+        config=SimpleNamespace(delete_topic_enable=True),
+        **broker,
+    )
+    connection: Any = None
+    return RequestContext(holder, connection, RequestHeader(api_key, version, 1, "c", 0))
+
+
+def _nothing_committed(_: str, asked: Any, **__: Any) -> Iterator[FetchedOffsets]:
+    for topic, partitions in asked:
+        yield FetchedOffsets(topic, True, partitions, [NO_POSITION])
+
+
+def _fetching(version: int, freeing: Freeing) -> RequestContext:
+    groups = SimpleNamespace(has_unconfirmed=False, committed_offsets=_nothing_committed)
+    return _context(9, version, freeing, groups=groups)
+
+
+def test_topics_of_an_offset_fetch() -> None:
+    freeing = Freeing()
+    topics = [SimpleNamespace(name=f"t{each}", partition_indexes=(0,)) for each in range(_ENTRIES)]
+    request = SimpleNamespace(group_id="g", topics=topics)
+    work = offset_fetch.handle(_fetching(1, freeing), request, response_shape("offset_fetch", 1))
+    answer = freeing.to_end(work)
+    assert len(answer.topics) == _ENTRIES
+    assert freeing.most < _FREED_MAX
+
+
+@pytest.mark.parametrize("version", [8, 10])
+def test_topics_of_a_group_in_an_offset_fetch(version: int) -> None:
+    freeing = Freeing()
+    context = _fetching(version, freeing)
+    context.broker.metadata.image.topics = {  # type: ignore[misc]
+        f"t{each}": SimpleNamespace(topic_id=UUID(int=each)) for each in range(_ENTRIES)
+    }
+    topics = [
+        SimpleNamespace(name=f"t{each}", topic_id=UUID(int=each), partition_indexes=(0,))
+        for each in range(_ENTRIES)
+    ]
+    group = SimpleNamespace(group_id="g", topics=topics)
+    request = SimpleNamespace(groups=[group], require_stable=False)
+    shape = response_shape("offset_fetch", version)
+    if version == 8:
+        for each in topics:
+            del each.topic_id
+    answer = freeing.to_end(offset_fetch.handle(context, request, shape))
+    assert len(answer.groups[0].topics) == _ENTRIES
+    assert freeing.most < _FREED_MAX
+
+
+def test_groups_of_an_offset_fetch_that_are_compared() -> None:
+    freeing = Freeing()
+    group = SimpleNamespace(
+        group_id="g", topics=[SimpleNamespace(name="t", partition_indexes=(0,))]
+    )
+    other = SimpleNamespace(
+        group_id="g", topics=[SimpleNamespace(name="u", partition_indexes=(0,))]
+    )
+    groups = [group, other] * (_ENTRIES // 2)
+    assert freeing.to_end(offset_fetch._unlike(groups)) == [group, other]
+    groups = [SimpleNamespace(group_id=f"g{each}", topics=None) for each in range(_ENTRIES)]
+    assert freeing.to_end(offset_fetch._unlike(groups)) == groups
+    assert freeing.most < _FREED_MAX
+
+
+def _positions() -> tuple[list[TopicPositions], SortedOut]:
+    """Of very many topics, and what there is of them."""
+    topics = [TopicPositions(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
+    accepted = [(each.topic, Positions(str(each.topic), None, *each[1:])) for each in topics]
+    return topics, SortedOut(list(accepted), Growing())
+
+
+def test_topics_of_a_commit() -> None:
+    freeing = Freeing()
+    topics, sorted_out = _positions()
+    positions = freeing.to_end(sorted_out.positions())
+    asked = CommitRequest("g", "", None, -1, None, topics)
+    codes = [ErrorCode.none] * _ENTRIES
+    body = freeing.to_end(offset_commit._last_told(2, asked, sorted_out, codes, positions))
+    assert len(body.body) > 10 * _ENTRIES
+    assert not (topics or positions)
+    assert freeing.most < _FREED_MAX
+
+
+def test_topics_of_a_commit_in_a_transaction() -> None:
+    freeing = Freeing()
+    topics, sorted_out = _positions()
+    positions = freeing.to_end(sorted_out.positions())
+    asked = TxnCommitRequest("x", 1, 0, CommitRequest("g", "", None, -1, None, topics))
+    codes = ErrorCode.none
+    freeing.to_end(txn_offset_commit._answer(3, asked, sorted_out, codes, positions))
+    assert not (topics or positions)
+    assert freeing.most < _FREED_MAX
+
+
+def test_what_batches_of_offsets_are_packed_from() -> None:
+    freeing = Freeing()
+    packer = OffsetPacker("group", 1, bytes_max=20_000)
+    for each in range(_ENTRIES):
+        packer.add(Positions(f"t{each}", None, [0], [1], [-1]))
+    batches = freeing.to_end(packer.batches())
+    assert len(batches) > 10
+    batches.reverse()
+
+    def taken_over() -> Iterator[None]:
+        while batches:
+            batches.pop()
+            yield
+
+    freeing.to_end(taken_over())
+    del packer
+    assert freeing.most < _FREED_MAX
+
+
+@pytest.mark.parametrize("version", [1, 6])
+def test_topics_to_delete_that_are_not_there(version: int) -> None:
+    freeing = Freeing()
+    context = _context(20, version, freeing)
+    names = [f"t{each}" for each in range(_ENTRIES)]
+    request = SimpleNamespace(timeout=timedelta(seconds=1), topic_names=names)
+    if version == 6:
+        request.topics = [SimpleNamespace(name=each, topic_id=None) for each in names]
+    answer = freeing.whole(
+        delete_topics.handle(context, request, response_shape("delete_topics", version))
+    )
+    assert [each.name for each in answer.responses] == names
+    assert {each.error_code for each in answer.responses} == {ErrorCode.unknown_topic_or_partition}
+    assert freeing.most < _FREED_MAX
+
+
+@pytest.mark.parametrize("make", [lambda each: ("t", each), lambda each: (f"t{each}", 0)])
+def test_partitions_that_cannot_join_a_transaction(make: Callable[[int], tuple[str, int]]) -> None:
+    freeing = Freeing()
+    context = _context(24, 3, freeing)
+    topics = [
+        SimpleNamespace(name=name, partitions=(index,))
+        for name, index in map(make, range(_ENTRIES))
+    ]
+    codes = freeing.whole(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
+    shape = response_shape("add_partitions_to_txn", 3)
+    answer = freeing.to_end(add_partitions_to_txn._respond(shape, codes))
+    told = [
+        (topic.name, each.partition_index)
+        for topic in answer.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ]
+    assert told == list(map(make, range(_ENTRIES)))
+    assert freeing.most < _FREED_MAX
+
+
+def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
+    """Of internal topics before that of missing ones; the others are not looked at."""
+    freeing = Freeing()
+    context = _context(24, 3, freeing)
+    context.broker.metadata.image.has_partition_of = lambda topic, _: topic == "t"  # type: ignore[misc]
+
+    def told(*names: str) -> dict[str, ErrorCode]:
+        topics = [SimpleNamespace(name=each, partitions=(0, 0)) for each in names]
+        codes = freeing.whole(
+            add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0)
+        )
+        return {topic: code for (topic, _), code in codes}
+
+    skipped, missing = ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition
+    forbidden = ErrorCode.topic_authorization_failed
+    assert told("t", "u") == {"t": skipped, "u": missing}
+    assert told("u", "__consumer_offsets", "t") == {
+        "u": skipped,
+        "__consumer_offsets": forbidden,
+        "t": skipped,
+    }
+
+
+def test_answers_about_markers() -> None:
+    freeing = Freeing()
+    codes: Growing[int, write_txn_markers.Codes] = Growing()
+    for each in range(_ENTRIES):
+        codes.setdefault(7, Growing())[f"t{each}", 0] = ErrorCode.none
+        codes.setdefault(each, Growing())["t", 0] = ErrorCode.none
+    work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
+    answer = freeing.to_end(work)
+    assert answer.markers[0].producer_id == 7
+    assert len(answer.markers[0].topics) == _ENTRIES + 1
+    assert len(answer.markers) == _ENTRIES
+    assert freeing.most < _FREED_MAX
