@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO
+from rig.scripted_broker import ScriptedBroker
 from rig.waiting import wait_until
 
 
@@ -100,3 +105,28 @@ def test_the_id_of_a_deleted_topic_is_unknown(client: Client) -> None:
     assert not client.is_topic_id_unknown(topic_id)
     client.delete_topic("client-id")
     wait_until(lambda: client.is_topic_id_unknown(topic_id), "the id to be gone")
+
+
+def test_partitions_are_added_to_a_topic_of_which_one_has_no_leader() -> None:
+    """It had none before; brokers hear of the new ones some time after they were made."""
+    with ScriptedBroker({"t": 2}) as broker:
+
+        def metadata(shape: Any, request: Any) -> Any:
+            answer = broker.metadata(shape, request)
+            broker.topics["t"] = 4  # from the next time on
+            (topic,) = answer.topics
+            first = replace(topic.partitions[0], leader_id=-1)
+            return replace(
+                answer, topics=(replace(topic, partitions=(first, *topic.partitions[1:])),)
+            )
+
+        def created(shape: Any, request: Any) -> Any:
+            result = shape("CreatePartitionsTopicResult", name="t", error_code=ErrorCode.none)
+            return shape("CreatePartitionsResponse", throttle_time=ZERO, results=(result,))
+
+        broker.script("metadata", broker.metadata, metadata)
+        broker.script("create_partitions", created)
+        with drumlin.connect(broker.address, request_timeout_ms=2_000) as client:
+            client.add_partitions("t", 4)
+            assert client.partitions("t") == [0, 1, 2, 3]
+            assert len(broker.asked("metadata")) >= 3

@@ -163,13 +163,13 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
 
     response = await _ask_controller(connections, "create_topics", build, deadline)
     _check(response.topics, topic.name)
-    await _await_leaders(connections, topic.name, max(topic.partitions, 1), deadline)
+    await _await_leaders(connections, topic.name, 0, max(topic.partitions, 1), deadline)
 
 
 async def _await_leaders(
-    connections: BrokerConnections, topic: str, partition_count: int, deadline: Deadline
+    connections: BrokerConnections, topic: str, first: int, partition_count: int, deadline: Deadline
 ) -> None:
-    """Until a broker tells of so many partitions, and of a leader for each that it knows.
+    """Until a broker tells of so many partitions, and of a leader for each from `first` on.
 
     Brokers hear of a change from the controller some time after it was confirmed.
     """
@@ -177,7 +177,7 @@ async def _await_leaders(
     async def leaders() -> None:
         await connections.refresh((topic,))
         known = connections.view.topics[topic].partitions
-        for partition in known.keys() | set(range(partition_count)):
+        for partition in range(first, max(partition_count, len(known))):
             connections.view.leader_of(topic, partition)
 
     await connections.retrying(leaders, topics=(topic,), deadline=deadline)
@@ -201,7 +201,10 @@ async def delete_topic(connections: BrokerConnections, topic: str) -> None:
 
 
 async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
-    """Raise the number of partitions to `count`, and wait until every one has a leader."""
+    """Raise the number of partitions to `count`, and wait until the last one has a leader.
+
+    Brokers hear of all new ones at once. Older ones may be without a leader as they were before.
+    """
     deadline = Deadline(connections.options.patience_ms)
 
     def build(shape: Shape) -> object:
@@ -215,7 +218,7 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
 
     response = await _ask_controller(connections, "create_partitions", build, deadline)
     _check(response.results, topic)
-    await _await_leaders(connections, topic, count, deadline)
+    await _await_leaders(connections, topic, count - 1, count, deadline)
 
 
 async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:

@@ -222,7 +222,7 @@ class Client(TransactionCalls):
         self._run(admin.delete_topic(self._connections, topic))
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Raise the number of a topic's partitions to `count`, and wait until all have leaders."""
+        """Raise the number of a topic's partitions to `count`, and wait until brokers know them."""
         self._run(admin.add_partitions(self._connections, topic, count))
 
     def topic_configs(self, topic: str) -> dict[str, admin.ConfigEntry]:
