@@ -21,6 +21,18 @@ def test_items_are_there_once_in_their_order() -> None:
     assert [found.times(each) for each in "abcd"] == [1_001, 1_001, 1, 0]
 
 
+@pytest.mark.parametrize("count", [1, 499, 500, 501, 2_000])
+def test_few_in_one_dictionary_become_many_in_others(count: int) -> None:
+    found = Distinct[tuple[str, int]]()
+    items = [("t", number * 7 % count) for number in range(count)]
+    for some in (items, items[: count // 2], [("u", 1)]):
+        to_end(found.add(some))
+    assert list(found) == [*items, ("u", 1)]
+    assert [found.times(each) for each in items] == [2] * (count // 2) + [1] * (count - count // 2)
+    assert ("t", count) not in found
+    assert len(found._shards) == (64 if count >= 499 else 1)
+
+
 def test_many_are_looked_at_and_let_go_of_in_turns() -> None:
     found = Distinct[int]()
     steps = sum(1 for _ in found.add(range(0, 5_000 * 64, 64)))

@@ -2,8 +2,8 @@
 
 A dictionary of hundreds of thousands is moved in one go whenever it becomes too small, which takes
 longer than a turn of the event loop. So items are spread over many small ones, in a way that
-nobody can foresee. Where something is kept of each, the next dictionary takes what the last one has
-no room for.
+nobody can foresee, once there are more than a few. Where something is kept of each, the next
+dictionary takes what the last one has no room for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Distinct(Generic[Item]):
 
     def __init__(self) -> None:
         self._in_order: list[Item] = []
-        self._shards: list[dict[Any, int]] = [{_SEEN: 0} for _ in range(_SHARDS)]
+        self._shards: list[dict[Any, int]] = [{_SEEN: 0}]  # there are few items in most requests
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -46,29 +46,41 @@ class Distinct(Generic[Item]):
         return iter(self._in_order)
 
     def __contains__(self, item: object) -> bool:
-        return item in self._shards[hash((_SALT, item)) % _SHARDS]
+        return item in _shard_of(self._shards, item)
 
     def times(self, item: Item) -> int:
         """How often it has come."""
-        return self._shards[hash((_SALT, item)) % _SHARDS].get(item, 0)
+        return _shard_of(self._shards, item).get(item, 0)
 
     def add(self, items: Iterable[Item]) -> Work[None]:
         """Those that are not there yet, and count the others."""
-        shards, put = self._shards, self._in_order.append
+        put = self._in_order.append
         left = iter(items)
         while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):
+            shards = self._shards
             for item in some:
-                shard = shards[hash((_SALT, item)) % _SHARDS]
+                shard = _shard_of(shards, item)
                 if item in shard:
                     shard[item] += 1
                 else:
                     shard[item] = 1
                     put(item)
+            if len(shards) == 1 and len(self._in_order) >= _LOOKED_AT_TOGETHER:
+                self._spread()
             yield
+
+    def _spread(self) -> None:
+        (alone,), self._shards = self._shards, [{_SEEN: 0} for _ in range(_SHARDS)]
+        for item in self._in_order:
+            _shard_of(self._shards, item)[item] = alone[item]
 
     def let_go(self) -> Work[None]:
         """Empty it; all at once, that would take longer than a turn."""
         yield from let_go(self._in_order, *self._shards)
+
+
+def _shard_of(shards: list[dict[Any, int]], item: object) -> dict[Any, int]:
+    return shards[hash((_SALT, item)) % len(shards)]
 
 
 def distinct(items: Iterable[Item]) -> Work[Distinct[Item]]:
