@@ -6,7 +6,7 @@ sink in Python can be written to faster with the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -36,10 +36,21 @@ class DroppingSink(DataSource):
 
 class _Writer(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
+        return _drop(iterator)
 
 
-class _StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    pass
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _drop(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        pass
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        pass
+
+
+def _drop(batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    for _ in batches:
+        pass
+    return WriterCommitMessage()

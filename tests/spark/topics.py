@@ -66,8 +66,10 @@ class Topic:
         producer: Producer | None = None,
         timeout_s: float = 30,
     ) -> None:
-        """Write these records, and wait until all are acknowledged."""
-        producer = producer or Producer({"bootstrap.servers": self.address, "linger.ms": 5})
+        """Write these records in their order, and wait until all are acknowledged."""
+        # Idempotent: a batch that is refused, as the topic is new, must not come after the next.
+        options = {"bootstrap.servers": self.address, "linger.ms": 5, "enable.idempotence": True}
+        producer = producer or Producer(options)
         failed: list[Any] = []
         for record in records:
             partition, key, value, timestamp, headers = record
