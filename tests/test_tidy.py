@@ -29,6 +29,7 @@ LARGE_FUNCTIONS: dict[str, int] = {  # two signatures full of options
 }
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _POSTPONED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -96,6 +97,14 @@ def test_files_open_with_what_they_are_for() -> None:
 def test_modules_have_names() -> None:
     nameless = [name for name in SOURCES if _NAMELESS & set(Path(name).with_suffix("").parts)]
     assert not nameless, "what is in there has a name"
+
+
+def test_files_have_plain_names() -> None:
+    """A test that takes another object for its directory leaves a broker's data behind."""
+    odd = [
+        str(path) for path in _tracked("") if not _PLAIN_NAME.fullmatch(str(path.relative_to(ROOT)))
+    ]
+    assert not odd, "written by accident?"
 
 
 def test_nothing_is_postponed() -> None:
