@@ -169,7 +169,7 @@ def test_of_several_batches_of_a_transaction_all_count_or_none(is_committed: boo
         if is_committed:
             codes = await to_end(coordinator.commit_in_transaction(commit, NOT_REQUIRED))
             assert set(codes) == {ErrorCode.none}
-        coordinator.end_transaction(partition, 7, 0, is_committed)
+        coordinator.end_transaction(partition, 7, is_committed)
         assert len(await committed(coordinator, "g")) == (_MANY if is_committed else 0)
 
     with_coordinator(run)

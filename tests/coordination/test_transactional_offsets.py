@@ -61,7 +61,7 @@ def end(
     """As the broker does it: the marker is written, then the coordinator hears of it."""
     coordinator.check_loaded(PARTITION)
     log.append(PARTITION, encode_marker(TransactionMarker(is_commit, 0), producer_id, 0, 1))
-    coordinator.end_transaction(PARTITION, producer_id, 0, is_commit)
+    coordinator.end_transaction(PARTITION, producer_id, is_commit)
 
 
 async def seen(

@@ -63,9 +63,7 @@ def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Partition:
         marker.transaction_version,
     )
     if topic == GROUP_METADATA:
-        broker.groups.end_transaction(
-            index, marker.producer_id, marker.producer_epoch, marker.is_commit
-        )
+        broker.groups.end_transaction(index, marker.producer_id, marker.is_commit)
     return partition
 
 

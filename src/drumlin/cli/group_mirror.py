@@ -124,7 +124,7 @@ def _default_state(cluster_id: str | None, zookeeper: str) -> Path:
 
 
 def _stop_at_signals(stack: ExitStack, stop: threading.Event, wake: threading.Event) -> None:
-    def stop_soon(number: int, frame: object) -> None:
+    def stop_soon(_number: int, _frame: object) -> None:
         stop.set()
         wake.set()
 

@@ -125,7 +125,7 @@ def reset(
         described = group_offsets.describe(cluster, group)
         group_offsets.check_at_rest(described, "reset")
         known = group_offsets.positions_of(cluster, described)
-        places = _chosen(cluster, group, topics or (), known)
+        places = _chosen(cluster, topics or (), known)
         if from_file is not None:
             wanted = _from_file(from_file, group, places if topics else None)
             rows = _plan_offsets(cluster, wanted, known, metadata)
@@ -141,7 +141,7 @@ def reset(
 
 
 def _chosen(
-    cluster: Cluster, group: str, topics: Iterable[str], known: Collection[TopicPartition]
+    cluster: Cluster, topics: Iterable[str], known: Collection[TopicPartition]
 ) -> list[TopicPartition]:
     """The partitions that are named, or all that the group has committed and that exist."""
     places: set[TopicPartition] = set()

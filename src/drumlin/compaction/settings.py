@@ -11,7 +11,6 @@ class CleanerSettings(NamedTuple):
     threads: int = 1
     dedupe_buffer_size: int = 128 << 20
     io_buffer_load_factor: float = 0.9
-    io_buffer_size: int = 512 << 10
     io_max_bytes_per_second: float = 1.7976931348623157e308
     backoff_ms: int = 15_000
 

@@ -27,7 +27,6 @@ from drumlin.config.values import Refused, Rule, Value, ValueType, parse, rule
 
 READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
-CLUSTER_WIDE: Final = "cluster-wide"
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\.(.+)")
 #: What begins like this belongs to a listener or a plugin; Kafka takes any such key.

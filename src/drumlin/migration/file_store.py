@@ -49,7 +49,7 @@ class FileStore:
             self.rows.append(OffsetRow(group, topic, partition, each.offset, each.metadata))
         return {}
 
-    def live_consumers(self, group: str) -> str | None:
+    def live_consumers(self, group: str) -> str | None:  # noqa: ARG002
         return None
 
     def save(self) -> None:

@@ -379,7 +379,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             PlainOutgoing(transport, self) if is_plain else EncryptedOutgoing(transport)
         )
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:

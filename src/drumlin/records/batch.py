@@ -56,16 +56,10 @@ _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
-_ATTRIBUTES: Final = struct.Struct(">h")
-_TIMESTAMPS: Final = struct.Struct(">qq")
-_PRODUCER: Final = struct.Struct(">qh")
 MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 CRC_START: Final = 21  # where what it covers begins
 ATTRIBUTES_LOW_BYTE: Final = 22  # the one that all masks are about
-_BASE_TIMESTAMP_POSITION: Final = 27
-_MAX_TIMESTAMP_POSITION: Final = 35
-_PRODUCER_POSITION: Final = 43
 
 
 class BatchHeader(NamedTuple):
@@ -149,16 +143,6 @@ def parse_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int
     return base_offset, length + LOG_OVERHEAD
 
 
-def parse_producer(batch: Buffer) -> tuple[int, int]:
-    """Producer id and epoch of one batch: for who needs nothing else, and is in a hurry.
-
-    Raises:
-        struct.error: it has no whole header.
-    """
-    producer_id, producer_epoch = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
-    return producer_id, producer_epoch
-
-
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch, up to the first one that is cut off.
 
@@ -190,21 +174,6 @@ def assign_offsets(
     """Write base offset and leader epoch in place; the CRC does not cover them."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
-
-
-def stamp_log_append_time(
-    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
-) -> None:
-    """Mark the batch as stamped by the broker, and seal it again."""
-    attributes = header.attributes | TIMESTAMP_TYPE_MASK
-    _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes)
-    _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
-    seal(buffer, position, header.size)
-
-
-def stamp_times(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Give a batch, none of whose records has a delta, its time; `seal` it afterwards."""
-    _TIMESTAMPS.pack_into(buffer, position + _BASE_TIMESTAMP_POSITION, timestamp_ms, timestamp_ms)
 
 
 def seal(buffer: bytearray | memoryview, position: int, size: int) -> None:

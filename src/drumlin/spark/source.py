@@ -97,7 +97,9 @@ class DrumlinDataSource(DataSource):
         return BatchWriter(options, written_columns(schema, options.topic))
 
     def streamWriter(  # noqa: N802
-        self, schema: StructType, overwrite: bool
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002
     ) -> DataSourceStreamWriter:
         # With output mode complete Spark says `overwrite`. As in Spark's Kafka sink, all rows of
         # the result are appended with every batch: a compacted topic has the last of each key.

@@ -189,11 +189,11 @@ class PartitionLog:
         header = parse_header(batch)
         marker = parse_marker(batch, header)
         if marker is not None:
-            self.producer_state.check_marker(header, marker, base_offset, transaction_version)
+            self.producer_state.check_marker(header, marker, transaction_version)
         elif header.has_producer_id:
             if header.is_transactional:
                 self.producer_state.check_transaction(header, verification)
-            self.producer_state.check_epoch(header, base_offset)
+            self.producer_state.check_epoch(header)
         self._append_trusted(batch, header, marker, now_ms)
         return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
 

@@ -173,7 +173,7 @@ class ProducerState:
             # All that it wrote is gone, or it is new here: any sequence may come first.
             return None
         if entry is not None:
-            self.check_epoch(header, offset)
+            self.check_epoch(header)
             self._check_sequence(entry, header, offset)
         if is_open and not is_transactional:
             raise KafkaError(
@@ -203,7 +203,7 @@ class ProducerState:
                 f"producer {header.producer_id} has no transaction here, or it has ended",
             )
 
-    def check_epoch(self, header: BatchHeader, offset: int) -> None:
+    def check_epoch(self, header: BatchHeader) -> None:
         """Refuse a producer that was superseded.
 
         Raises:
@@ -217,7 +217,6 @@ class ProducerState:
         self,
         header: BatchHeader,
         marker: TransactionMarker,
-        offset: int,
         transaction_version: int = 0,
     ) -> None:
         """Refuse the end of a transaction that is not the open one, or not from its coordinator.
@@ -228,7 +227,7 @@ class ProducerState:
         entry = self.get(header.producer_id)
         if entry is None:
             return
-        self.check_epoch(header, offset)
+        self.check_epoch(header)
         if (
             transaction_version >= _EPOCH_PER_TRANSACTION
             and header.producer_epoch == entry.producer_epoch

@@ -96,7 +96,7 @@ class PlainFetch(Fetch):
     def replace(self, number: int, answer: Answer) -> None:
         self.answers[number] = answer
 
-    def over(self, *, is_answered: bool) -> None:
+    def over(self, *, is_answered: bool) -> None:  # noqa: ARG002
         if self._is_large:
             self.broker.turns.start(let_go(self._items))
 

@@ -148,13 +148,12 @@ async def _respond(
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer says what is fetched from now on
-    work = _told(context, shape, named, fetch, acknowledged, lock_duration_s)
+    work = _told(shape, named, fetch, acknowledged, lock_duration_s)
     told = len(named) + sum(len(each.acquired) for each in fetch.given.values())
     return work if told > _TOLD_AT_ONCE_MAX else to_end(work)
 
 
 def _told(
-    context: RequestContext,
     shape: Shape,
     named: list[SharedPartition],
     fetch: ShareFetch,
@@ -165,7 +164,7 @@ def _told(
     partitions: dict[SharedPartition, Any] = {}
     for shared in named:
         if shared not in partitions:
-            partitions[shared] = _partition(context, shape, shared, fetch, acknowledged)
+            partitions[shared] = _partition(shape, shared, fetch, acknowledged)
         yield
     told = partitions.items()
     answer = yield from share_answer(shape, "ShareFetchResponse", lock_duration_s, told)
@@ -175,7 +174,6 @@ def _told(
 
 
 def _partition(
-    context: RequestContext,
     shape: Shape,
     shared: SharedPartition,
     fetch: ShareFetch,

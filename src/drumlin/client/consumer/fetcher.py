@@ -240,7 +240,6 @@ class Fetcher:
             frame,
         )
         state.fetch_offset = last.end_offset
-        state.fetch_epoch = last.leader_epoch
         state.last_fetch = self._fetches
         state.buffered += 1
         return piece

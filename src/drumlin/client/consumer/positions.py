@@ -49,7 +49,6 @@ class PartitionState:
     committable: int = NO_OFFSET
     committable_epoch: int = NO_EPOCH
     fetch_offset: int = NO_OFFSET
-    fetch_epoch: int = NO_EPOCH
     leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
     high_watermark: int = NO_OFFSET
     end_offset: int = NO_OFFSET  # how far the last fetch said that one may read
@@ -70,7 +69,6 @@ class PartitionState:
         self.buffered = 0
         self.is_on_way = False
         self.fetch_offset = self.position
-        self.fetch_epoch = self.position_epoch
 
     def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Read on from `offset`. Nothing before it is to be committed by itself any more."""

@@ -155,9 +155,10 @@ class Starter:
             for state in self._still(led, Stage.WAITING):
                 end = ends.get(state.place)
                 if end is not None:
-                    self._compare(state, *end)
+                    end_offset, _, leader_epoch = end
+                    self._compare(state, end_offset, leader_epoch)
 
-    def _compare(self, state: PartitionState, end_offset: int, epoch: int, leader: int) -> None:
+    def _compare(self, state: PartitionState, end_offset: int, leader: int) -> None:
         state.leader_epoch = leader
         if end_offset != _NOT_KNOWN and end_offset >= state.position:
             state.stage = Stage.FETCHING

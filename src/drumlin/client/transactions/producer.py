@@ -54,7 +54,7 @@ class TransactionalProducer(Producer):
         sent = {(topic, n): each.next_sequence for (topic, n, _), each in self._senders.items()}
         return {**self._sequences, **sent}
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:  # noqa: ARG002
         """Deliver a batch behind all that were put for the same partition."""
         self.put_count += 1
         self._unsettled.add(batch.done)

@@ -355,9 +355,7 @@ class GroupCoordinator(DowngradeExecution):
         self._check_active()
         self._partitions.shard(partition)
 
-    def end_transaction(
-        self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool
-    ) -> None:
+    def end_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
         """A marker is in the partition: what the producer committed counts now, or is dropped."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 

@@ -73,11 +73,6 @@ class Run:
         """Whether the start offset may pass it."""
         return self.state in TERMINAL
 
-    @property
-    def will_be_done(self) -> bool:
-        """As `is_done`, once what was asked for is written."""
-        return self.is_done or self.target in TERMINAL
-
 
 @dataclass(slots=True, eq=False)
 class Change:

@@ -133,7 +133,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     def _unload(self, shard: ShareShard) -> Work[None]:
         return forget(shard.states)
 
-    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:  # noqa: ARG002
         """The states in a topic go with it."""
         self._background.spawn(self._delete_orphans())
 

@@ -336,7 +336,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 continue  # it is loading, or cannot be loaded
         return shards
 
-    def _on_loaded(self, partition: int) -> None:
+    def _on_loaded(self, partition: int) -> None:  # noqa: ARG002
         self._resume()
 
     def _resume(self) -> None:

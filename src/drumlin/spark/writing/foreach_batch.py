@@ -64,7 +64,7 @@ def _write(
     options: Mapping[str, str],
     rows_of: Mapping[str, RowsOf] | None,
     batch: DataFrame,
-    batch_id: int,
+    batch_id: int,  # noqa: ARG001
 ) -> None:
     _check_session(options, batch)
     if "transactionalgroup" in options:

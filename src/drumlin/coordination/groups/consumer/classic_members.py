@@ -83,7 +83,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     if replaced is not None and _becomes_classic(group, replaced):
         is_later = must_downgrade_later(group)
         if not is_later:
-            downgraded = _downgrade(draft, replaced, Member(member_id, subscription), owned)
+            downgraded = _downgrade(draft, replaced, Member(member_id, subscription))
             if downgraded is not None:
                 return downgraded
     updated = Member(member_id, subscription, member.progress)
@@ -197,9 +197,7 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
     return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
 
 
-def _downgrade(
-    draft: Draft, replaced: Member, joining: Member, owned: Partitions
-) -> Outcome | None:
+def _downgrade(draft: Draft, replaced: Member, joining: Member) -> Outcome | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
     group = draft.group
     staying = [each for each in group.members.values() if each is not replaced]

@@ -179,7 +179,7 @@ class ConsumerGroup:
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
         return leaving.expire(self, deadline)
 
-    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
         """Nobody waits in a group of this kind."""
         return ()
 

@@ -120,7 +120,7 @@ class ShareGroup:
 
     # -- offsets, which only other groups have -----------------------------------------------
 
-    def check_offset_commit(self, committer: Committer) -> None:
+    def check_offset_commit(self, committer: Committer) -> None:  # noqa: ARG002
         raise self._not_that_kind()
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
@@ -133,7 +133,7 @@ class ShareGroup:
         message = f"{self.group_id} is a share group, which commits no offsets"
         return KafkaError(ErrorCode.group_id_not_found, message)
 
-    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:  # noqa: ARG002
         return None
 
     # -- heartbeats ------------------------------------------------------------------------
@@ -484,7 +484,7 @@ class ShareGroup:
         self.keep_alive(deadline.member_id)
         return [Write(self.leave(deadline.member_id))]
 
-    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
         return ()  # sessions are left to end: whoever is found then has another one by then
 
     def dissolve(self) -> Work[list[Any]]:

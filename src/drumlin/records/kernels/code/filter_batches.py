@@ -96,7 +96,7 @@ def filter_batches(
             break
         status = _filter_batch(data, position, output, room, offset_map, state, table)
         if status == STOP_ORDINARY:
-            _account(output, state, entries)
+            _account(state, entries)
             state[FILTER_BATCHES_READ] += 1
             state[FILTER_BYTES_READ] += batch_size
             state[FILTER_POSITION] = position + batch_size
@@ -175,7 +175,7 @@ def _is_kept_empty(state: Pointer) -> bool:
 
 
 @helper
-def _account(output: Pointer, state: Pointer, entries: Pointer) -> None:
+def _account(state: Pointer, entries: Pointer) -> None:
     """Count what was done with a batch; index it as a segment does that is appended to."""
     for fact in range(BATCH_FACTS_WIDTH):
         state[FILTER_FACTS + fact] += state[FILTER_BATCH + fact]

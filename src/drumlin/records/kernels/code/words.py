@@ -49,16 +49,6 @@ def store_word(_context: Any, data: Any, _position: Any, _word: Any) -> Any:
 
 
 @_inline
-def swap_bytes(_context: Any, _word: Any) -> Any:
-    """The word with its bytes in reverse order."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bswap(arguments[0])
-
-    return types.int64(types.int64), generate
-
-
-@_inline
 def wrapping_add(_context: Any, _a: Any, _b: Any) -> Any:
     """The sum, modulo 2^64."""
 

@@ -68,10 +68,3 @@ def driver_id(sink: str) -> str:
 def group_of(sink: str) -> str:
     """The group to which the place of the last decision is committed."""
     return f"{PREFIX}{sink}"
-
-
-def sink_of_driver(transactional_id: str) -> str | None:
-    """None: it is not the id of a sink's drivers."""
-    if transactional_id.startswith(PREFIX) and transactional_id.endswith(".driver"):
-        return transactional_id[len(PREFIX) : -len(".driver")]
-    return None
