@@ -25,7 +25,8 @@ def emptied(log: PartitionLog, replace: Callable[[SegmentSwap], None]) -> None:
     """The first segment gives way to one in which nothing is left."""
     view = log.cleaning_view()
     new = CleanedSegmentWriter(log, 0).finish(0)
-    SegmentSwap(log, view, view.segments[:1], [new]).run(replace)
+    with SegmentSwap(log, view, view.segments[:1], [new]) as swap:
+        replace(swap)
 
 
 def test_what_was_aborted_is_told_of_what_was_read(

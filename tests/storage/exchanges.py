@@ -118,7 +118,8 @@ def cleaned(logs: LogDirectories, log: PartitionLog, exchange: Exchange) -> None
     """What a cleaner does."""
     view = log.cleaning_view()
     old, new = written(log, view, exchange)
-    SegmentSwap(log, view, old, new).run(logs.replace_segments)
+    with SegmentSwap(log, view, old, new) as swap:
+        logs.replace_segments(swap)
 
 
 class Content(NamedTuple):

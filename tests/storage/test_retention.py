@@ -133,7 +133,8 @@ def emptied(logs: LogDirectories, log: PartitionLog, number: int) -> None:
     view = log.cleaning_view()
     segment = view.segments[number]
     new = CleanedSegmentWriter(log, segment.base_offset).finish(segment.modified_ms())
-    SegmentSwap(log, view, [segment], [new]).run(logs.replace_segments)
+    with SegmentSwap(log, view, [segment], [new]) as swap:
+        logs.replace_segments(swap)
 
 
 def test_compaction_and_deletion_together(logs: LogDirectories) -> None:

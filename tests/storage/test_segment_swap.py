@@ -214,7 +214,8 @@ def test_the_time_of_the_newest_is_kept(logs: LogDirectories) -> None:
     view = log.cleaning_view()
     writer = CleanedSegmentWriter(log, 0)
     swap = SegmentSwap(log, view, view.segments[:2], [writer.finish(NOW_MS - 77_000)])
-    swap.run(logs.replace_segments)
+    with swap:
+        logs.replace_segments(swap)
     assert log.segments.first.modified_ms() == NOW_MS - 77_000
     assert log.log_start_offset == 0
     assert offsets(log)[0] == 16
@@ -268,8 +269,8 @@ def test_a_log_that_was_cut_or_deleted_is_left_alone(
 
     if not prepared:
         change(logs, log)
-    with pytest.raises(SegmentsChanged):
-        swap.run(replace)
+    with pytest.raises(SegmentsChanged), swap:
+        replace(swap)
     if log.is_deleted:
         return
     assert not [*log.directory.glob("*.cleaned"), *log.directory.glob("segment-swap")]
@@ -344,8 +345,8 @@ def test_segments_that_retention_took_are_not_brought_back(
     log.delete_records_before(11)
     to_end(logs.delete_old_segments())
     assert log.segments.first.base_offset == 8
-    with pytest.raises(SegmentsChanged):
-        swap.run(logs.replace_segments)
+    with pytest.raises(SegmentsChanged), swap:
+        logs.replace_segments(swap)
     assert not [*log.directory.glob("*.cleaned"), *log.directory.glob("segment-swap")]
     # Once it is prepared, retention waits, as a crash would bring them back.
     view = log.cleaning_view()
@@ -373,8 +374,8 @@ def test_what_changed_meanwhile_is_no_mistake(logs: LogDirectories, change: str)
         to_end(logs.delete_old_segments())
     else:
         log.config = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"delete"}))
-    with pytest.raises(SegmentsChanged):
-        swap.run(logs.replace_segments)
+    with pytest.raises(SegmentsChanged), swap:
+        logs.replace_segments(swap)
     assert log.swaps.pending is None
 
 
@@ -411,8 +412,9 @@ def test_a_cleaners_mistakes_are_refused(logs: LogDirectories) -> None:
 
     def refuse(old: tuple[Segment, ...], *base_offsets: int) -> None:
         new = [CleanedSegmentWriter(log, offset).finish(NOW_MS) for offset in base_offsets]
-        with pytest.raises(ValueError, match=r"fit|active|base offset"):
-            SegmentSwap(log, view, old, new).run(logs.replace_segments)
+        is_refused = pytest.raises(ValueError, match=r"fit|active|base offset")
+        with is_refused, SegmentSwap(log, view, old, new) as swap:
+            logs.replace_segments(swap)
         assert not list(log.directory.glob("*.cleaned"))
 
     refuse(segments[4:], 32)
@@ -424,7 +426,8 @@ def test_a_cleaners_mistakes_are_refused(logs: LogDirectories) -> None:
     with pytest.raises(SegmentsChanged):
         SegmentSwap(log, view, (segments[0], segments[2]), []).prepare()
     log.delete_records_before(16)
-    SegmentSwap(log, view, segments[:2], []).run(logs.replace_segments)
+    with SegmentSwap(log, view, segments[:2], []) as swap:
+        logs.replace_segments(swap)
     assert log.segments.first.base_offset == 16
 
 

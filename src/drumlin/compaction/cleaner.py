@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from drumlin.clock import Clock
@@ -161,9 +162,8 @@ class Cleaner:
             for group in cleaning.groups():
                 try:
                     new = self._rewrite(log, cleaning, group)
-                    SegmentSwap(log, view, group, new).run(
-                        lambda swap: self._call(lambda: replace(swap))
-                    )
+                    with SegmentSwap(log, view, group, new) as swap:
+                        self._call(partial(replace, swap))
                 except (SegmentGone, SegmentsChanged):
                     if not _is_gone(log, group):
                         raise

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from drumlin.config.topic import LogConfig
+from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_table import FrozenProducers
 from drumlin.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from drumlin.storage.partition_log import PartitionLog
 
 
 class CleaningView(NamedTuple):
@@ -40,7 +38,7 @@ class CleaningView(NamedTuple):
         return self.producers.epochs_without_data
 
 
-def note_cleaned(log: PartitionLog, view: CleaningView, end_offset: int) -> None:
+def note_cleaned(log: LogState, view: CleaningView, end_offset: int) -> None:
     """Have the checkpoint say that the log is clean up to `end_offset`; nothing if it was cut.
 
     Raises:
@@ -53,7 +51,7 @@ def note_cleaned(log: PartitionLog, view: CleaningView, end_offset: int) -> None
             )
 
 
-def cleaning_view(log: PartitionLog) -> CleaningView:
+def cleaning_view(log: LogState) -> CleaningView:
     """The log as it is now. Only on the thread that changes it."""
     first_undecided = log.producer_state.first_undecided_offset
     return CleaningView(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_snapshot import snapshot_path
-
-if TYPE_CHECKING:
-    from drumlin.storage.partition_log import PartitionLog
 
 _CHEAP_TO_REPLAY_BYTES: Final = 16 * 1024
 
 
-def complete(log: PartitionLog) -> None:
+def complete(log: LogState) -> None:
     """Have the active segment, and what is known of producers, ready for the last flush.
 
     Producers and timestamps at the end of a small segment are found again by reading it, unless
@@ -29,7 +27,7 @@ def complete(log: PartitionLog) -> None:
         log.durability.note_snapshot(end_offset, log.producer_state.freeze())
 
 
-def _are_producers_found(log: PartitionLog) -> bool:
+def _are_producers_found(log: LogState) -> bool:
     """Whether the active segment, and a snapshot at its beginning, tell of all producers."""
     base_offset = log.segments.active.base_offset
     if log.log_start_offset > base_offset:
@@ -37,7 +35,7 @@ def _are_producers_found(log: PartitionLog) -> bool:
     return base_offset == 0 or not len(log.producer_state) or _has_snapshot(log, base_offset)
 
 
-def _has_snapshot(log: PartitionLog, offset: int) -> bool:
+def _has_snapshot(log: LogState, offset: int) -> bool:
     """One that was only noted counts: the last flush writes it."""
     path = snapshot_path(log.path, offset)
     return log.durability.has_noted_snapshot(offset) or log.log_directory.files.exists(path)

@@ -17,11 +17,10 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
-from drumlin.storage import expiry, swap_plan
+from drumlin.storage import retention_round, swap_plan
 from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.checkpoints import PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
-from drumlin.storage.expiry import Tell, tell_nobody
 from drumlin.storage.files import Files
 from drumlin.storage.loading import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
@@ -35,6 +34,7 @@ from drumlin.storage.partition_names import (
 )
 from drumlin.storage.recovery import reload_log
 from drumlin.storage.retention import deletable_segments
+from drumlin.storage.retention_round import Tell, tell_nobody
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import UnsupportedFormat
@@ -323,7 +323,7 @@ class LogDirectories:
 
         `tell` is told of logs that begin later now.
         """
-        return expiry.delete_from_all(self, self._clock.wall_ms(), self._doomed, tell)
+        return retention_round.delete_from_all(self, self._clock.wall_ms(), self._doomed, tell)
 
     def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
         """Retention for logs in which an exchange of segments has kept it waiting."""
@@ -331,7 +331,7 @@ class LogDirectories:
         for log in self:
             yield
             if log.swaps.retention_waits:
-                yield from expiry.delete_from_all((log,), now_ms, self._doomed, tell)
+                yield from retention_round.delete_from_all((log,), now_ms, self._doomed, tell)
 
     def replace_segments(self, swap: SegmentSwap) -> None:
         """Have a log put cleaned segments where old ones were.
@@ -343,7 +343,7 @@ class LogDirectories:
         """
         # At once: who reads them holds descriptors, and who comes too late looks again. A delay
         # would have the device hold all that was cleaned within it twice.
-        swap.log.replace_segments(swap, lambda paths: self._doomed.add(paths, 0))
+        swap.apply(lambda paths: self._doomed.add(paths, 0))
 
     def roll_overdue(self) -> Work[None]:
         """Roll active segments with records that have waited for `max.compaction.lag.ms`."""
@@ -377,12 +377,13 @@ class LogDirectories:
         Those with sealed segments, and those with records as old as `flush.ms`.
         """
         now_s = self._clock.monotonic()
-        due = {log for directory in self.directories for log in directory.awaiting_flush.copy()}
+        due = []
         for log in self:
             yield
-            if log.is_flush_overdue(now_s):
-                due.add(log)
-        return [log for log in due if log.log_directory.is_online]
+            is_due = log.awaits_flush or log.is_flush_overdue(now_s)
+            if is_due and log.log_directory.is_online:
+                due.append(log)
+        return due
 
     # -- now and then: in a thread -----------------------------------------------------
 

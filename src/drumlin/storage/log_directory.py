@@ -9,7 +9,7 @@ after any other error it can't.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.clock import Clock
 from drumlin.storage import checkpoints, meta_properties
@@ -20,9 +20,6 @@ from drumlin.storage.meta_properties import MetaProperties
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_names import parse_directory_name
 from drumlin.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.storage.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 
@@ -46,8 +43,6 @@ class LogDirectory:
         self.files = open_files.files
         self.clock = clock
         self.failure: OSError | None = None
-        #: Logs with sealed segments that wait to be flushed in the background.
-        self.awaiting_flush: set[PartitionLog] = set()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
         #: Partitions that are to be read again at the next start, whatever marker there is.

@@ -25,15 +25,14 @@ from drumlin.storage import closing, expiry, partition_metadata, truncation
 from drumlin.storage.append_result import AppendResult, result_of
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
-from drumlin.storage.durability import Durability
 from drumlin.storage.file_slice import FileSlice, ReadResult
-from drumlin.storage.leader_epochs import EpochEnd, LeaderEpochs
+from drumlin.storage.leader_epochs import EpochEnd
 from drumlin.storage.log_directory import LogDirectory, storage_error
-from drumlin.storage.producer_state import ProducerState, TransactionMarker
-from drumlin.storage.roll_rule import RollRule, is_overdue
+from drumlin.storage.log_state import LogState
+from drumlin.storage.producer_state import TransactionMarker
+from drumlin.storage.roll_rule import is_overdue
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
-from drumlin.storage.segment_swap import SegmentSwap, SegmentSwaps
 from drumlin.storage.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
 from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.storage.verification import NOT_REQUIRED, Verification
@@ -43,7 +42,7 @@ T = TypeVar("T")
 _NOTHING: Final = ReadResult(())
 
 
-class PartitionLog:
+class PartitionLog(LogState):
     """See the module. Built by `recovery.load_log` and `LogDirectories.create` only.
 
     Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
@@ -59,49 +58,15 @@ class PartitionLog:
         config: LogConfig,
         segments: SegmentList,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.name = f"{topic}-{partition}"
-        self.topic_id = topic_id
-        self.log_directory = log_directory
-        self.path = path
-        self.segments = segments
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.leader_epochs = LeaderEpochs()
-        self.producer_state = ProducerState()
-        self.is_deleted = False
-        #: Where a new leader epoch has to begin before the log is served, as records are lost.
-        self.epoch_due_at: int | None = None
-        self.swaps = SegmentSwaps()
-        self.truncations = 0
+        super().__init__(log_directory, path, topic, partition, topic_id, config, segments)
         self._files = log_directory.files
         self._open_files = log_directory.open_files
-        self.durability = Durability(path, log_directory.files)
         self._last_flush_s = log_directory.clock.monotonic()
         self._end_offset_when_last_looked = -1
-        self.config = config
-
-    def __repr__(self) -> str:
-        return f"<log {self.name} {self.log_start_offset}..{self.log_end_offset}>"
 
     @property
     def directory(self) -> Path:
         return Path(self.path)
-
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
-        self._roll_rule = RollRule(config)
-        self.append_rules = config.append_rules()
-
-    @property
-    def size_bytes(self) -> int:
-        return self.segments.size_bytes
 
     def write_topic_id(self, topic_id: UUID) -> None:
         """Say in the folder which topic this is a partition of; durable with the next flush."""
@@ -268,7 +233,7 @@ class PartitionLog:
             self.log_directory.check_writable()
         try:
             segment = self.segments.active
-            if self._roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
+            if self.roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
                 segment = self._roll(base_offset, now_ms)
             if aborted is not None:  # before the marker: readers go by the marker
                 segment.transaction_index.append(aborted)
@@ -304,8 +269,8 @@ class PartitionLog:
             self.durability.note_sealed(active)
         self.durability.note_snapshot(base_offset, self.producer_state.freeze())
         self.durability.note_new_names()
-        self._roll_rule.draw_jitter()
-        self.log_directory.awaiting_flush.add(self)
+        self.roll_rule.draw_jitter()
+        self.awaits_flush = True
         return segment
 
     def roll_if_overdue(self, now_ms: int) -> None:
@@ -314,11 +279,6 @@ class PartitionLog:
             self.roll(now_ms)
 
     # -- durability --------------------------------------------------------------------
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below is on the device."""
-        return self.durability.recovery_point
 
     @property
     def is_flush_due(self) -> bool:
@@ -333,15 +293,13 @@ class PartitionLog:
         if up_to_offset is not None and up_to_offset <= self.recovery_point:
             return
         self.log_directory.check_writable()
-        waiting = self.log_directory.awaiting_flush
         durability = self.durability
         with self._failing_as("flush"), durability.lock:
-            waiting.discard(self)  # before: what is sealed meanwhile waits again
+            self.awaits_flush = False  # before: what is sealed meanwhile waits again
             try:
                 durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
             except BaseException:
-                if not self.is_deleted:
-                    waiting.add(self)
+                self.awaits_flush = True
                 raise
         self._last_flush_s = self.log_directory.clock.monotonic()
 
@@ -371,7 +329,7 @@ class PartitionLog:
         """The folder is about to go: readers keep what they hold, all else stops."""
         self.is_deleted = True
         self.durability.give_up()
-        self.log_directory.awaiting_flush.discard(self)
+        self.awaits_flush = False
         for segment in self.segments:
             segment.discard()
 
@@ -460,12 +418,6 @@ class PartitionLog:
 
     # -- removing ----------------------------------------------------------------------
 
-    def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; the segments below go with the next retention."""
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
-
     def delete_old_segments(self, now_ms: int, end_offset: int | None = None) -> list[str]:
         """Let go of segments that retention no longer keeps, up to `end_offset` (default: all).
 
@@ -481,12 +433,6 @@ class PartitionLog:
 
     def cleaning_view(self) -> CleaningView:
         return cleaning_view(self)
-
-    def replace_segments(
-        self, swap: SegmentSwap, remove_later: Callable[[list[str]], None]
-    ) -> None:
-        """Put cleaned segments where old ones were; see `SegmentSwap.apply`."""
-        swap.apply(remove_later)
 
     def truncate_to(self, offset: int) -> None:
         """Remove every batch that reaches to `offset` or beyond."""

@@ -122,10 +122,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.leader_epochs = fresh.leader_epochs
     log.producer_state = fresh.producer_state
     log.durability = fresh.durability
-    waiting = log.log_directory.awaiting_flush
-    if fresh in waiting:
-        waiting.discard(fresh)
-        waiting.add(log)
+    log.awaits_flush |= fresh.awaits_flush
     for segment in before:
         segment.discard()
 
@@ -220,7 +217,7 @@ def _note_mended(log: PartitionLog, recovered_from: int) -> None:
 def _have_flushed(log: PartitionLog, sealed: Segment) -> None:
     sealed.seal()
     log.durability.note_sealed(sealed)
-    log.log_directory.awaiting_flush.add(log)
+    log.awaits_flush = True
 
 
 def _index_anew(log: PartitionLog, segment: Segment) -> None:

@@ -8,20 +8,21 @@
                                   plan is removed
 
 Between `prepare` and `apply` the log lives on. What would make the plan wrong waits (retention)
-or takes it back first (truncation). One exchange of a log at a time: `SegmentSwaps` keeps it.
+or takes it back first (truncation). One exchange of a log at a time: `pending_swap.py` keeps it.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.doomed_files import DELETED_SUFFIX, name_for_deleted
 from drumlin.storage.files import TEMPORARY_SUFFIX
+from drumlin.storage.log_state import LogState
 from drumlin.storage.open_files import LogFile
 from drumlin.storage.segment import Segment
 from drumlin.storage.swap_plan import (
@@ -32,9 +33,6 @@ from drumlin.storage.swap_plan import (
     remove_snapshots,
 )
 
-if TYPE_CHECKING:
-    from drumlin.storage.partition_log import PartitionLog
-
 _logger = logging.getLogger(__name__)
 
 
@@ -42,40 +40,12 @@ class SegmentsChanged(Exception):
     """The log is not what it was when its cleaning began. Nothing was changed."""
 
 
-class SegmentSwaps:
-    """The exchanges of one log. `lock` is held by whoever begins or ends one, or cuts the log."""
-
-    __slots__ = ("lock", "pending", "retention_waits")
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        #: The one whose plan is on the device, or may be.
-        self.pending: SegmentSwap | None = None
-        #: Retention met an exchange, and is to be tried again soon.
-        self.retention_waits = False
-
-    @property
-    def holds_segments(self) -> bool:
-        """Whether a crash would bring segments back that are deleted now."""
-        return self.pending is not None and not self.pending.is_applied
-
-    def settle(self) -> None:
-        """Have no plan on the device any more: what was applied is finished, else taken back.
-
-        Raises:
-            OSError: that is not possible now.
-        """
-        with self.lock:
-            if self.pending is not None:
-                self.pending.settle()
-
-
 class SegmentSwap:
     """One exchange: neighbouring old segments against none, one or several new ones."""
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LogState,
         view: CleaningView,
         old: Sequence[Segment],
         new: Sequence[Segment],
@@ -96,11 +66,8 @@ class SegmentSwap:
         self._files = log.log_directory.files
         self._plan_path = f"{log.path}/{FILE_NAME}"
 
-    def run(self, replace: Callable[[SegmentSwap], None]) -> None:
-        """All of it, in the cleaner's thread.
-
-        Args:
-            replace: has `LogDirectories.replace_segments` called on the log's thread, and waits.
+    def __enter__(self) -> Self:
+        """`prepare`. To be followed, in the block, by `apply` on the log's thread.
 
         Raises:
             SegmentsChanged: nothing was changed, and the new files are removed.
@@ -110,11 +77,19 @@ class SegmentSwap:
         """
         try:
             self.prepare()
-            replace(self)
         except BaseException:
             self.abandon()
             raise
-        self.finish()
+        return self
+
+    def __exit__(
+        self, _type: object, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        """`finish`; after an error `abandon`. Raises what `__enter__` does."""
+        if error is None:
+            self.finish()
+        else:
+            self.abandon()
 
     # -- the steps ---------------------------------------------------------------------
 
@@ -122,7 +97,7 @@ class SegmentSwap:
         """Make it so that a crash leads to the new log. Blocks.
 
         Raises:
-            SegmentsChanged, KafkaError, OSError: see `run`; to be followed by `abandon`.
+            SegmentsChanged, KafkaError, OSError: see `__enter__`; to be followed by `abandon`.
         """
         log = self.log
         # Recovery must not read cleaned segments again: what leader epochs and producers were
@@ -162,7 +137,7 @@ class SegmentSwap:
         return [file for file in files if file.path.endswith(CLEANED_SUFFIX)]
 
     def apply(self, remove_later: Callable[[list[str]], None]) -> None:
-        """Exchange the segments, in their folder and in the log. Called by the log alone.
+        """Exchange the segments, in their folder and in the log. On the log's thread only.
 
         Args:
             remove_later: takes the old files by their new names; `finish` calls it too.

@@ -6,16 +6,12 @@ written in the place of what was cut.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_replay import follow_segment, load_latest_snapshot
 from drumlin.storage.segment import Segment
 
-if TYPE_CHECKING:
-    from drumlin.storage.partition_log import PartitionLog
 
-
-def truncate(log: PartitionLog, offset: int) -> None:
+def truncate(log: LogState, offset: int) -> None:
     """Remove every batch that reaches to `offset` or beyond."""
     if offset >= log.log_end_offset:
         return
@@ -35,7 +31,7 @@ def truncate(log: PartitionLog, offset: int) -> None:
         _reload(log, offset)
 
 
-def start_anew(log: PartitionLog, offset: int) -> None:
+def start_anew(log: LogState, offset: int) -> None:
     """Remove everything; the next record gets `offset`."""
     with log.swaps.lock, log.durability.lock:
         _begin(log)
@@ -49,7 +45,7 @@ def start_anew(log: PartitionLog, offset: int) -> None:
         _reload(log, offset)
 
 
-def skip_to(log: PartitionLog, offset: int) -> None:
+def skip_to(log: LogState, offset: int) -> None:
     """Give the next record `offset`, durably: the offsets below were given out, and are lost."""
     if log.size_bytes == 0:
         start_anew(log, offset)
@@ -69,7 +65,7 @@ def skip_to(log: PartitionLog, offset: int) -> None:
     log.durability.recovery_point = offset
 
 
-def settle(log: PartitionLog, end_offset: int, recovery_point: int) -> None:
+def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
     """The last batch turned out to end at `end_offset`, after loading or cutting."""
     log.log_end_offset = log.producer_state.end_offset = end_offset
     log.durability.recovery_point = min(recovery_point, end_offset)
@@ -80,13 +76,13 @@ def settle(log: PartitionLog, end_offset: int, recovery_point: int) -> None:
         start_anew(log, log.log_start_offset)
 
 
-def _begin(log: PartitionLog) -> None:
+def _begin(log: LogState) -> None:
     """What a cleaner works on is worth nothing any more, nor may a crash put it to use."""
     log.truncations += 1
     log.swaps.settle()
 
 
-def _lower_checkpoints(log: PartitionLog, offset: int) -> None:
+def _lower_checkpoints(log: LogState, offset: int) -> None:
     key = log.topic, log.partition
     log.durability.drop_from(
         offset
@@ -95,13 +91,13 @@ def _lower_checkpoints(log: PartitionLog, offset: int) -> None:
     log.log_directory.cleaner_offsets.lower(key, offset)
 
 
-def _remove(log: PartitionLog, gone: list[Segment]) -> None:
+def _remove(log: LogState, gone: list[Segment]) -> None:
     log.durability.forget(gone)
     for segment in gone:
         segment.remove_files()
 
 
-def _reload(log: PartitionLog, offset: int) -> None:
+def _reload(log: LogState, offset: int) -> None:
     """Bring all that is known of records back to what is left of them."""
     state = log.producer_state
     files = log.log_directory.files
