@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.passes import FilterRules, Reason, filter_pass, map_pass
+from drumlin.compaction.pass_selection import filter_pass, map_pass
+from drumlin.compaction.passes import FilterRules, Reason
 from drumlin.records import kernels
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.records.columns import encode_from_arrow

@@ -17,7 +17,8 @@ import numpy as np
 from bench.compacted_topics import encoded_keys
 from bench.harness import Comparison, Metric, Options
 from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.passes import Reason, map_pass
+from drumlin.compaction.pass_selection import map_pass
+from drumlin.compaction.passes import Reason
 from drumlin.records import kernels
 from drumlin.records.arrow_encode import RecordColumns
 

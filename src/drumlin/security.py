@@ -3,13 +3,7 @@
 security = Security(tls=Tls(ca="ca.pem"), login=Scram("user", "password"))
 """
 
-from drumlin.peer.security.settings import (
-    OAuthBearer,
-    Plain,
-    Scram,
-    Security,
-    SecurityOptionError,
-    Tls,
-)
+from drumlin.peer.security.security import Security
+from drumlin.peer.security.settings import OAuthBearer, Plain, Scram, SecurityOptionError, Tls
 
 __all__ = ["OAuthBearer", "Plain", "Scram", "Security", "SecurityOptionError", "Tls"]

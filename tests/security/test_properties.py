@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drumlin
-from drumlin.peer.security.properties import security_of
 from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOptionError, Tls
 from records.strategies import QUICK
 
@@ -83,9 +82,9 @@ CLIENT = OAuthBearer(
     ],
 )
 def test_properties_come_to_settings(given: dict[str, str], expected: Security) -> None:
-    assert security_of(given) == expected
+    assert Security.of(given) == expected
     assert (
-        security_of({f"kafka.{name}": value for name, value in given.items()}, "kafka.") == expected
+        Security.of({f"kafka.{name}": value for name, value in given.items()}, "kafka.") == expected
     )
 
 
@@ -174,7 +173,7 @@ def test_what_cannot_be_is_refused_by_name_and_shows_nothing(
 @pytest.mark.parametrize("name", ["security.protocol", "kafka.security_protocol"])
 def test_an_option_without_its_prefix_makes_no_plain_connection(name: str) -> None:
     with pytest.raises(SecurityOptionError, match=f"'{name}': .*'kafka.security.protocol' meant"):
-        security_of({name: "SSL", "subscribe": "t"}, "kafka.")
+        Security.of({name: "SSL", "subscribe": "t"}, "kafka.")
 
 
 @pytest.mark.parametrize(
@@ -240,17 +239,17 @@ def test_a_java_store_is_refused_with_the_command_that_converts_it(
 def test_a_store_with_a_key_is_converted_by_another_command() -> None:
     given = SSL | {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "hunter2"}
     with pytest.raises(SecurityOptionError, match=r"keytool -importkeystore .* && openssl pkcs12"):
-        security_of(given)
+        Security.of(given)
 
 
 @pytest.mark.parametrize("path", ["/etc/kafka/trust", "/etc/kafka/kafka.truststore"])
 def test_a_store_with_a_password_is_one_of_java(path: str) -> None:
     given = SSL | {TRUST: path, "ssl.truststore.password": "hunter2"}
     with pytest.raises(SecurityOptionError, match=r"is a JKS store .* keytool -list") as caught:
-        security_of(given)
+        Security.of(given)
     assert "hunter2" not in str(caught.value)
     with pytest.raises(SecurityOptionError, match="a PEM trust store has no password"):
-        security_of(given | {TRUST: "/ca.pem"})
+        Security.of(given | {TRUST: "/ca.pem"})
 
 
 def test_nothing_secret_is_ever_shown() -> None:
@@ -261,7 +260,7 @@ def test_nothing_secret_is_ever_shown() -> None:
         SSL | {"ssl.keystore.certificate.chain": PEM, "ssl.keystore.key": KEY},
         SSL | {"ssl.keystore.location": "/k.pem", "ssl.key.password": "hunter2"},
     ]
-    for each in map(security_of, given):
+    for each in map(Security.of, given):
         for text in (repr(each), str(each), f"{each}", repr([each])):
             assert "hunter2" not in text.lower()
             assert "***" in text
@@ -294,7 +293,7 @@ def test_nothing_secret_is_ever_shown() -> None:
 )
 def test_a_connection_is_as_secure_as_it_is_said_or_there_is_none(given: dict[str, str]) -> None:
     try:
-        security = security_of(given)
+        security = Security.of(given)
     except SecurityOptionError:
         return
     protocol = (given.get("security.protocol", "").strip() or "PLAINTEXT").upper()

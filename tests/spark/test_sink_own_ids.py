@@ -6,8 +6,8 @@ import pickle
 from collections.abc import Generator
 from typing import Any
 
-from drumlin.spark.writing.protocol.messages import Opened
 from drumlin.spark.writing.protocol.own_ids import OwnIds
+from drumlin.spark.writing.protocol.transactions import Opened
 
 
 def chosen(ids: OwnIds, sink: str) -> str:

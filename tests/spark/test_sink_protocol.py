@@ -30,13 +30,13 @@ from drumlin.spark.writing.protocol.errors import (
     Superseded,
 )
 from drumlin.spark.writing.protocol.messages import (
-    Opened,
     SinkSettings,
     SourceOffsets,
     TaskIdentity,
     TaskMessage,
 )
 from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
@@ -243,11 +243,11 @@ def test_offsets_of_the_source_go_with_the_decision(client: Client, topic: str, 
 
 def test_ten_thousand_tasks_are_one_decision(client: Client, sink: str) -> None:
     from drumlin.spark.writing.protocol.driver import write as write_state
-    from drumlin.spark.writing.protocol.messages import Winner
     from drumlin.spark.writing.protocol.performing import Performer
     from drumlin.spark.writing.protocol.reading import last_state
     from drumlin.spark.writing.protocol.requests import InitDriver, PrepareTopic, Steps
     from drumlin.spark.writing.protocol.state import SinkState
+    from drumlin.spark.writing.protocol.transactions import Winner
 
     won = tuple(
         Winner("", p, f"drumlin.{sink}.{uuid.uuid4()}.{p:012x}.0", p, 0, p, uuid.uuid4().hex)

@@ -32,7 +32,7 @@ def complete_topic(incomplete: str) -> list[str]:
 def complete_group(incomplete: str) -> list[str]:
     """Groups that begin with what was typed."""
     from drumlin.cli.cluster import connect
-    from drumlin.cli.groups import all_groups
+    from drumlin.cli.group_offsets import all_groups
 
     try:
         with connect(*_where()) as cluster:

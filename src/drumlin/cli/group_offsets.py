@@ -6,7 +6,7 @@ A broker accepts offsets from outside only while the group has no members.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster
@@ -35,6 +35,12 @@ def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
     commit_positions(
         cluster, group, {place: OffsetAndMetadata(offset) for place, offset in positions.items()}
     )
+
+
+def all_groups(cluster: Cluster) -> list[dict[str, Any]]:
+    """The groups of every broker."""
+    found = cluster.run(group_admin.list_groups(cluster.connections))
+    return [each._asdict() for each in found]
 
 
 def describe(cluster: Cluster, group: str) -> GroupDescription:

@@ -42,16 +42,10 @@ def list_(
 ) -> None:
     """List groups and their states."""
     with connect(bootstrap, command_config) as cluster:
-        rows = all_groups(cluster)
+        rows = group_offsets.all_groups(cluster)
     output.show_rows(
         rows, ("group", "state", "type", "protocol"), as_json=as_json, empty="no groups"
     )
-
-
-def all_groups(cluster: Cluster) -> list[dict[str, Any]]:
-    """The groups of every broker."""
-    found = cluster.run(group_admin.list_groups(cluster.connections))
-    return [each._asdict() for each in found]
 
 
 @app.command(

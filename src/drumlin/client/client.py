@@ -38,7 +38,7 @@ from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
-from drumlin.peer.security.settings import Security
+from drumlin.peer.security.security import Security
 from drumlin.records import kernels
 
 

@@ -29,7 +29,8 @@ from drumlin.compaction.grouping import Size, group_segments
 from drumlin.compaction.map_building import MapBuilding
 from drumlin.compaction.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.outputs import Counting, SegmentFiles
-from drumlin.compaction.passes import FilterPass, FilterRules, filter_pass, map_pass
+from drumlin.compaction.pass_selection import filter_pass, map_pass
+from drumlin.compaction.passes import FilterPass, FilterRules
 from drumlin.compaction.pieces import PieceReader
 from drumlin.compaction.rewriting import LiveProducers, Output, Rewriting
 from drumlin.compaction.settings import CleanerSettings

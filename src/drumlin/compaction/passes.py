@@ -1,4 +1,4 @@
-"""The two passes of a cleaning over chunks of a log: what the cleaner calls.
+"""The two passes of a cleaning over chunks of a log: what the cleaner asks of them.
 
 Pass 1 puts the last offset of every key into the map; pass 2 writes what survives. Both go from
 batch to batch through a chunk of log bytes and stop in front of what is not theirs: a pass deals
@@ -7,7 +7,8 @@ others the caller hands over the records (`map_body`, `filter_body`), decompress
 verified their CRC, and writes the batch himself.
 
 There are two makes of each pass, with the same answers: machine code without the GIL
-(`kernel_passes.py`), and plain Python for where that can't be had (`plain_passes.py`).
+(`kernel_passes.py`), and plain Python for where that can't be had (`plain_passes.py`);
+`pass_selection.py` takes one.
 No pass opens a file, and nothing that lies in one can make it read or write outside its buffers.
 """
 
@@ -17,9 +18,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from drumlin.compaction.offset_map import OffsetMap
 from drumlin.records.batch import BatchHeader, Buffer
-from drumlin.records.kernels import require_for_compaction
 from drumlin.records.scan import IndexEntry
 
 __all__ = [
@@ -34,8 +33,6 @@ __all__ = [
     "MapPass",
     "Reason",
     "Stop",
-    "filter_pass",
-    "map_pass",
 ]
 
 #: Writable memory: a bytearray, a mapping or a memoryview of one.
@@ -215,33 +212,3 @@ class FilterPass(Protocol):
 
     @property
     def facts(self) -> FilterFacts: ...
-
-
-def map_pass(offset_map: OffsetMap, *, first_offset: int, end_offset: int) -> MapPass:
-    """Pass 1 over records from `first_offset` (that of the map, or later) up to `end_offset`."""
-    kernels = require_for_compaction()
-    if kernels is None:
-        from drumlin.compaction.plain_passes import PlainMapPass
-
-        return PlainMapPass(offset_map, first_offset, end_offset)
-    from drumlin.compaction.kernel_passes import KernelMapPass
-
-    return KernelMapPass(kernels, offset_map, first_offset, end_offset)
-
-
-def filter_pass(
-    offset_map: OffsetMap, rules: FilterRules, *, index_interval_bytes: int
-) -> FilterPass:
-    """Pass 2 with a map that is complete up to its `latest_offset`.
-
-    An index entry is due for a batch in front of which more than `index_interval_bytes` lie;
-    with -1 every batch gets one.
-    """
-    kernels = require_for_compaction()
-    if kernels is None:
-        from drumlin.compaction.plain_passes import PlainFilterPass
-
-        return PlainFilterPass(offset_map, rules, index_interval_bytes)
-    from drumlin.compaction.kernel_passes import KernelFilterPass
-
-    return KernelFilterPass(kernels, offset_map, rules, index_interval_bytes)

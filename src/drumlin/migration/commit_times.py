@@ -17,7 +17,7 @@ from drumlin.coordination.state_partitions import partition_for
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
-    from drumlin.peer.security.settings import Security
+    from drumlin.peer.security.security import Security
 
 _TOPIC: Final = "__consumer_offsets"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from drumlin.peer.security.settings import Security
+from drumlin.peer.security.security import Security
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

@@ -35,7 +35,7 @@ from drumlin.spark.planning import SplitRule
 from drumlin.spark.security import security_of
 
 if TYPE_CHECKING:  # pulls in pyarrow
-    from drumlin.peer.security.settings import Security
+    from drumlin.peer.security.security import Security
     from drumlin.spark.transform import Transform
 
 _logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drumlin.peer.security.settings import Security
+    from drumlin.peer.security.security import Security
 
 _PREFIX = "kafka."
 
@@ -21,7 +21,7 @@ def security_of(options: Mapping[str, str]) -> Security | None:
     Raises:
         SecurityOptionError: an option cannot be; the message names it and not its value.
     """
-    from drumlin.peer.security import properties
+    from drumlin.peer.security.security import Security
 
-    security = properties.security_of(options, _PREFIX)
+    security = Security.of(options, _PREFIX)
     return None if security.protocol == "PLAINTEXT" else security

@@ -9,7 +9,7 @@ import pytest
 from drumlin.client.client import connect
 from drumlin.spark.writing.protocol import driver
 from drumlin.spark.writing.protocol.errors import RequestFailed
-from drumlin.spark.writing.protocol.messages import Opened, SinkSettings, TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.performing import Performer
 from drumlin.spark.writing.protocol.requests import (
     FenceAll,
@@ -18,6 +18,7 @@ from drumlin.spark.writing.protocol.requests import (
     InitTask,
     PrepareTopic,
 )
+from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.spark.writing.protocol import requests as ask
 from drumlin.spark.writing.protocol.errors import Fenced, RequestFailed
-from drumlin.spark.writing.protocol.messages import Opened
 from drumlin.spark.writing.protocol.state import Anchor, SinkState
+from drumlin.spark.writing.protocol.transactions import Opened
 
 LATER: Final = object()
 #: As in Kafka by default.

@@ -10,7 +10,8 @@ import ssl
 from drumlin.peer.security.exchanges import BearerExchange, Exchange, PlainExchange
 from drumlin.peer.security.scram import ScramExchange
 from drumlin.peer.security.secret import Secret
-from drumlin.peer.security.settings import OAuthBearer, Plain, Security
+from drumlin.peer.security.security import Security
+from drumlin.peer.security.settings import OAuthBearer, Plain
 from drumlin.peer.security.tls import context_of
 from drumlin.peer.security.tokens import TokenSource
 

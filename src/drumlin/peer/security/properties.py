@@ -20,7 +20,6 @@ from drumlin.peer.security.settings import (
     OAuthBearer,
     Plain,
     Scram,
-    Security,
     SecurityOptionError,
     Tls,
     is_pem,
@@ -147,7 +146,7 @@ class _Properties:
         raise self.error(f"{store}.type", "only PEM is supported")
 
 
-def security_of(given: Mapping[str, str], prefix: str = "") -> Security:
+def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Login | None]:
     """What the properties say. Others than those of security are not looked at.
 
     Raises:
@@ -164,10 +163,8 @@ def security_of(given: Mapping[str, str], prefix: str = "") -> Security:
         if names and not has_part:
             why = f"it has no meaning while {prefix}security.protocol is {protocol}"
             raise properties.error(names[0], why)
-    return Security(
-        tls=_tls(properties) if protocol.endswith("SSL") else None,
-        login=_login(properties) if "SASL" in protocol else None,
-    )
+    tls = _tls(properties) if protocol.endswith("SSL") else None
+    return tls, _login(properties) if "SASL" in protocol else None
 
 
 def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
@@ -331,5 +328,5 @@ def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
         client_secret=values["clientSecret"],
         scope=values["scope"],
         extensions=tuple(sorted(extensions.items())),
-        token_tls=security_of({"security.protocol": "SSL", **tls}).tls or Tls(),
+        token_tls=parts_of({"security.protocol": "SSL", **tls})[0] or Tls(),
     )

@@ -8,7 +8,7 @@ Nothing is read or asked here. The values say it all: with `tls` a connection is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -138,34 +138,6 @@ class OAuthBearer:
 
 
 Login = Plain | Scram | OAuthBearer
-
-
-@dataclass(frozen=True)
-class Security:
-    """How all connections of a client are secured."""
-
-    tls: Tls | None = None
-    login: Login | None = None
-
-    @property
-    def protocol(self) -> str:
-        """Kafka's name for it."""
-        if self.login is None:
-            return "PLAINTEXT" if self.tls is None else "SSL"
-        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
-
-    @classmethod
-    def of(cls, given: Security | Mapping[str, str] | None) -> Security:
-        """What a user gives: nothing, a `Security`, or Kafka's properties.
-
-        Raises:
-            SecurityOptionError: a property that cannot be.
-        """
-        if isinstance(given, Security):
-            return given
-        from drumlin.peer.security.properties import security_of
-
-        return security_of(given or {})
 
 
 def revealed(text: str | Secret) -> str:

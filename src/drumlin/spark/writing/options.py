@@ -31,7 +31,7 @@ from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC
 
 if TYPE_CHECKING:  # pulls in pyarrow
-    from drumlin.peer.security.settings import Security
+    from drumlin.peer.security.security import Security
 
 ClientOption: TypeAlias = "str | int | Security"
 Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]

@@ -28,11 +28,9 @@ from drumlin.spark.writing.protocol.errors import (
 )
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
-    Opened,
     SinkSettings,
     SourceOffsets,
     TaskMessage,
-    Winner,
     token_of,
 )
 from drumlin.spark.writing.protocol.reading import (
@@ -53,6 +51,7 @@ from drumlin.spark.writing.protocol.requests import (
     Steps,
 )
 from drumlin.spark.writing.protocol.state import Office, SinkState
+from drumlin.spark.writing.protocol.transactions import Opened, Winner
 from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
 #: How long transactions may hold up readers that neither messages nor Spark have told of.

@@ -15,7 +15,6 @@ from drumlin.spark.writing.protocol import aborting, driver, offices, own_ids, t
 from drumlin.spark.writing.protocol.errors import LONGER, NotDecided, RequestFailed
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
-    Opened,
     SinkSettings,
     SourceOffsets,
     TaskIdentity,
@@ -24,6 +23,7 @@ from drumlin.spark.writing.protocol.messages import (
 from drumlin.spark.writing.protocol.performing import Performer
 from drumlin.spark.writing.protocol.requests import AbortOwn
 from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.transactions import Opened
 
 _logger = logging.getLogger(__name__)
 

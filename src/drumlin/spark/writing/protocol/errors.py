@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from drumlin.spark.writing.protocol.messages import Winner
-
+from drumlin.spark.writing.protocol.transactions import Winner
 
 #: What to do about transactions that time out.
 LONGER: Final = (

@@ -8,45 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from drumlin.spark.crossing import Crossing
 from drumlin.spark.writing.protocol import names
-
-if TYPE_CHECKING:
-    from drumlin.spark.writing.protocol.state import Office
-
-
-class Opened(NamedTuple):
-    """A transaction: any process that may write under the id may end it."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-
-
-class Winner(NamedTuple):
-    """A task's transaction that counts, and what is in it. `part`: which of several writes."""
-
-    part: str
-    partition: int
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    rows: int
-    checksum: str
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.part, self.partition
-
-    @property
-    def opened(self) -> Opened:
-        return Opened(self.transactional_id, self.producer_id, self.epoch)
-
-    def has_the_rows_of(self, other: Winner) -> bool:
-        """As far as count and checksum can tell."""
-        return (self.rows, self.checksum) == (other.rows, other.checksum)
+from drumlin.spark.writing.protocol.state import Office
+from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from drumlin.spark.writing.protocol import names
-from drumlin.spark.writing.protocol.messages import Opened
 from drumlin.spark.writing.protocol.requests import Describe, Steps
 from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.transactions import Opened
 from drumlin.spark.writing.protocol.winners import COMMITTED
 
 #: Of so many runs of sinks ids are kept to be used again; each batch write is a run of its own.

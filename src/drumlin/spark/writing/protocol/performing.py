@@ -35,8 +35,8 @@ from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol import requests as ask
 from drumlin.spark.writing.protocol.errors import Fenced, RequestFailed
-from drumlin.spark.writing.protocol.messages import Opened
 from drumlin.spark.writing.protocol.state import Anchor
+from drumlin.spark.writing.protocol.transactions import Opened
 from drumlin.wire.errors import ErrorCode
 
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.errors import StateLost, Superseded
-from drumlin.spark.writing.protocol.messages import Opened, SinkSettings
+from drumlin.spark.writing.protocol.messages import SinkSettings
 from drumlin.spark.writing.protocol.requests import (
     Describe,
     FetchAnchor,
@@ -19,6 +19,7 @@ from drumlin.spark.writing.protocol.requests import (
     Steps,
 )
 from drumlin.spark.writing.protocol.state import Anchor, Note, SinkState
+from drumlin.spark.writing.protocol.transactions import Opened
 from drumlin.spark.writing.protocol.winners import COMMITTED
 
 

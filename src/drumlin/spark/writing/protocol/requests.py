@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from drumlin.spark.writing.protocol.messages import Opened
+from drumlin.spark.writing.protocol.transactions import Opened
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.errors import StateLost
-from drumlin.spark.writing.protocol.messages import Opened, Winner
+from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 VERSION: Final = 1
 #: So many aborted jobs are remembered of one batch; one can only wake while it is among them.

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from drumlin.spark.writing.protocol.errors import NotRepairable, Unfinished
-from drumlin.spark.writing.protocol.messages import Winner
 from drumlin.spark.writing.protocol.requests import CommitAll, Describe, Description, Steps
 from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.transactions import Winner
 
 ONGOING = "Ongoing"
 COMMITTED = ("PrepareCommit", "CompleteCommit")

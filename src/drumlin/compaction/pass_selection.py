@@ -1,0 +1,40 @@
+"""Which implementation of the passes serves: machine code, or plain Python where there is none.
+
+Each is imported when it is first asked for: most brokers need one of them only.
+"""
+
+from __future__ import annotations
+
+from drumlin.compaction.offset_map import OffsetMap
+from drumlin.compaction.passes import FilterPass, FilterRules, MapPass
+from drumlin.records.kernels import require_for_compaction
+
+
+def map_pass(offset_map: OffsetMap, *, first_offset: int, end_offset: int) -> MapPass:
+    """Pass 1 over records from `first_offset` (that of the map, or later) up to `end_offset`."""
+    kernels = require_for_compaction()
+    if kernels is None:
+        from drumlin.compaction.plain_passes import PlainMapPass
+
+        return PlainMapPass(offset_map, first_offset, end_offset)
+    from drumlin.compaction.kernel_passes import KernelMapPass
+
+    return KernelMapPass(kernels, offset_map, first_offset, end_offset)
+
+
+def filter_pass(
+    offset_map: OffsetMap, rules: FilterRules, *, index_interval_bytes: int
+) -> FilterPass:
+    """Pass 2 with a map that is complete up to its `latest_offset`.
+
+    An index entry is due for a batch in front of which more than `index_interval_bytes` lie;
+    with -1 every batch gets one.
+    """
+    kernels = require_for_compaction()
+    if kernels is None:
+        from drumlin.compaction.plain_passes import PlainFilterPass
+
+        return PlainFilterPass(offset_map, rules, index_interval_bytes)
+    from drumlin.compaction.kernel_passes import KernelFilterPass
+
+    return KernelFilterPass(kernels, offset_map, rules, index_interval_bytes)
