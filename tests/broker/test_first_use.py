@@ -119,7 +119,7 @@ def test_a_connection_that_ends_while_it_waits_for_it_harms_nobody(
 def test_a_thousand_that_waited_for_it_do_not_go_on_in_one_turn() -> None:
     async def run() -> None:
         broker: Any = SimpleNamespace(threads=SimpleNamespace(making=asyncio.to_thread))
-        first_use = FirstUse(broker)
+        first_use = FirstUse(broker.threads)
         frame = memoryview(API_KEYS["list_groups"].to_bytes(2, "big") + b"\0\0")
         went_on = 0
 

@@ -22,7 +22,7 @@ from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _COMPACTED: Final = {"cleanup.policy": "compact"}
 _COMPACTED_TOPICS: Final = INTERNAL_TOPICS - {SHARE_GROUP_STATE}
 
 
-async def adopt_logs(broker: Broker) -> None:
+async def adopt_logs(broker: BrokerData) -> None:
     """Make topics of the logs that lie in the log dirs of a new metadata store.
 
     They are those of an Apache Kafka whose data dir we were given. Its metadata is not read:

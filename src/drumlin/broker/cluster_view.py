@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, PartitionState
 from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 TOPIC_OPERATIONS: Final = 3576
@@ -32,12 +31,12 @@ class Leadership(NamedTuple):
     eligible_replicas: tuple[int, ...]
 
 
-def visible_brokers(context: RequestContext) -> Iterator[tuple[BrokerState, Endpoint]]:
+def visible_brokers(broker: BrokerData, listener: str) -> Iterator[tuple[BrokerState, Endpoint]]:
     """Brokers that are alive and listen where the asking client is connected."""
-    for broker in context.broker.metadata.image.brokers.values():
-        endpoint = broker.endpoint(context.listener)
+    for each in broker.metadata.image.brokers.values():
+        endpoint = each.endpoint(listener)
         if endpoint is not None:
-            yield broker, endpoint
+            yield each, endpoint
 
 
 class Reachable(NamedTuple):
@@ -48,7 +47,7 @@ class Reachable(NamedTuple):
     offline_changes: int
 
 
-def reachable(broker: Broker) -> Reachable:
+def reachable(broker: BrokerData) -> Reachable:
     """Equal as long as `leadership` says the same of the same partition."""
     return Reachable(
         tuple(broker.metadata.image.brokers),
@@ -57,7 +56,7 @@ def reachable(broker: Broker) -> Reachable:
     )
 
 
-def leadership(broker: Broker, topic: str, partition: PartitionState) -> Leadership:
+def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Leadership:
     """A partition that is ours, but whose log cannot be had, has no leader, as in Apache Kafka.
 
     Clients then ask again until it has one, rather than sending us what we must refuse.

@@ -32,7 +32,7 @@ from drumlin.metadata.names import check_topic_name
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.config.broker import BrokerConfig
     from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.store import Alteration
@@ -83,7 +83,7 @@ def check_changes(changes: Sequence[KeyChange]) -> None:
         raise KafkaError(ErrorCode.invalid_request, message)
 
 
-def check_resource(broker: Broker, type_number: int, name: str) -> Resource:
+def check_resource(broker: BrokerData, type_number: int, name: str) -> Resource:
     """The resource that a request names. Names of topics and groups are checked with the change.
 
     Raises:
@@ -135,7 +135,7 @@ def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:
         _log.error("configuration changed at run time is not applied: %s", error)
 
 
-def replacement(broker: Broker, resource: Resource, configs: Mapping[str, str]) -> Alteration:
+def replacement(broker: BrokerData, resource: Resource, configs: Mapping[str, str]) -> Alteration:
     """An alteration after which `configs` is all that is set."""
 
     def alter(current: Mapping[str, str]) -> Mapping[str, str | None]:
@@ -145,7 +145,7 @@ def replacement(broker: Broker, resource: Resource, configs: Mapping[str, str]) 
     return alter
 
 
-def increment(broker: Broker, resource: Resource, changes: Sequence[KeyChange]) -> Alteration:
+def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChange]) -> Alteration:
     """An alteration that does what `changes` say, key by key."""
 
     def alter(current: Mapping[str, str]) -> Mapping[str, str | None]:
@@ -159,7 +159,7 @@ def increment(broker: Broker, resource: Resource, changes: Sequence[KeyChange]) 
 
 
 def _new_value(
-    broker: Broker, resource: Resource, current: Mapping[str, str], change: KeyChange
+    broker: BrokerData, resource: Resource, current: Mapping[str, str], change: KeyChange
 ) -> str | None:
     if change.operation is Operation.DELETE:
         return None
@@ -204,7 +204,7 @@ def _check_topic_name(name: str) -> None:
 
 
 def _check_wanted(
-    broker: Broker, resource: Resource, wanted: Mapping[str, str], given: Mapping[str, str]
+    broker: BrokerData, resource: Resource, wanted: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
     """Check what a configuration would be, and for a broker what is set anew."""
     if resource.type is ResourceType.TOPIC:

@@ -14,7 +14,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.metadata.image import Resource
     from drumlin.metadata.store import Alteration
 
@@ -31,7 +31,7 @@ def _counted(resources: Iterable[Any]) -> Work[Counter[tuple[int, str]]]:
 
 
 async def answer_each(
-    broker: Broker,
+    broker: BrokerData,
     request: Any,
     shape: Shape,
     response: str,
@@ -68,7 +68,7 @@ async def answer_each(
 
 
 async def alter_or_check(
-    broker: Broker, resource: Resource, alteration: Alteration, validate_only: bool
+    broker: BrokerData, resource: Resource, alteration: Alteration, validate_only: bool
 ) -> None:
     """Alter what is stored, or only see whether that would be accepted.
 

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from drumlin.broker.later import Later, Parts, release
 from drumlin.broker.outbox import Outbox, Wanted
@@ -33,7 +33,8 @@ from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
     from drumlin.broker.channel import Channel
-    from drumlin.broker.router import Router
+    from drumlin.broker.later import GivingUp
+    from drumlin.turns import Rounds
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
@@ -44,6 +45,31 @@ _ANSWERED_BYTES_MAX: Final = 1 << 20
 _READS_PER_TURN: Final = 8
 #: Who has sent that much ahead of us is no slow peer.
 _SENT_AHEAD_BYTES: Final = 16 * 1024
+
+
+class Dispatcher(Protocol):
+    """Who starts the requests of connections: the router."""
+
+    #: Where connections wait that have more requests than they may start in a turn.
+    rounds: Rounds
+    #: What connections do with answers for which they have ended.
+    giving_up: GivingUp
+
+    def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
+        """Whether the request can be dispatched; if not, `go_on` is called when it can."""
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
+        """Start one request; None if it is not answered.
+
+        Raises:
+            MalformedMessage: the connection cannot go on.
+        """
+
+    def finish_woken(self) -> None:
+        """Answer those whom the requests just started have given something to read."""
+
+    async def reading(self, read: Callable[[], None]) -> None:
+        """Have a disk asked for something, in a thread."""
 
 
 class _Slot:
@@ -73,7 +99,7 @@ class Connection:
     def __init__(
         self,
         channel: Channel,
-        router: Router,
+        router: Dispatcher,
         *,
         memory: RequestMemory,
         scratch: bytearray,

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from drumlin.broker.parts import Coordinators
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
+    from drumlin.broker.fetching.sessions import FetchSessions
+    from drumlin.broker.shares.delivery import ShareDelivery
+    from drumlin.broker.topic_pieces import TopicPieces
     from drumlin.wire.messages import RequestHeader
+
+
+class Services(Coordinators, Protocol):
+    """All that a handler may ask of the broker."""
+
+    fetch_sessions: FetchSessions
+    shares: ShareDelivery
+    topic_pieces: TopicPieces
 
 
 class RequestContext(NamedTuple):
     """One request's surroundings; immutable, so that a waiting handler can keep it."""
 
-    broker: Broker
+    broker: Services
     connection: Connection
     header: RequestHeader
 

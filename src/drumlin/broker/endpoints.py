@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
 from drumlin.broker.http.message import HttpError, Request, Response
@@ -22,13 +22,14 @@ from drumlin.broker.http.server import HttpServer, Routes
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.metrics.measures import Measure, Metrics
+from drumlin.broker.parts import BrokerData
 from drumlin.compaction.errors import CleaningStopped
 from drumlin.compaction.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.cleaning import Cleaning
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -36,10 +37,16 @@ T = TypeVar("T")
 _Act = Callable[["PartitionLog"], Awaitable[dict[str, Any]]]
 
 
+class Operated(BrokerData, Protocol):
+    """What can be looked at, and what an operator can have done."""
+
+    cleaning: Cleaning
+
+
 class Endpoints:
     """All HTTP of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Operated) -> None:
         self._broker = broker
         self.metrics = Metrics()
         self.metrics.add(self._measure_compaction)

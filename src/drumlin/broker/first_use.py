@@ -20,7 +20,7 @@ from drumlin.turns import Pace
 from drumlin.wire.messages import API_KEYS, prepare
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.threads import Threads
 
 _log = logging.getLogger(__name__)
 _API_AND_VERSION: Final = struct.Struct(">hh")  # what a frame starts with
@@ -35,8 +35,8 @@ def handler_module(api: str) -> ModuleType:
 class FirstUse:
     """Knows which versions can be dispatched at once."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._prepared: set[bytes] = set()  # the first bytes of frames
         self._waiting: dict[bytes, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,7 +61,7 @@ class FirstUse:
 
     async def _prepare(self, start: bytes, api: str, version: int) -> None:
         try:
-            await self._broker.threads.making(_prepare, api, version)
+            await self._threads.making(_prepare, api, version)
         except Exception:  # noqa: BLE001  whoever dispatches it will meet it, too
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)

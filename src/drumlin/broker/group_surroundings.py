@@ -13,14 +13,14 @@ from drumlin.metadata.changes import Change, PartitionsAdded, TopicCreated, Topi
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.coordination.groups.coordinator import GroupCoordinator
 
 
 class ImageTopics:
     """The topics of the broker's image, as it is at each moment."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerData) -> None:
         self._image = broker.metadata.image
         self.was_deleted = broker.metadata.was_deleted
         self.was_any_deleted = broker.metadata.was_any_deleted
@@ -35,7 +35,7 @@ class ImageTopics:
         return self._image.topics.keys()
 
 
-def group_setting(broker: Broker, group_id: str, key: str) -> int | str | bool:
+def group_setting(broker: BrokerData, group_id: str, key: str) -> int | str | bool:
     """A key of one group's configuration: its own value, or the broker's for all groups.
 
     Where the broker has no key of that name, the group key's default counts.

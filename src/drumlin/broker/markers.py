@@ -16,11 +16,11 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import Coordinators
     from drumlin.replication.partition import Partition
 
 
-async def write_markers(broker: Broker, marker: Marker) -> dict[TopicPartition, ErrorCode]:
+async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicPartition, ErrorCode]:
     """Write one marker to all of its partitions: a code for each, NONE where it is in the log.
 
     Others have their turn in between: a transaction may have thousands of partitions, and each has
@@ -50,7 +50,7 @@ async def write_markers(broker: Broker, marker: Marker) -> dict[TopicPartition, 
     return codes
 
 
-def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Partition:
+def _append(broker: Coordinators, marker: Marker, key: TopicPartition) -> Partition:
     partition = broker.partitions.get(*key)
     topic, index = key
     if topic == GROUP_METADATA:
@@ -67,7 +67,7 @@ def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Partition:
     return partition
 
 
-def _check_loaded(broker: Broker, index: int) -> None:
+def _check_loaded(broker: Coordinators, index: int) -> None:
     """Offsets are about to count, or not: whoever keeps them must be there to hear of it."""
     try:
         broker.groups.check_loaded(index)

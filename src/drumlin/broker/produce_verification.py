@@ -31,7 +31,7 @@ from drumlin.turns import Pace, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import Coordinators
 
 #: From this version of Produce on, clients know TRANSACTION_ABORTABLE.
 _ABORTABLE_FROM: Final = 11
@@ -103,7 +103,7 @@ def header_of(records: memoryview) -> BatchHeader | None:
     return header if header.has_producer_id and header.base_sequence >= 0 else None
 
 
-def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> Work[Verified]:
+def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]) -> Work[Verified]:
     """Find out which batches the coordinator must be asked about; see `ask`."""
     is_required = broker.config.transaction_partition_verification_enable
     verified = Verified(is_required=is_required)
@@ -130,7 +130,7 @@ def begin(broker: Broker, version: int, parts: Iterable[TransactionalPart]) -> W
 
 
 async def ask(
-    broker: Broker,
+    broker: Coordinators,
     version: int,
     transactional_id: str,
     parts: Iterable[TransactionalPart],

@@ -36,8 +36,8 @@ from drumlin.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
+    from drumlin.broker.context import Services
 
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
@@ -73,10 +73,10 @@ class Started(NamedTuple):
 class Router:
     """Starts requests and encodes what their handlers return."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Services) -> None:
         self._broker = broker
         self._handlers: dict[str, Handler] = {}
-        self._first_use = FirstUse(broker)
+        self._first_use = FirstUse(broker.threads)
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
         #: Where connections wait that have more requests than they may start in a turn.
         self.rounds = Rounds()

@@ -12,16 +12,13 @@ import logging
 import socket
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.channel import PlainChannel
-from drumlin.broker.connection import Connection
+from drumlin.broker.connection import Connection, Dispatcher
 from drumlin.broker.opening import BoundSockets, cannot_listen
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.wire.frames import SCRATCH_BYTES
-
-if TYPE_CHECKING:
-    from drumlin.broker.router import Router
 
 _log = logging.getLogger(__name__)
 _ACCEPTS_PER_TURN: Final = 16
@@ -53,7 +50,7 @@ class ConnectionLimits:
 class Server:
     """Accepts for all listeners."""
 
-    def __init__(self, router: Router, limits: ConnectionLimits, bound: BoundSockets) -> None:
+    def __init__(self, router: Dispatcher, limits: ConnectionLimits, bound: BoundSockets) -> None:
         self._router = router
         self.limits = limits
         self._sockets = dict(bound)

@@ -12,13 +12,13 @@ from drumlin.records.walk import end_of_batches
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.storage.partition_log import PartitionLog
 
 _READ_BYTES: Final = 1 << 20
 
 
-def state_topic(broker: Broker, name: str) -> StateTopic:
+def state_topic(broker: BrokerData, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
     def append(
@@ -52,7 +52,7 @@ def state_topic(broker: Broker, name: str) -> StateTopic:
 class StateLogs:
     """The ends of an internal topic's logs, for a coordinator that deletes records itself."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: BrokerData, name: str) -> None:
         self._broker = broker
         self._name = name
 

@@ -28,7 +28,7 @@ from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
 
 #: Clients of one kind use one or two of them.
 _VARIANTS_MAX: Final = 6
@@ -50,7 +50,7 @@ class TopicVariant:
     """The topics in one version; see `TopicPieces`."""
 
     def __init__(
-        self, broker: Broker, shape: Shape, with_operations: bool, current: Reachable
+        self, broker: BrokerData, shape: Shape, with_operations: bool, current: Reachable
     ) -> None:
         self._broker = broker
         self._shape = shape
@@ -121,7 +121,7 @@ class TopicVariant:
 class TopicPieces:
     """All topics, in the versions that were asked for last."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
         self._reachable: Reachable | None = None
         self._variants: dict[tuple[int, bool], TopicVariant] = {}  # used last comes last

@@ -29,7 +29,7 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.config.broker import BrokerConfig
     from drumlin.metadata.image import TopicState
 
@@ -68,7 +68,7 @@ class TopicPlan:
     configs: Mapping[str, str]
 
 
-def check_partition_total(broker: Broker, wishes: Iterable[TopicWish]) -> None:
+def check_partition_total(broker: BrokerData, wishes: Iterable[TopicWish]) -> None:
     """Refuse a request that asks for too much at once.
 
     Raises:
@@ -83,7 +83,7 @@ def _too_many() -> KafkaError:
     return KafkaError(ErrorCode.policy_violation, message)
 
 
-def plan_topic(broker: Broker, wish: TopicWish) -> TopicPlan:
+def plan_topic(broker: BrokerData, wish: TopicWish) -> TopicPlan:
     """Check a wish and fill in what it leaves open.
 
     Raises:
@@ -102,7 +102,7 @@ def plan_topic(broker: Broker, wish: TopicWish) -> TopicPlan:
     return TopicPlan(wish.name, _assign(broker, wish), configs)
 
 
-def _check_configs(broker: Broker, wish: TopicWish) -> dict[str, str]:
+def _check_configs(broker: BrokerData, wish: TopicWish) -> dict[str, str]:
     nulls = [name for name, value in wish.configs if value is None]
     if nulls:
         message = f"no value is given for {', '.join(nulls)}"
@@ -112,7 +112,7 @@ def _check_configs(broker: Broker, wish: TopicWish) -> dict[str, str]:
     return configs
 
 
-def _assign(broker: Broker, wish: TopicWish) -> tuple[Replicas, ...]:
+def _assign(broker: BrokerData, wish: TopicWish) -> tuple[Replicas, ...]:
     brokers = broker.metadata.image.brokers.keys()
     if wish.assignments:
         if wish.replication_factor != DEFAULT:
@@ -136,7 +136,7 @@ def _assign(broker: Broker, wish: TopicWish) -> tuple[Replicas, ...]:
     return spread_replicas(brokers, count, replication_factor, start)
 
 
-async def create_topic(broker: Broker, plan: TopicPlan) -> TopicState:
+async def create_topic(broker: BrokerData, plan: TopicPlan) -> TopicState:
     """Create a topic; when this returns, it is durable and its partitions serve.
 
     Raises:
@@ -146,7 +146,7 @@ async def create_topic(broker: Broker, plan: TopicPlan) -> TopicState:
 
 
 def plan_partitions(
-    broker: Broker, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    broker: BrokerData, name: str, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> tuple[Replicas, ...]:
     """Replicas of the partitions that a topic needs to have `count` of them.
 
@@ -185,7 +185,7 @@ class Growth(NamedTuple):
     assigned: int | None
 
 
-def check_added_total(broker: Broker, wishes: Iterable[Growth]) -> Work[None]:
+def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> Work[None]:
     """As `check_partition_total`; what `plan_partitions` refuses for its numbers does not count.
 
     Raises:
@@ -202,7 +202,7 @@ def check_added_total(broker: Broker, wishes: Iterable[Growth]) -> Work[None]:
         yield
 
 
-async def create_automatically(broker: Broker, name: str) -> None:
+async def create_automatically(broker: BrokerData, name: str) -> None:
     """Create a topic because somebody asked for it by name.
 
     Raises:

@@ -17,7 +17,7 @@ from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import Coordinators
 
 
 #: Answers that mean that there is no such transactional id, or none of this producer.
@@ -27,7 +27,7 @@ _NO_SUCH_PRODUCER: Final = frozenset(
 
 
 async def ask_coordinator(
-    broker: Broker,
+    broker: Coordinators,
     transactional_id: str,
     producer: Producer,
     partitions: Sequence[TopicPartition],
@@ -56,7 +56,7 @@ async def ask_coordinator(
 
 
 def not_confirmed(
-    broker: Broker,
+    broker: Coordinators,
     code: ErrorCode,
     state: ProducerState,
     producer_id: int,

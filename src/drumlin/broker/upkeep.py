@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from drumlin.broker.parts import BrokerData
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
     from drumlin.broker.cycles import Cycles
+    from drumlin.broker.hosting import Hosting
+    from drumlin.broker.server import Server
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -24,7 +26,14 @@ _PROBE_MS: Final = 5000
 _IDLE_MS: Final = 60_000
 
 
-def start_upkeep(broker: Broker, cycles: Cycles) -> None:
+class Kept(BrokerData, Protocol):
+    """What the chores are done for."""
+
+    hosting: Hosting
+    server: Server
+
+
+def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     """Start all chores of a broker."""
     config, logs = broker.config, broker.logs
     cycles.every(
@@ -56,34 +65,34 @@ def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def _write_checkpoints(broker: Broker) -> None:
+async def _write_checkpoints(broker: Kept) -> None:
     high_watermarks = await broker.turns.run(broker.partitions.high_watermarks())
     await broker.threads.administering(broker.logs.write_checkpoints, high_watermarks)
 
 
-async def _retain(broker: Broker) -> None:
+async def _retain(broker: Kept) -> None:
     await broker.threads.administering(broker.logs.prepare_retention)
     await broker.turns.run(broker.logs.delete_old_segments(partial(_note_start, broker)))
 
 
-async def _retain_held(broker: Broker) -> None:
+async def _retain_held(broker: Kept) -> None:
     await broker.turns.run(broker.logs.delete_held_segments(partial(_note_start, broker)))
 
 
-def _note_start(broker: Broker, log: PartitionLog) -> None:
+def _note_start(broker: Kept, log: PartitionLog) -> None:
     """Have those who watch a partition know of its new log start offset; nobody waits for it."""
     partition = broker.partitions.find(log.topic, log.partition)
     if partition is not None and partition.log is log:
         partition.waiting.note()
 
 
-async def _roll_overdue(broker: Broker) -> None:
+async def _roll_overdue(broker: Kept) -> None:
     """Have records be in sealed segments in time for `max.compaction.lag.ms`."""
     await broker.threads.administering(broker.logs.prepare_rolls)
     await broker.turns.run(broker.logs.roll_overdue())
 
 
-async def _flush(broker: Broker) -> None:
+async def _flush(broker: Kept) -> None:
     """Make sealed segments durable, and what `flush.ms` says is due."""
     for log in await broker.turns.run(broker.logs.logs_to_flush()):
         try:
@@ -94,7 +103,7 @@ async def _flush(broker: Broker) -> None:
             _log.exception("%s could not be flushed", log.name)
 
 
-async def _probe(broker: Broker) -> None:
+async def _probe(broker: Kept) -> None:
     """Bring back failed log dirs that work again, and partitions that could not have a log."""
     is_back = False
     for directory in broker.logs.directories:

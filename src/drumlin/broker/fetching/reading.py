@@ -17,7 +17,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Answer, failed
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.replication.partition import Partition
     from drumlin.wire.fetch_request import Wanted
 
@@ -30,7 +30,7 @@ _NULL_ID: Final = bytes(16)
 _ABORTED_MAX: Final = 1000
 
 
-def missing_partition(broker: Broker, topic: bytes, index: int, *, by_id: bool) -> Partition:
+def missing_partition(broker: BrokerData, topic: bytes, index: int, *, by_id: bool) -> Partition:
     """A partition that the registry does not find by the bytes of its topic's name or id.
 
     Raises:

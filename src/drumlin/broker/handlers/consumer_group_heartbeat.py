@@ -24,7 +24,7 @@ from drumlin.wire.heartbeat_response import unchanged_response
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
 
 _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -68,7 +68,7 @@ def _beat(context: RequestContext, request: Any, shape: Shape, owned: Partitions
     return Waiting(_respond(shape, written))
 
 
-def _is_served(broker: Broker) -> bool:
+def _is_served(broker: BrokerData) -> bool:
     return _PROTOCOL in broker.config.group_coordinator_rebalance_protocols
 
 

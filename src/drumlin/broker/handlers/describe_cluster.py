@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
                 rack=broker.rack,
                 is_fenced=False,
             )
-            for broker, endpoint in visible_brokers(context)
+            for broker, endpoint in visible_brokers(context.broker, context.listener)
         ),
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS

@@ -200,7 +200,7 @@ def _respond(context: RequestContext, request: Any, shape: Shape, plan: _Plan) -
                 port=endpoint.port,
                 rack=broker.rack,
             )
-            for broker, endpoint in visible_brokers(context)
+            for broker, endpoint in visible_brokers(context.broker, context.listener)
         ),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,

@@ -27,7 +27,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
 
 _TOPIC_IDS: Final = 10
 _GROUP_ID_NOT_FOUND: Final = 9
@@ -113,7 +113,9 @@ def _commit(request: CommitRequest, positions: list[Positions], version: int) ->
     )
 
 
-def _find_topic(broker: Broker, version: int, topic: Any) -> tuple[TopicState | None, ErrorCode]:
+def _find_topic(
+    broker: BrokerData, version: int, topic: Any
+) -> tuple[TopicState | None, ErrorCode]:
     image = broker.metadata.image
     if version < _TOPIC_IDS:
         return image.topics.get(topic), ErrorCode.unknown_topic_or_partition

@@ -33,7 +33,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
 
 _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
@@ -101,7 +101,7 @@ async def _commit(
     return await turns.run(_answer(context.version, asked, sorted_out, codes, positions))
 
 
-def _find_topic(broker: Broker, topic: Any) -> tuple[TopicState | None, ErrorCode]:
+def _find_topic(broker: BrokerData, topic: Any) -> tuple[TopicState | None, ErrorCode]:
     return broker.metadata.image.topics.get(topic), ErrorCode.unknown_topic_or_partition
 
 

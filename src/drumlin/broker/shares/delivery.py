@@ -25,8 +25,8 @@ from drumlin.replication.waiting import WaitingRoom, wait_in
 from drumlin.turns import Pace, Rounds, Work, is_long_turn, one_turn
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
     from drumlin.broker.connection import Connection
+    from drumlin.broker.parts import Coordinators
 
 #: Share partitions that a member that is gone lets go of in the same turn of the loop, if that is
 #: not over before: of each something may have to be written.
@@ -36,9 +36,9 @@ _RELEASED_AT_ONCE: Final = 16
 class ShareDelivery:
     """The broker's side of ShareFetch and ShareAcknowledge."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Coordinators) -> None:
         self.sessions = ShareSessions()
-        self.rounds = Rounds()
+        self._rounds = Rounds()
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[str, dict[SharePartitionKey, LivePartition]] = {}
@@ -107,7 +107,9 @@ class ShareDelivery:
         assert shared.topic_id is not None
         key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
         settings = self.settings(group_id)
-        live = LivePartition(self._broker, key, partition, settings, self._drop, self._acquired)
+        live = LivePartition(
+            self._broker, key, partition, settings, self._rounds, self._drop, self._acquired
+        )
         self._partitions.setdefault(group_id, {})[key] = live
         return live
 

@@ -24,7 +24,7 @@ from drumlin.turns import Pace, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.context import Services
 
 #: Threads that read at the same time for one request.
 _READERS: Final = 4
@@ -55,7 +55,7 @@ class ShareFetch:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Services,
         member: Member,
         partitions: list[SharedPartition],
         limits: Limits,

@@ -12,7 +12,7 @@ from drumlin.metadata.image import Resource, ResourceType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
 
 
 class _Known(NamedTuple):
@@ -26,7 +26,7 @@ class _Known(NamedTuple):
 class GroupSettings:
     """One group's settings; looked up anew when the group's configuration changes."""
 
-    def __init__(self, broker: Broker, group_id: str) -> None:
+    def __init__(self, broker: BrokerData, group_id: str) -> None:
         self._broker = broker
         self._group_id = group_id
         self._known: _Known | None = None

@@ -29,11 +29,11 @@ from drumlin.coordination.shares.state import (
 )
 from drumlin.coordination.written import Written
 from drumlin.replication.partition import Partition
-from drumlin.turns import Work, one_turn
+from drumlin.turns import Rounds, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import Coordinators
 
 _log = logging.getLogger(__name__)
 
@@ -58,16 +58,18 @@ FENCED: Final = ErrorCode.not_leader_or_follower
 class LivePartition:
     """One share partition; use it once `loaded` is done.
 
+    Runs of records whose locks time out are looked at in `rounds`, share partitions by turns.
     `on_lost` is called when what is here counts for nothing any more, or could not be loaded;
     `on_acquired` with the id of a member that has got something.
     """
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Coordinators,
         key: SharePartitionKey,
         partition: Partition,
         settings: GroupSettings,
+        rounds: Rounds,
         on_lost: Callable[[LivePartition], None],
         on_acquired: Callable[[LivePartition, str], None],
     ) -> None:
@@ -78,6 +80,7 @@ class LivePartition:
         self.room = ShareRoom(partition.waiting)
         self.is_closed = False
         self._broker = broker
+        self._rounds = rounds
         self._on_lost, self._on_acquired = on_lost, on_acquired
         self._state_epoch = 0
         self._records = SharePartition(settings.delivery, 0)
@@ -331,7 +334,7 @@ class LivePartition:
 
     def _fall_due(self) -> None:
         """As may thousands of share partitions at the same time: so each waits for its turn."""
-        self._broker.shares.rounds.add(self._expire)
+        self._rounds.add(self._expire)
 
     def _expire(self) -> None:
         self._timer = None

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 from drumlin.config.durations import duration_ms
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.parts import BrokerData
     from drumlin.replication.partition import Partition
 
 _BY_DURATION: Final = "by_duration:"
 
 
-async def first_start_offset(broker: Broker, partition: Partition, reset: str) -> int:
+async def first_start_offset(broker: BrokerData, partition: Partition, reset: str) -> int:
     """The offset that `reset` means now.
 
     Raises:

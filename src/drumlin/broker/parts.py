@@ -1,0 +1,64 @@
+"""What a part of the broker may ask of the whole: protocols, so that no part imports the whole.
+
+`Broker` puts the parts together, and is of all of these kinds. What handlers may ask besides is in
+`context.py`. A part takes the first of them that does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from drumlin.broker.failed_verifications import FailedVerifications
+    from drumlin.broker.flushes import Flushes
+    from drumlin.broker.threads import Threads
+    from drumlin.broker.wakeups import Wakeups
+    from drumlin.clock import Clock
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.coordination.groups.coordinator import GroupCoordinator
+    from drumlin.coordination.groups.share.coordinator import ShareGroups
+    from drumlin.coordination.producer_ids import ProducerIds
+    from drumlin.coordination.shares.coordinator import ShareCoordinator
+    from drumlin.coordination.state_topic import StateCoordinator
+    from drumlin.coordination.transactions.coordinator import TransactionCoordinator
+    from drumlin.metadata.sqlite import SqliteMetadata
+    from drumlin.replication.partition import PartitionRegistry
+    from drumlin.storage.log_directories import LogDirectories
+    from drumlin.turns import Turns
+
+
+class BrokerData(Protocol):
+    """The topics and logs of a broker, and the means to work on them."""
+
+    config: BrokerConfig
+    clock: Clock
+    metadata: SqliteMetadata
+    logs: LogDirectories
+    partitions: PartitionRegistry
+    threads: Threads
+    turns: Turns
+    wakeups: Wakeups
+    flushes: Flushes
+
+    @property
+    def node_id(self) -> int: ...
+
+    def name_of_topic(self, topic_id: UUID | None) -> str:
+        """
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID.
+        """
+
+
+class Coordinators(BrokerData, Protocol):
+    """Those who keep the state of groups and transactions, and the data under them."""
+
+    groups: GroupCoordinator
+    share_groups: ShareGroups
+    share_state: ShareCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    coordinators: dict[str, StateCoordinator]
+    failed_verifications: FailedVerifications
