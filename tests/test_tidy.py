@@ -10,7 +10,7 @@ import io
 import re
 import subprocess
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,22 @@ LARGE_FUNCTIONS: dict[str, int] = {  # two signatures full of options
     "src/drumlin/cli/consume.py::consume": 89,
     "src/drumlin/cli/produce.py::produce": 66,
 }
+
+#: Modules that lie in a circle of imports.
+CIRCLING: frozenset[str] = frozenset(
+    f"drumlin.coordination.groups.{name}"
+    for name in (
+        "consumer.assignment",
+        "consumer.conversion",
+        "consumer.draft",
+        "consumer.group",
+        "consumer.leaving",
+        "consumer.outcome",
+        "effects",
+        "kind",
+        "record_type",
+    )
+)
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
@@ -136,3 +152,58 @@ def _anchors(path: Path) -> set[str]:
     """The headings of a document, as GitHub makes them anchors."""
     headings = re.findall(r"^#+ +(.*)$", path.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
+
+
+# -- imports -----------------------------------------------------------------------------------
+
+
+def _modules() -> dict[str, ast.Module]:
+    """Our own modules; a package goes by its name."""
+    named = {}
+    for name, tree in TREES.items():
+        if name.startswith("src/"):
+            parts = Path(name).relative_to("src").with_suffix("").parts
+            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = tree
+    return named
+
+
+def _imported(tree: ast.Module, modules: Collection[str]) -> Iterator[str]:
+    """What a module imports, wherever it says so: for types alone and in functions as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def _circling(graph: dict[str, set[str]]) -> set[str]:
+    """Those from which a way leads back to themselves."""
+    found = set()
+    for start in graph:
+        reached, to_do = set(graph[start]), list(graph[start])
+        while to_do and start not in reached:
+            new = graph[to_do.pop()] - reached
+            reached |= new
+            to_do += new
+        if start in reached:
+            found.add(start)
+    return found
+
+
+def test_no_file_imports_one_that_imports_it() -> None:
+    modules = _modules()
+    assert len(modules) > 500, "they are still found"
+    graph = {
+        name: {each for each in _imported(tree, modules) if each in modules}
+        for name, tree in modules.items()
+    }
+    circling = _circling(graph)
+    assert not circling - CIRCLING, "they import each other in a circle"
+    assert not CIRCLING - circling, "no circle any more: take them off the list"
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert _circling(graph) == {"b", "c"}
