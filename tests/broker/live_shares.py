@@ -16,9 +16,9 @@ from drumlin.broker.shares.acknowledging import begin_to_acknowledge
 from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.sessions import Member, SharedPartition
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
-from drumlin.coordination.share_partitions.fetched import Fetched, Limits, OffsetRange
-from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
+from drumlin.coordination.share.delivery.fetched import Fetched, Limits, OffsetRange
+from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 from storage.samples import prepared

@@ -18,9 +18,9 @@ from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.room import ShareRoom
 from drumlin.broker.shares.sessions import Member, SharedPartition
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
-from drumlin.coordination.share_partitions.fetched import Fetched, OffsetRange
-from drumlin.coordination.shares.coordinator import ShareCoordinator
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
+from drumlin.coordination.share.delivery.fetched import Fetched, OffsetRange
+from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.metadata.changes import TopicDeleted
 from drumlin.replication.waiting import Waiter
 from drumlin.storage.file_slice import FileSlice

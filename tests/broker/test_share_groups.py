@@ -12,8 +12,8 @@ import pytest
 
 from broker.in_process import running
 from drumlin.broker.broker import Broker
-from drumlin.coordination.groups.share.messages import ShareHeartbeat
-from drumlin.coordination.shares.state import ShareState, StateBatch
+from drumlin.coordination.share.members.messages import ShareHeartbeat
+from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from rig.waiting import wait_until

@@ -19,8 +19,8 @@ from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_ackno
 from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.reading import read_batches
 from drumlin.broker.shares.sessions import Member, SharedPartition
-from drumlin.coordination.share_partitions.acknowledgement import check_request
-from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits, OffsetRange
+from drumlin.coordination.share.delivery.acknowledgement import check_request
+from drumlin.coordination.share.delivery.fetched import AcquireMode, Limits, OffsetRange
 from drumlin.turns import Work, to_end
 from storage.samples import prepared
 

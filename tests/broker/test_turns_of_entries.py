@@ -24,7 +24,7 @@ from drumlin.broker.handlers import (
     share_group_heartbeat,
     write_txn_markers,
 )
-from drumlin.coordination.groups.share.messages import DescribedMember
+from drumlin.coordination.share.members.messages import DescribedMember
 from drumlin.distinct import Growing
 from drumlin.replication.partition import PartitionRegistry
 from drumlin.turns import to_end

@@ -12,12 +12,12 @@ from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordi
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.share.coordinator import ShareGroups
-from drumlin.coordination.groups.share.messages import ShareHeartbeat, ShareHeartbeatAnswer
+from drumlin.coordination.share.members.coordinator import ShareGroups
+from drumlin.coordination.share.members.messages import ShareHeartbeat, ShareHeartbeatAnswer
 from drumlin.coordination.groups.surroundings import Topic
-from drumlin.coordination.shares.coordinator import ShareCoordinator
-from drumlin.coordination.shares.log import load
-from drumlin.coordination.shares.state import SharePartitionKey
+from drumlin.coordination.share.state.coordinator import ShareCoordinator
+from drumlin.coordination.share.state.log import load
+from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.records.batch import assign_offsets, parse_header

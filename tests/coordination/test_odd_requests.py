@@ -14,9 +14,9 @@ from drumlin.coordination.groups.classic.messages import JoinRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.regexes import compile_regex
-from drumlin.coordination.share_partitions.settings import Settings
-from drumlin.coordination.share_partitions.share_partition import SharePartition
-from drumlin.coordination.shares.state import StateBatch
+from drumlin.coordination.share.delivery.settings import Settings
+from drumlin.coordination.share.delivery.share_partition import SharePartition
+from drumlin.coordination.share.state.state import StateBatch
 from drumlin.coordination.state_partitions import StatePartitions
 from drumlin.wire.errors import ErrorCode, KafkaError
 

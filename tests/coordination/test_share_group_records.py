@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from drumlin.coordination.groups.record_type import RecordKey
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
 from drumlin.coordination.groups.record_values import TargetEpoch
-from drumlin.coordination.groups.share.records import (
+from drumlin.coordination.share.members.records import (
     RECORD_TYPES,
     ShareCurrent,
     ShareCurrentKey,

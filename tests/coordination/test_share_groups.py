@@ -11,8 +11,8 @@ import pytest
 
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
-from drumlin.coordination.groups.share.records import SharePartitionsKey
-from drumlin.coordination.shares.state import ShareState, StateBatch
+from drumlin.coordination.share.members.records import SharePartitionsKey
+from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _MINUTE_MS = 60_000

@@ -9,8 +9,8 @@ import pytest
 
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
-from drumlin.coordination.shares.shard import ShareShard
-from drumlin.coordination.shares.state import ShareState, StateBatch
+from drumlin.coordination.share.state.shard import ShareShard
+from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.records.batch import parse_header
 from drumlin.wire.errors import KafkaError
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
     from drumlin.coordination.groups.coordinator import GroupCoordinator
-    from drumlin.coordination.groups.share.coordinator import ShareGroups
+    from drumlin.coordination.share.members.coordinator import ShareGroups
     from drumlin.coordination.producer_ids import ProducerIds
-    from drumlin.coordination.shares.coordinator import ShareCoordinator
+    from drumlin.coordination.share.state.coordinator import ShareCoordinator
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.coordination.transactions.coordinator import TransactionCoordinator
     from drumlin.metadata.sqlite import SqliteMetadata

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
+from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape

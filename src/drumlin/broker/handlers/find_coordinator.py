@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.shares.state import is_coordinator_key
+from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
-from drumlin.coordination.shares.state import UNKNOWN_COUNT
+from drumlin.coordination.share.state.state import UNKNOWN_COUNT
 from drumlin.wire.messages import Shape
 
 _NAMES: Final = ("ReadShareGroupStateSummaryResponse", "ReadStateSummaryResult")

@@ -26,7 +26,7 @@ from drumlin.broker.shares.answers import share_answer
 from drumlin.broker.shares.fetching import ShareFetch
 from drumlin.broker.shares.requests import member_of
 from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SharedPartition
-from drumlin.coordination.share_partitions.fetched import AcquireMode, Limits
+from drumlin.coordination.share.delivery.fetched import AcquireMode, Limits
 from drumlin.turns import Work, let_go, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape

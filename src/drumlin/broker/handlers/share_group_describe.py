@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.group_descriptions import authorized_operations, refused_group
-from drumlin.coordination.groups.share.messages import DescribedMember
+from drumlin.coordination.share.members.messages import DescribedMember
 from drumlin.distinct import each_once
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError

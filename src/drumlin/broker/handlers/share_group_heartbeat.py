@@ -9,13 +9,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.groups.share.messages import (
+from drumlin.coordination.share.members.messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
 )
-from drumlin.coordination.groups.share.records import Assignment
+from drumlin.coordination.share.members.records import Assignment
 from drumlin.coordination.groups.subscription_limit import check_named
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
-from drumlin.coordination.shares.state import UNKNOWN_COUNT, ShareState, StateBatch
+from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, StateBatch
 from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.broker.shares.delivery import ShareDelivery
 from drumlin.broker.shares.sessions import Member, SharedPartition
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, check_request
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
 from drumlin.turns import Pace, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -18,7 +18,7 @@ from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSession, ShareSessions
 from drumlin.coordination.background import Background
-from drumlin.coordination.shares.state import SharePartitionKey
+from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import WaitingRoom, wait_in

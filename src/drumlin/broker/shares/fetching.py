@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.broker.shares.live_partition import LivePartition
 from drumlin.broker.shares.reading import READ_COMMITTED, ReadBatches, read_batches
 from drumlin.broker.shares.sessions import Member, SharedPartition
-from drumlin.coordination.share_partitions.fetched import Acquired, Limits
+from drumlin.coordination.share.delivery.fetched import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import Stay
 from drumlin.storage.file_slice import FileSlice

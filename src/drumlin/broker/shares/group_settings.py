@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.broker.group_surroundings import group_setting
 from drumlin.broker.shares.reading import READ_COMMITTED
-from drumlin.coordination.share_partitions.settings import Settings
+from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.metadata.image import Resource, ResourceType
 
 if TYPE_CHECKING:

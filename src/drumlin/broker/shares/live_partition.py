@@ -17,11 +17,11 @@ from drumlin.broker.shares.group_settings import GroupSettings
 from drumlin.broker.shares.room import ShareRoom
 from drumlin.broker.shares.start_offset import first_start_offset
 from drumlin.coordination.background import Background
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
-from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, Limits
-from drumlin.coordination.share_partitions.in_flight import Change
-from drumlin.coordination.share_partitions.share_partition import SharePartition
-from drumlin.coordination.shares.state import (
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
+from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, Limits
+from drumlin.coordination.share.delivery.in_flight import Change
+from drumlin.coordination.share.delivery.share_partition import SharePartition
+from drumlin.coordination.share.state.state import (
     UNINITIALIZED_OFFSET,
     SharePartitionKey,
     ShareState,

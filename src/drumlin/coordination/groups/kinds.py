@@ -8,7 +8,7 @@ from typing import Final
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
-from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.coordination.shares.records import (
+from drumlin.coordination.share.state.records import (
     Snapshot,
     Update,
     decode_key,
@@ -18,7 +18,7 @@ from drumlin.coordination.shares.records import (
     decode_update,
     encode_record,
 )
-from drumlin.coordination.shares.state import SharePartitionKey, ShareState, StateBatch
+from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.coordination.state_partitions import partition_for
 
 TOPIC_ID = UUID("4afa97c8-503e-4901-9544-0d5dfa6aaa08")

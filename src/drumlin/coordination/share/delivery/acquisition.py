@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from drumlin.coordination.share_partitions.fetched import AcquireMode, Fetched, Limits
-from drumlin.coordination.share_partitions.in_flight import Bounds, RecordState, Run, Runs
-from drumlin.coordination.share_partitions.settings import Settings
+from drumlin.coordination.share.delivery.fetched import AcquireMode, Fetched, Limits
+from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
+from drumlin.coordination.share.delivery.settings import Settings
 
 #: Of those that are available again, for one request: a millisecond's worth.
 _RUNS_MAX = 500

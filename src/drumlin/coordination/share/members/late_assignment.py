@@ -15,9 +15,9 @@ from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.record_values import TargetEpoch
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.groups.share.group import ShareGroup
-from drumlin.coordination.groups.share.messages import NextTarget
-from drumlin.coordination.groups.share.records import (
+from drumlin.coordination.share.members.group import ShareGroup
+from drumlin.coordination.share.members.messages import NextTarget
+from drumlin.coordination.share.members.records import (
     Assignment,
     ShareTargetKey,
     ShareTargetMemberKey,

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.share.records import Assignment, TopicPartitions
+from drumlin.coordination.share.members.records import Assignment, TopicPartitions
 from drumlin.wire.errors import KafkaError
 
 JOIN_EPOCH: Final = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from drumlin.coordination.groups.share.messages import JOIN_EPOCH, ShareHeartbeat
-from drumlin.coordination.groups.share.records import ShareCurrent, ShareMemberMetadata
+from drumlin.coordination.share.members.messages import JOIN_EPOCH, ShareHeartbeat
+from drumlin.coordination.share.members.records import ShareCurrent, ShareMemberMetadata
 
 
 @dataclass(slots=True)

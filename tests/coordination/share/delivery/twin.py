@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
-from drumlin.coordination.share_partitions.fetched import Acquired, Fetched
-from drumlin.coordination.shares.state import StateBatch
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
+from drumlin.coordination.share.delivery.fetched import Acquired, Fetched
+from drumlin.coordination.share.state.state import StateBatch
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 _BECOMES = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}

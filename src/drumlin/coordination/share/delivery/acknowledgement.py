@@ -10,8 +10,8 @@ from enum import IntEnum
 from operator import ne
 from typing import Final, NamedTuple
 
-from drumlin.coordination.share_partitions.in_flight import Change, RecordState, Run, Runs
-from drumlin.coordination.share_partitions.settings import Settings
+from drumlin.coordination.share.delivery.in_flight import Change, RecordState, Run, Runs
+from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from drumlin.coordination.record_fields import FieldReader, FieldWriter, UnreadableRecord
-from drumlin.coordination.shares.state import (
+from drumlin.coordination.share.state.state import (
     UNKNOWN_COUNT,
     SharePartitionKey,
     ShareState,

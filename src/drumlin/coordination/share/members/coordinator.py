@@ -16,10 +16,10 @@ from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.groups.share import partitions as share_partitions
-from drumlin.coordination.groups.share.group import ShareGroup
-from drumlin.coordination.groups.share.late_assignment import assign_late
-from drumlin.coordination.groups.share.messages import (
+from drumlin.coordination.share.members import partitions as share_partitions
+from drumlin.coordination.share.members.group import ShareGroup
+from drumlin.coordination.share.members.late_assignment import assign_late
+from drumlin.coordination.share.members.messages import (
     LEAVE_EPOCH,
     Considered,
     Deleted,
@@ -30,11 +30,11 @@ from drumlin.coordination.groups.share.messages import (
     TopicOutcome,
     Topics,
 )
-from drumlin.coordination.groups.share.records import Assignment, SharePartitions, TopicPartitions
+from drumlin.coordination.share.members.records import Assignment, SharePartitions, TopicPartitions
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics
-from drumlin.coordination.shares.coordinator import ShareCoordinator
-from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, ShareState
+from drumlin.coordination.share.state.coordinator import ShareCoordinator
+from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.written import Written
 from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError

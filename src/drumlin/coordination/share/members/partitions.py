@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from drumlin.coordination.groups.share.records import SharePartitions, TopicPartitions
+from drumlin.coordination.share.members.records import SharePartitions, TopicPartitions
 
 Topics = Mapping[UUID, TopicPartitions]
 

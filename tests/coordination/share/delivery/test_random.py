@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordination.share_partitions.twin import ACQUIRED, Refused, Twin, by_offset
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement
-from drumlin.coordination.share_partitions.fetched import (
+from coordination.share.delivery.twin import ACQUIRED, Refused, Twin, by_offset
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
+from drumlin.coordination.share.delivery.fetched import (
     AcquireMode,
     Fetched,
     Limits,
     OffsetRange,
 )
-from drumlin.coordination.share_partitions.in_flight import Change
-from drumlin.coordination.share_partitions.settings import Settings
-from drumlin.coordination.share_partitions.share_partition import SharePartition
-from drumlin.coordination.shares.batches import combine
-from drumlin.coordination.shares.state import StateBatch
+from drumlin.coordination.share.delivery.in_flight import Change
+from drumlin.coordination.share.delivery.settings import Settings
+from drumlin.coordination.share.delivery.share_partition import SharePartition
+from drumlin.coordination.share.state.batches import combine
+from drumlin.coordination.share.state.state import StateBatch
 from drumlin.wire.errors import KafkaError
 from rig.depth import seeds
 

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from drumlin.coordination.shares.state import UNINITIALIZED_OFFSET, StateBatch
+from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, StateBatch
 from drumlin.turns import Work, to_end
 
 Batches = tuple[StateBatch, ...]

@@ -26,10 +26,10 @@ from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import Committer, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_values import TargetEpoch
-from drumlin.coordination.groups.share import partitions as share_partitions
-from drumlin.coordination.groups.share.assignor import assign
-from drumlin.coordination.groups.share.member import NEW_METADATA, Member, updated
-from drumlin.coordination.groups.share.messages import (
+from drumlin.coordination.share.members import partitions as share_partitions
+from drumlin.coordination.share.members.assignor import assign
+from drumlin.coordination.share.members.member import NEW_METADATA, Member, updated
+from drumlin.coordination.share.members.messages import (
     FIRST_EPOCH,
     JOIN_EPOCH,
     Considered,
@@ -40,7 +40,7 @@ from drumlin.coordination.groups.share.messages import (
     ShareLimits,
     Topics,
 )
-from drumlin.coordination.groups.share.records import (
+from drumlin.coordination.share.members.records import (
     NOTHING,
     Assignment,
     ShareCurrent,
@@ -55,7 +55,7 @@ from drumlin.coordination.groups.share.records import (
     ShareTargetMemberKey,
     TopicPartitions,
 )
-from drumlin.coordination.groups.share.subscription import all_subscribed, subscribed_topics
+from drumlin.coordination.share.members.subscription import all_subscribed, subscribed_topics
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -13,10 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.coordination.shares.log import encode_batches, load
-from drumlin.coordination.shares.records import ShareRecord, Snapshot, Update
-from drumlin.coordination.shares.shard import ShareShard
-from drumlin.coordination.shares.state import SharePartitionKey, ShareState, StateBatch
+from drumlin.coordination.share.state.log import encode_batches, load
+from drumlin.coordination.share.state.records import ShareRecord, Snapshot, Update
+from drumlin.coordination.share.state.shard import ShareShard
+from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
 

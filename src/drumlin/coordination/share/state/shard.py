@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from drumlin.coordination.shares.batches import combining
-from drumlin.coordination.shares.records import Merged, ShareRecord, Snapshot, Update
-from drumlin.coordination.shares.state import (
+from drumlin.coordination.share.state.batches import combining
+from drumlin.coordination.share.state.records import Merged, ShareRecord, Snapshot, Update
+from drumlin.coordination.share.state.state import (
     NO_EPOCH,
     UNINITIALIZED_OFFSET,
     UNKNOWN_COUNT,

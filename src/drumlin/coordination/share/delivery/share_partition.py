@@ -19,10 +19,10 @@ from itertools import islice
 from typing import Final
 
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, applying, outcome
-from drumlin.coordination.share_partitions.acquisition import take_again, take_new
-from drumlin.coordination.share_partitions.fetched import Acquired, Fetched, Limits, OffsetRange
-from drumlin.coordination.share_partitions.in_flight import (
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, applying, outcome
+from drumlin.coordination.share.delivery.acquisition import take_again, take_new
+from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, Limits, OffsetRange
+from drumlin.coordination.share.delivery.in_flight import (
     TERMINAL,
     Bounds,
     Change,
@@ -30,8 +30,8 @@ from drumlin.coordination.share_partitions.in_flight import (
     Run,
     Runs,
 )
-from drumlin.coordination.share_partitions.settings import Settings
-from drumlin.coordination.shares.state import DeliveryState, StateBatch
+from drumlin.coordination.share.delivery.settings import Settings
+from drumlin.coordination.share.state.state import DeliveryState, StateBatch
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import KafkaError
 

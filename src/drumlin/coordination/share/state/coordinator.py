@@ -16,10 +16,10 @@ from uuid import UUID
 from drumlin.clock import Clock
 from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
-from drumlin.coordination.shares.log import encode_batches, load
-from drumlin.coordination.shares.records import Merged, ShareRecord
-from drumlin.coordination.shares.shard import LoadedStates, ShareShard
-from drumlin.coordination.shares.state import SharePartitionKey, ShareState
+from drumlin.coordination.share.state.log import encode_batches, load
+from drumlin.coordination.share.state.records import Merged, ShareRecord
+from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
+from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.unloading import forget
 from drumlin.coordination.written import Written

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from drumlin.coordination.share_partitions.acknowledgement import Acknowledgement, check_request
-from drumlin.coordination.share_partitions.fetched import (
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
+from drumlin.coordination.share.delivery.fetched import (
     Acquired,
     AcquireMode,
     Fetched,
     Limits,
     OffsetRange,
 )
-from drumlin.coordination.share_partitions.settings import Settings
-from drumlin.coordination.share_partitions.share_partition import SharePartition
-from drumlin.coordination.shares.state import StateBatch
+from drumlin.coordination.share.delivery.settings import Settings
+from drumlin.coordination.share.delivery.share_partition import SharePartition
+from drumlin.coordination.share.state.state import StateBatch
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 

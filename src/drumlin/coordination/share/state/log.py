@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.coordination.shares.records import (
+from drumlin.coordination.share.state.records import (
     ShareRecord,
     decode_key,
     decode_snapshot,
     decode_update,
     encode_record,
 )
-from drumlin.coordination.shares.shard import LoadedStates, replay
+from drumlin.coordination.share.state.shard import LoadedStates, replay
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
 from drumlin.records.batch import Buffer
 from drumlin.records.compression import CODECS

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.share.records import Assignment
+from drumlin.coordination.share.members.records import Assignment
 from drumlin.turns import Work
 
 #: Partitions that are handed out in one go.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from drumlin.coordination.shares.batches import combine
-from drumlin.coordination.shares.state import StateBatch
+from drumlin.coordination.share.state.batches import combine
+from drumlin.coordination.share.state.state import StateBatch
 
 _ROUNDS = 1_500
 _OFFSETS = 40
