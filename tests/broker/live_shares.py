@@ -12,10 +12,10 @@ import pytest
 
 from broker.in_process import running
 from drumlin.broker.broker import Broker
-from drumlin.broker.shares.acknowledging import begin_to_acknowledge
-from drumlin.broker.shares.fetching import ShareFetch
-from drumlin.broker.shares.live_partition import LivePartition
-from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
+from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
+from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched import Fetched, Limits, OffsetRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
@@ -24,7 +24,7 @@ from drumlin.wire.errors import ErrorCode
 from storage.samples import prepared
 
 TOPIC_ID = UUID(int=5)
-SHARED = SharedPartition(TOPIC_ID, 0)
+SHARED = SessionPartition(TOPIC_ID, 0)
 LIMITS = Limits(max_records=100, batch_size=100)
 _ACCEPT = [1]
 
@@ -65,17 +65,17 @@ class World:
         for index in range(count):
             await self.broker.share_state.initialize("g", TOPIC_ID, index, 1, 0)
 
-    def join(self, name: str, *partitions: SharedPartition) -> Member:
+    def join(self, name: str, *partitions: SessionPartition) -> Member:
         member = Member("g", name)
         self.shares.sessions.open(member, partitions or [SHARED], 1, 10, acknowledges=False)
         return member
 
-    async def live(self) -> LivePartition:
+    async def live(self) -> SharePartitionLeader:
         live = self.shares.open("g", SHARED)
         await live.loaded
         return live
 
-    async def given(self, member: Member, last_offset: int) -> LivePartition:
+    async def given(self, member: Member, last_offset: int) -> SharePartitionLeader:
         """A member has got the records up to there, all of which nobody had before."""
         live = await self.live()
         first_offset = live.records.end_offset
@@ -105,7 +105,7 @@ class World:
         return ShareFetch(
             self.broker,
             member,
-            [SharedPartition(TOPIC_ID, each) for each in range(count)],
+            [SessionPartition(TOPIC_ID, each) for each in range(count)],
             LIMITS,
             min_bytes=min_bytes,
             max_bytes=1 << 20,

@@ -13,11 +13,11 @@ import pytest
 from broker.live_shares import LIMITS, SHARED, TOPIC_ID, World, play, until, written_late
 from drumlin import turns
 from drumlin.broker.handlers import share_fetch
-from drumlin.broker.shares.acknowledging import begin_to_acknowledge
-from drumlin.broker.shares.fetching import ShareFetch
-from drumlin.broker.shares.live_partition import LivePartition
-from drumlin.broker.shares.room import ShareRoom
-from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
+from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
+from drumlin.broker.share_fetch.room import ShareRoom
+from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched import Fetched, OffsetRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
@@ -212,13 +212,13 @@ def test_locks_that_ended_in_time_wake_nobody(tmp_path: Path) -> None:
 def _count_released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of the partitions that a member is taken from."""
     released: list[int] = []
-    releasing = LivePartition.releasing
+    releasing = SharePartitionLeader.releasing
 
-    def counted(live: LivePartition, member_id: str) -> Work[None]:
+    def counted(live: SharePartitionLeader, member_id: str) -> Work[None]:
         released.append(live.key.partition)
         return releasing(live, member_id)
 
-    monkeypatch.setattr(LivePartition, "releasing", counted)
+    monkeypatch.setattr(SharePartitionLeader, "releasing", counted)
     return released
 
 
@@ -230,7 +230,7 @@ def test_who_leaves_is_looked_for_where_it_was(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(10)
-        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(10)]
+        everywhere = [SessionPartition(TOPIC_ID, each) for each in range(10)]
         world.join("other", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
@@ -252,7 +252,7 @@ def test_who_leaves_thousands_of_partitions_does_so_in_pieces(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(200)
-        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(200)]
+        everywhere = [SessionPartition(TOPIC_ID, each) for each in range(200)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
@@ -271,7 +271,7 @@ def test_thousands_of_partitions_are_dropped_in_turns(
     async def scenario(world: World) -> None:
         count = 100
         await world.add_partitions(count)
-        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(count)]
+        everywhere = [SessionPartition(TOPIC_ID, each) for each in range(count)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
@@ -297,7 +297,7 @@ def test_thousands_of_partitions_are_opened_in_turns(
 ) -> None:
     async def scenario(world: World) -> None:
         await world.add_partitions(200)
-        member = world.join("m", *(SharedPartition(TOPIC_ID, each) for each in range(200)))
+        member = world.join("m", *(SessionPartition(TOPIC_ID, each) for each in range(200)))
         world.produce(1)
         monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
         fetching = asyncio.create_task(world.fetch(member, 20, 200).run())
@@ -329,12 +329,12 @@ def test_thousands_of_partitions_are_looked_at_acquired_and_left_in_turns(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(50)
-        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(50)]
+        everywhere = [SessionPartition(TOPIC_ID, each) for each in range(50)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
-        count(LivePartition, "next_fetch_offset")
-        count(LivePartition, "acquire")
+        count(SharePartitionLeader, "next_fetch_offset")
+        count(SharePartitionLeader, "acquire")
         count(FileSlice, "is_resident")
         count(ShareRoom, "enter")
         count(ShareRoom, "leave")
@@ -366,7 +366,7 @@ def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
 ) -> None:
     async def scenario(world: World) -> None:
         await world.add_partitions(20)
-        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(20)]
+        everywhere = [SessionPartition(TOPIC_ID, each) for each in range(20)]
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
@@ -397,7 +397,7 @@ def test_what_comes_while_others_have_their_turn_is_not_missed(
 
     async def scenario(world: World) -> None:
         await world.add_partitions(20)
-        everywhere = [SharedPartition(TOPIC_ID, each) for each in range(20)]
+        everywhere = [SessionPartition(TOPIC_ID, each) for each in range(20)]
         member = world.join("m", *everywhere)
         await asyncio.gather(*(world.shares.open("g", each).loaded for each in everywhere))
         monkeypatch.setattr(turns, "TURN_S", 0)

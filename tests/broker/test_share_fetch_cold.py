@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.shares import fetching
+from drumlin.broker.share_fetch import fetch
 from drumlin.storage.files import Files
 from drumlin.wire.errors import ErrorCode
 from rig.batches import batch
@@ -103,7 +103,7 @@ def test_many_cold_partitions_are_read_together_and_never_on_the_loop(
 ) -> None:
     count = 20
     reads: list[tuple[int, bool]] = []
-    read_batches = fetching.read_batches
+    read_batches = fetch.read_batches
 
     def noted(*arguments: Any, may_block: bool, **options: Any) -> Any:
         reads.append((threading.get_ident(), may_block))
@@ -115,7 +115,7 @@ def test_many_cold_partitions_are_read_together_and_never_on_the_loop(
         async with running(tmp_path, share_coordinator_state_topic_num_partitions="1") as broker:
             with RawClient(broker.listeners[0].port) as client:
                 topic_id = await asyncio.to_thread(_set_up, client, count)
-                monkeypatch.setattr(fetching, "read_batches", noted)
+                monkeypatch.setattr(fetch, "read_batches", noted)
                 answer = await asyncio.to_thread(
                     _fetch, client, topic_id, 0, range(count), max_records=count * _SIZE * 3
                 )

@@ -15,10 +15,10 @@ import pytest
 
 from broker.in_process import running
 from drumlin import turns
-from drumlin.broker.shares.acknowledging import acknowledgements, begin_to_acknowledge
-from drumlin.broker.shares.fetching import ShareFetch
-from drumlin.broker.shares.reading import read_batches
-from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.broker.share_fetch.acknowledgements import acknowledgements, begin_to_acknowledge
+from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.reads import read_batches
+from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
 from drumlin.coordination.share.delivery.fetched import AcquireMode, Limits, OffsetRange
 from drumlin.turns import Work, to_end
@@ -43,7 +43,7 @@ def test_a_partition_that_is_named_twice_is_acknowledged_twice() -> None:
     again = SimpleNamespace(topic_id=_TOPIC_ID, partitions=[_partition(5)])
     said = to_end(acknowledgements([topic, again]))
     ((shared, batches),) = said.items()
-    assert shared == SharedPartition(_TOPIC_ID, 0)
+    assert shared == SessionPartition(_TOPIC_ID, 0)
     assert [each.first_offset for each in batches] == [0, 1, 2, 5]
 
 
@@ -79,7 +79,7 @@ def test_very_many_acknowledgements_are_read_and_taken_in_turns(tmp_path: Path) 
             steps, acknowledging = _counted(begun)
             assert steps >= 500
             assert len(await acknowledging.answers()) == 501
-            steps, _ = _counted(check_request(said[SharedPartition(_TOPIC_ID, 0)], **_RENEWS))
+            steps, _ = _counted(check_request(said[SessionPartition(_TOPIC_ID, 0)], **_RENEWS))
             assert steps >= 500
 
     asyncio.run(main())
@@ -104,7 +104,7 @@ def test_a_session_of_very_many_partitions_ends_in_turns(
     async def main() -> None:
         async with running(tmp_path) as broker:
             shares, member = broker.shares, Member("g", "m")
-            many = [SharedPartition(_TOPIC_ID, each) for each in range(5_000)]
+            many = [SessionPartition(_TOPIC_ID, each) for each in range(5_000)]
             session = shares.sessions.open(member, many, 1, 10, acknowledges=False)
             shares.close_session(member)
             assert len(session.partitions) > 4_900
@@ -124,7 +124,7 @@ def test_a_fetch_begins_to_load_few_partitions_in_a_turn(tmp_path: Path) -> None
         async with running(tmp_path) as broker:
             shares, member = broker.shares, Member("g", "m")
             await broker.metadata.create_topic("t", [[1]] * 100, {}, _TOPIC_ID)
-            many = [SharedPartition(_TOPIC_ID, each) for each in range(100)]
+            many = [SessionPartition(_TOPIC_ID, each) for each in range(100)]
             shares.sessions.open(member, many, 1, 10, acknowledges=False)
             limits = Limits(1, 1, AcquireMode.BATCH_OPTIMIZED)
             fetch = ShareFetch(broker, member, many, limits, min_bytes=1, max_bytes=1, max_wait_s=0)
@@ -149,7 +149,7 @@ def test_very_many_sessions_of_one_connection_end_in_turns(
     async def main() -> None:
         async with running(tmp_path) as broker:
             shares, number = broker.shares, id(connection)
-            many = [SharedPartition(_TOPIC_ID, each) for each in range(50)]
+            many = [SessionPartition(_TOPIC_ID, each) for each in range(50)]
             shares.watch(connection)
             shares.watch(connection)
             for each in range(count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.broker.shares.room import ShareRoom
+from drumlin.broker.share_fetch.room import ShareRoom
 from drumlin.replication.waiting import Waiter, WaitingRoom
 
 

@@ -6,16 +6,16 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSessions
+from drumlin.broker.share_fetch.sessions import Member, SessionPartition, ShareSessions
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _MANY = 100
 
 
-def _partitions(*indexes: int) -> list[SharedPartition]:
+def _partitions(*indexes: int) -> list[SessionPartition]:
     """Of a topic that may or may not be there."""
-    return [SharedPartition(UUID(int=7), each) for each in indexes]
+    return [SessionPartition(UUID(int=7), each) for each in indexes]
 
 
 def _open(sessions: ShareSessions, name: str, *indexes: int) -> Member:

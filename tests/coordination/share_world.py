@@ -12,9 +12,9 @@ from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordi
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.share.members.coordinator import ShareGroups
-from drumlin.coordination.share.members.messages import ShareHeartbeat, ShareHeartbeatAnswer
 from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.share.members.coordinator import ShareGroupMembership
+from drumlin.coordination.share.members.messages import ShareHeartbeat, ShareHeartbeatAnswer
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.state import SharePartitionKey
@@ -95,7 +95,7 @@ class ShareWorld:
 
     groups: GroupCoordinator
     states: ShareCoordinator
-    share: ShareGroups
+    share: ShareGroupMembership
 
     def __init__(self) -> None:
         self.settings = ShareSettings()
@@ -124,7 +124,9 @@ class ShareWorld:
         self.states = ShareCoordinator(
             self.settings, self.clock, topic, log, self._has_partition, was_deleted, turns
         )
-        self.share = ShareGroups(self.settings, self.groups, self.states, self.topics, turns)
+        self.share = ShareGroupMembership(
+            self.settings, self.groups, self.states, self.topics, turns
+        )
         lead_all(self.groups, self.offsets_log)
         for partition in range(log.partition_count or 0):
             self.states.become_leader(partition, 0)

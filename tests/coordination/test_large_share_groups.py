@@ -14,10 +14,10 @@ from drumlin import turns
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.share.members import coordinator as share_coordinator
 from drumlin.coordination.share.members import group as group_module
 from drumlin.coordination.share.members.group import ShareGroup
-from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError

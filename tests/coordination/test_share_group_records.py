@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from drumlin.coordination.groups.record_type import RecordKey
 from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
 from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.share.members.records import (
     RECORD_TYPES,
     ShareCurrent,
@@ -21,13 +22,12 @@ from drumlin.coordination.share.members.records import (
     ShareGroupMetadata,
     ShareMemberKey,
     ShareMemberMetadata,
-    SharePartitions,
-    SharePartitionsKey,
     ShareTargetKey,
     ShareTargetMemberKey,
+    StatePartitionMetadata,
+    StatePartitionMetadataKey,
     TopicPartitions,
 )
-from drumlin.coordination.record_fields import UnreadableRecord
 
 TOPIC_ID = UUID("4afa97c8-503e-4901-9544-0d5dfa6aaa08")
 _ID = TOPIC_ID.hex
@@ -68,8 +68,8 @@ RECORDS: list[tuple[str, str, RecordKey, Any]] = [
     (
         "000f000167",
         f"000002{_ID}026102000000030002{_ID}0261040000000000000001000000020002{_ID}02620000",
-        SharePartitionsKey("g"),
-        SharePartitions(
+        StatePartitionMetadataKey("g"),
+        StatePartitionMetadata(
             {TOPIC_ID: TopicPartitions("a", frozenset((3,)))},
             {TOPIC_ID: TopicPartitions("a", frozenset((0, 1, 2)))},
             {TOPIC_ID: "b"},

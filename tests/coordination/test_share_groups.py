@@ -11,7 +11,7 @@ import pytest
 
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
-from drumlin.coordination.share.members.records import SharePartitionsKey
+from drumlin.coordination.share.members.records import StatePartitionMetadataKey
 from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -284,7 +284,7 @@ def test_initialisation_that_was_interrupted_is_done_after_a_while() -> None:
         group = world.share.group("g")
         shard = world.groups.shard_of("g")
         begun = type(group.partitions)(group.partitions.initialized)
-        await world.groups.write(shard, [(SharePartitionsKey("g"), begun)])
+        await world.groups.write(shard, [(StatePartitionMetadataKey("g"), begun)])
         await world.restart()
         assert world.share.initialized("g") == {}
         await world.beat("a", 0, "t")

@@ -35,7 +35,7 @@ from drumlin.broker.opening import (
 )
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
-from drumlin.broker.shares.delivery import ShareDelivery
+from drumlin.broker.share_fetch.delivery import ShareDelivery
 from drumlin.broker.state_topics import StateLogs, state_topic
 from drumlin.broker.threads import Threads
 from drumlin.broker.topic_pieces import TopicPieces
@@ -44,8 +44,8 @@ from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.share.members.coordinator import ShareGroups
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.share.members.coordinator import ShareGroupMembership
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.state_topic import StateCoordinator
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
@@ -103,7 +103,8 @@ class Broker:
             metadata.was_deleted,
             self.turns,
         )
-        self.share_groups = ShareGroups(config, self.groups, self.share_state, topics, self.turns)
+        groups, states = self.groups, self.share_state
+        self.share_groups = ShareGroupMembership(config, groups, states, topics, self.turns)
         self.transactions = TransactionCoordinator(
             config,
             clock,

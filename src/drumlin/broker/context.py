@@ -12,7 +12,7 @@ from drumlin.tuples import from_tuple
 if TYPE_CHECKING:
     from drumlin.broker.connection import Connection
     from drumlin.broker.fetching.sessions import FetchSessions
-    from drumlin.broker.shares.delivery import ShareDelivery
+    from drumlin.broker.share_fetch.delivery import ShareDelivery
     from drumlin.broker.topic_pieces import TopicPieces
     from drumlin.wire.messages import RequestHeader
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
     from drumlin.coordination.groups.coordinator import GroupCoordinator
-    from drumlin.coordination.share.members.coordinator import ShareGroups
     from drumlin.coordination.producer_ids import ProducerIds
+    from drumlin.coordination.share.members.coordinator import ShareGroupMembership
     from drumlin.coordination.share.state.coordinator import ShareCoordinator
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.coordination.transactions.coordinator import TransactionCoordinator
@@ -56,7 +56,7 @@ class Coordinators(BrokerData, Protocol):
     """Those who keep the state of groups and transactions, and the data under them."""
 
     groups: GroupCoordinator
-    share_groups: ShareGroups
+    share_groups: ShareGroupMembership
     share_state: ShareCoordinator
     transactions: TransactionCoordinator
     producer_ids: ProducerIds

@@ -12,16 +12,16 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.shares.acknowledging import (
+from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
     Answers,
     acknowledgements,
     begin_to_acknowledge,
     forget,
 )
-from drumlin.broker.shares.answers import share_answer
-from drumlin.broker.shares.requests import member_of
-from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from drumlin.broker.share_fetch.answers import share_answer
+from drumlin.broker.share_fetch.requests import member_of
+from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.shares.acknowledging import (
+from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
     Answer,
     Answers,
@@ -22,10 +22,10 @@ from drumlin.broker.shares.acknowledging import (
     begin_to_acknowledge,
     forget,
 )
-from drumlin.broker.shares.answers import share_answer
-from drumlin.broker.shares.fetching import ShareFetch
-from drumlin.broker.shares.requests import member_of
-from drumlin.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SharedPartition
+from drumlin.broker.share_fetch.answers import share_answer
+from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.requests import member_of
+from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SessionPartition
 from drumlin.coordination.share.delivery.fetched import AcquireMode, Limits
 from drumlin.turns import Work, let_go, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -81,13 +81,13 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]
 
 def _named(
     topics: Iterable[Any], index_of: Callable[[Any], int]
-) -> Work[dict[SharedPartition, None]]:
+) -> Work[dict[SessionPartition, None]]:
     """Each once, in the order in which they are named."""
-    named: dict[SharedPartition, None] = {}
+    named: dict[SessionPartition, None] = {}
     for topic in topics:
         yield
         for each in topic.partitions:
-            named[SharedPartition(topic.topic_id, index_of(each))] = None
+            named[SessionPartition(topic.topic_id, index_of(each))] = None
             yield
     return named
 
@@ -103,11 +103,11 @@ def _continue_session(
     context: RequestContext,
     request: Any,
     member: Member,
-    named: Collection[SharedPartition],
-    forgotten: Collection[SharedPartition],
+    named: Collection[SessionPartition],
+    forgotten: Collection[SessionPartition],
     *,
     acknowledges: bool,
-) -> Work[list[SharedPartition]]:
+) -> Work[list[SessionPartition]]:
     """What the member fetches, by its session; nothing with its last request."""
     shares, epoch = context.broker.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
@@ -155,13 +155,13 @@ async def _respond(
 
 def _told(
     shape: Shape,
-    named: list[SharedPartition],
+    named: list[SessionPartition],
     fetch: ShareFetch,
     acknowledged: Answers,
     lock_duration_s: float,
 ) -> Work[Any]:
     """Nothing is left of what was found afterwards: to forget very much takes turns."""
-    partitions: dict[SharedPartition, Any] = {}
+    partitions: dict[SessionPartition, Any] = {}
     for shared in named:
         if shared not in partitions:
             partitions[shared] = _partition(shape, shared, fetch, acknowledged)
@@ -175,7 +175,7 @@ def _told(
 
 def _partition(
     shape: Shape,
-    shared: SharedPartition,
+    shared: SessionPartition,
     fetch: ShareFetch,
     acknowledged: Answers,
 ) -> Any:

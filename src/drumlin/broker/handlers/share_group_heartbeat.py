@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.coordination.groups.subscription_limit import check_named
 from drumlin.coordination.share.members.messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -16,7 +17,6 @@ from drumlin.coordination.share.members.messages import (
     ShareHeartbeatAnswer,
 )
 from drumlin.coordination.share.members.records import Assignment
-from drumlin.coordination.groups.subscription_limit import check_named
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape

@@ -34,9 +34,9 @@ from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.kind import AnyGroup
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.unloading import unloading
+from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Pace, T, Work

@@ -8,8 +8,8 @@ from typing import Final
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.kind import AnyGroup, GroupKind
-from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.share.members.group import ShareGroup
 
 
 def _classic(group_id: str, surroundings: Surroundings) -> AnyGroup:

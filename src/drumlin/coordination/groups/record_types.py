@@ -18,8 +18,8 @@ from drumlin.coordination.groups import records as offset_records
 from drumlin.coordination.groups.classic import records as classic_records
 from drumlin.coordination.groups.consumer import records as consumer_records
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey, RecordType
-from drumlin.coordination.share.members import records as share_records
 from drumlin.coordination.record_fields import FieldReader, FieldWriter
+from drumlin.coordination.share.members import records as share_records
 
 _ALL: Final[tuple[RecordType, ...]] = (
     *offset_records.RECORD_TYPES,

@@ -29,9 +29,9 @@ from drumlin.coordination.groups.records import (
     encode_offset,
     facts_of,
 )
-from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
+from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -31,7 +31,7 @@ from drumlin.coordination.share.delivery.in_flight import (
     Runs,
 )
 from drumlin.coordination.share.delivery.settings import Settings
-from drumlin.coordination.share.state.state import DeliveryState, StateBatch
+from drumlin.coordination.share.state.state import StateBatch, StoredRecordState
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import KafkaError
 
@@ -396,9 +396,9 @@ def _last_offset(batch: OffsetRange) -> int:
 def _loaded_state(kept: int) -> RecordState:
     """What is not known to be done with is available: a lock is never kept, so it would not end."""
     match kept:
-        case DeliveryState.ACKNOWLEDGED:
+        case StoredRecordState.ACKNOWLEDGED:
             return RecordState.ACKNOWLEDGED
-        case DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
+        case StoredRecordState.ARCHIVED | StoredRecordState.ARCHIVING:
             return RecordState.ARCHIVED
     return RecordState.AVAILABLE
 

@@ -16,7 +16,9 @@ from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.share.members import partitions as share_partitions
+from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.groups.surroundings import Topics as KnownTopics
+from drumlin.coordination.share.members import initialization
 from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.share.members.late_assignment import assign_late
 from drumlin.coordination.share.members.messages import (
@@ -30,9 +32,11 @@ from drumlin.coordination.share.members.messages import (
     TopicOutcome,
     Topics,
 )
-from drumlin.coordination.share.members.records import Assignment, SharePartitions, TopicPartitions
-from drumlin.coordination.groups.surroundings import Topic
-from drumlin.coordination.groups.surroundings import Topics as KnownTopics
+from drumlin.coordination.share.members.records import (
+    Assignment,
+    StatePartitionMetadata,
+    TopicPartitions,
+)
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.written import Written
@@ -42,6 +46,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 #: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
 _Found = list[tuple[str, Topic | None, Mapping[int, int]]]
 _Starts = dict[UUID, dict[int, int]]
+_Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
 
 #: Of a heartbeat that is considered and written, others having their turn meanwhile.
 _TRIES: Final = 3
@@ -64,7 +69,7 @@ class ShareGroupConfig(Protocol):
     def group_share_max_size(self) -> int: ...
 
 
-class ShareGroups:
+class ShareGroupMembership:
     """All share groups that this broker coordinates."""
 
     def __init__(
@@ -258,7 +263,7 @@ class ShareGroups:
         good, bad = await self._turns.run(_divided(topics, outcomes))
         await self._note_partitions(
             group_id,
-            lambda known: share_partitions.failed(share_partitions.initialized(known, good), bad),
+            lambda known: initialization.failed(initialization.initialized(known, good), bad),
         )
         return outcomes
 
@@ -282,7 +287,7 @@ class ShareGroups:
         group.check_delete()
         outcomes: Mapping[UUID, Outcome] = {}
         if topics:
-            value = share_partitions.begun(group.partitions, topics)
+            value = initialization.begun(group.partitions, topics)
             await self._groups.write(shard, [group.partitions_record(value)])
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
         return await self._turns.run(_told(found, starts, outcomes))
@@ -364,9 +369,7 @@ class ShareGroups:
         async def delete(topic_id: UUID, partition: int) -> None:
             await self._share_state.delete(group_id, topic_id, partition)
 
-        await self._note_partitions(
-            group_id, lambda known: share_partitions.deletion_begun(known, names)
-        )
+        await self._note_partitions(group_id, lambda it: initialization.deletion_begun(it, names))
         outcomes = await _each(chosen, delete)
         errors: dict[UUID, KafkaError] = {}
         for topic_id, outcome in outcomes.items():
@@ -374,12 +377,10 @@ class ShareGroups:
                 if error is not None:
                     errors.setdefault(topic_id, error)
         gone = {each for each in chosen if each not in errors}
-        await self._note_partitions(group_id, lambda known: share_partitions.deleted(known, gone))
+        await self._note_partitions(group_id, lambda known: initialization.deleted(known, gone))
         return errors
 
-    async def _note_partitions(
-        self, group_id: str, change: Callable[[SharePartitions], SharePartitions]
-    ) -> None:
+    async def _note_partitions(self, group_id: str, change: _Change) -> None:
         """Write what has changed about a group's partitions; the group as it is by now."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
@@ -394,9 +395,7 @@ class ShareGroups:
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         group.check_delete()
-        known = share_partitions.with_all(
-            group.partitions.initialized, group.partitions.initializing
-        )
+        known = initialization.with_all(group.partitions.initialized, group.partitions.initializing)
         chosen = {each: topic.partitions for each, topic in known.items()}
         names = {each: topic.name for each, topic in known.items()}
         for topic_id, name in group.partitions.deleting.items():

@@ -26,7 +26,8 @@ from drumlin.coordination.groups.effects import Effect, Write
 from drumlin.coordination.groups.kind import Committer, GroupKind
 from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
 from drumlin.coordination.groups.record_values import TargetEpoch
-from drumlin.coordination.share.members import partitions as share_partitions
+from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.share.members import initialization
 from drumlin.coordination.share.members.assignor import assign
 from drumlin.coordination.share.members.member import NEW_METADATA, Member, updated
 from drumlin.coordination.share.members.messages import (
@@ -49,14 +50,13 @@ from drumlin.coordination.share.members.records import (
     ShareGroupMetadata,
     ShareMemberKey,
     ShareMemberMetadata,
-    SharePartitions,
-    SharePartitionsKey,
     ShareTargetKey,
     ShareTargetMemberKey,
+    StatePartitionMetadata,
+    StatePartitionMetadataKey,
     TopicPartitions,
 )
 from drumlin.coordination.share.members.subscription import all_subscribed, subscribed_topics
-from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -75,7 +75,7 @@ class ShareGroup:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.target = TargetEpoch(FIRST_EPOCH)
-        self.partitions = SharePartitions()
+        self.partitions = StatePartitionMetadata()
         self._surroundings = surroundings
         self._metadata_hash = 0
         self._members: dict[str, Member] = {}
@@ -177,7 +177,7 @@ class ShareGroup:
             if not is_current():
                 return None
             lacking = self._lacking(names)
-            to_initialize = share_partitions.without(
+            to_initialize = initialization.without(
                 lacking, self._just_begun(limits.initialize_retry_ms)
             )
             self._has_looked = epoch == self.epoch and not lacking
@@ -201,8 +201,8 @@ class ShareGroup:
         if current != before.current:
             records.append((ShareCurrentKey(self.group_id, request.member_id), current))
         if to_initialize:
-            value = share_partitions.begun(self.partitions, to_initialize)
-            records.append((SharePartitionsKey(self.group_id), value))
+            value = initialization.begun(self.partitions, to_initialize)
+            records.append((StatePartitionMetadataKey(self.group_id), value))
         is_told = request.topics is not None or request.member_epoch == JOIN_EPOCH
         is_told = is_told or current.assignment != before.current.assignment
         answer = ShareHeartbeatAnswer(
@@ -373,7 +373,7 @@ class ShareGroup:
             topic.topic_id: TopicPartitions(topic.name, frozenset(range(topic.partition_count)))
             for topic in subscribed_topics(self._surroundings.topics, names)
         }
-        return share_partitions.without(there, self.partitions.initialized)
+        return initialization.without(there, self.partitions.initialized)
 
     def _just_begun(self, retry_ms: int) -> Topics:
         """Partitions whose share state is being made, and not for long."""
@@ -384,8 +384,8 @@ class ShareGroup:
             if now - self._begun_at.get(topic_id, -patience_s) < patience_s
         }
 
-    def partitions_record(self, value: SharePartitions) -> GroupRecord:
-        return SharePartitionsKey(self.group_id), value
+    def partitions_record(self, value: StatePartitionMetadata) -> GroupRecord:
+        return StatePartitionMetadataKey(self.group_id), value
 
     def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
         """What is to be written."""
@@ -398,7 +398,7 @@ class ShareGroup:
         return self._without(set(filter(self._surroundings.topics.was_deleted, topic_ids)))
 
     def _without(self, topic_ids: Collection[UUID]) -> list[GroupRecord]:
-        left = share_partitions.forgotten(self.partitions, topic_ids)
+        left = initialization.forgotten(self.partitions, topic_ids)
         return [] if left is self.partitions else [self.partitions_record(left)]
 
     # -- life ------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ class ShareGroup:
 
     def tombstones(self) -> list[GroupRecord]:
         return [
-            (SharePartitionsKey(self.group_id), None),
+            (StatePartitionMetadataKey(self.group_id), None),
             (ShareTargetKey(self.group_id), None),
             (ShareGroupKey(self.group_id), None),
         ]
@@ -437,8 +437,8 @@ class ShareGroup:
                     self.epoch, self._metadata_hash = value.epoch, value.metadata_hash
             case ShareTargetKey():
                 self.target = TargetEpoch(FIRST_EPOCH) if value is None else value
-            case SharePartitionsKey():
-                self._replay_partitions(SharePartitions() if value is None else value)
+            case StatePartitionMetadataKey():
+                self._replay_partitions(StatePartitionMetadata() if value is None else value)
             case ShareMemberKey(member_id=member_id):
                 self._replay_member(member_id, value)
             case ShareTargetMemberKey(member_id=member_id):
@@ -451,7 +451,7 @@ class ShareGroup:
                 if member_id in self._members or value is not None:
                     self._member(member_id).current = current
 
-    def _replay_partitions(self, value: SharePartitions) -> None:
+    def _replay_partitions(self, value: StatePartitionMetadata) -> None:
         for topic_id, topic in value.initializing.items():
             before = self.partitions.initializing.get(topic_id)
             if before is None or topic.partitions - before.partitions:

@@ -65,7 +65,7 @@ class ShareCurrentKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartitionsKey:
+class StatePartitionMetadataKey:
     group_id: str
 
 
@@ -105,7 +105,7 @@ class TopicPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartitions:
+class StatePartitionMetadata:
     """Where the group has share state, or is about to have it, or to lose it."""
 
     initializing: Mapping[UUID, TopicPartitions] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def _read_assignment(reader: FieldReader) -> Assignment:
     return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics.items()}
 
 
-def encode_partitions(value: SharePartitions) -> bytes:
+def encode_partitions(value: StatePartitionMetadata) -> bytes:
     writer = value_writer()
     for topics in (value.initializing, value.initialized):
         writer.array_length(len(topics))
@@ -189,7 +189,7 @@ def encode_partitions(value: SharePartitions) -> bytes:
     return ended(writer)
 
 
-def decode_partitions(data: bytes) -> SharePartitions:
+def decode_partitions(data: bytes) -> StatePartitionMetadata:
     reader = value_reader(data, "partitions of a share group")
     initializing = _read_topics(reader)
     initialized = _read_topics(reader)
@@ -198,7 +198,7 @@ def decode_partitions(data: bytes) -> SharePartitions:
         topic_id = reader.uuid()
         deleting[topic_id] = reader.string()
         reader.tagged_fields()
-    return SharePartitions(initializing, initialized, deleting)
+    return StatePartitionMetadata(initializing, initialized, deleting)
 
 
 def _read_topics(reader: FieldReader) -> dict[UUID, TopicPartitions]:
@@ -216,5 +216,7 @@ RECORD_TYPES: Final = (
     type_of_group(12, GroupKind.SHARE, ShareTargetKey, encode_target_epoch, decode_target_epoch),
     type_of_part(13, GroupKind.SHARE, ShareTargetMemberKey, encode_assignment, decode_assignment),
     type_of_part(14, GroupKind.SHARE, ShareCurrentKey, encode_current, decode_current),
-    type_of_group(15, GroupKind.SHARE, SharePartitionsKey, encode_partitions, decode_partitions),
+    type_of_group(
+        15, GroupKind.SHARE, StatePartitionMetadataKey, encode_partitions, decode_partitions
+    ),
 )

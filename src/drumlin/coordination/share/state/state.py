@@ -25,7 +25,7 @@ UNKNOWN_COUNT: Final = -1
 NO_EPOCH: Final = -1
 
 
-class DeliveryState(IntEnum):
+class StoredRecordState(IntEnum):
     """What became of a record; the numbers are the protocol's."""
 
     AVAILABLE = 0

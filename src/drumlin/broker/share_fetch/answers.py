@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.broker.shares.sessions import SharedPartition
+from drumlin.broker.share_fetch.sessions import SessionPartition
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
@@ -22,7 +22,7 @@ def share_answer(
     shape: Shape,
     message: str,
     lock_duration_s: float,
-    partitions: Iterable[tuple[SharedPartition, Any]],
+    partitions: Iterable[tuple[SessionPartition, Any]],
 ) -> Work[Any]:
     """The response, made in turns.
 

@@ -32,7 +32,7 @@ class Member(NamedTuple):
     member_id: str
 
 
-class SharedPartition(NamedTuple):
+class SessionPartition(NamedTuple):
     """A partition as requests name it."""
 
     topic_id: UUID | None
@@ -46,9 +46,9 @@ class ShareSession:
     member: Member
     connection: int
     epoch: int = 1
-    partitions: dict[SharedPartition, None] = field(default_factory=dict)
+    partitions: dict[SessionPartition, None] = field(default_factory=dict)
 
-    def in_turn(self, epoch: int) -> list[SharedPartition]:
+    def in_turn(self, epoch: int) -> list[SessionPartition]:
         """The partitions, beginning with another one in each request, so that none starves."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
@@ -71,7 +71,7 @@ class ShareSessions:
     def open(
         self,
         member: Member,
-        partitions: Iterable[SharedPartition],
+        partitions: Iterable[SessionPartition],
         connection: int,
         max_sessions: int,
         *,
@@ -104,8 +104,8 @@ class ShareSessions:
         self,
         member: Member,
         epoch: int,
-        added: Collection[SharedPartition] = (),
-        forgotten: Collection[SharedPartition] = (),
+        added: Collection[SessionPartition] = (),
+        forgotten: Collection[SessionPartition] = (),
     ) -> Work[ShareSession]:
         """The session in its next epoch, which begins at once in the end.
 
@@ -114,7 +114,7 @@ class ShareSessions:
                 SHARE_SESSION_LIMIT_REACHED; then it is as before.
         """
         session = self._due(member, epoch)
-        former: dict[SharedPartition, None] = {}
+        former: dict[SessionPartition, None] = {}
         if added or forgotten:
             partitions = session.partitions.copy()
             yield from _add_all(partitions, added)
@@ -155,7 +155,7 @@ class ShareSessions:
             raise KafkaError(ErrorCode.share_session_not_found)
         return session
 
-    def partitions_of(self, member: Member) -> dict[SharedPartition, None]:
+    def partitions_of(self, member: Member) -> dict[SessionPartition, None]:
         """What the member's session has; for whoever puts another one in its place."""
         session = self._sessions.get(member)
         return {} if session is None else session.partitions
@@ -190,7 +190,7 @@ class ShareSessions:
 
 
 def _add_all(
-    partitions: dict[SharedPartition, None], added: Iterable[SharedPartition]
+    partitions: dict[SessionPartition, None], added: Iterable[SessionPartition]
 ) -> Work[None]:
     for each in added:
         partitions[each] = None
@@ -198,7 +198,7 @@ def _add_all(
 
 
 def _remove_all(
-    partitions: dict[SharedPartition, None], forgotten: Iterable[SharedPartition]
+    partitions: dict[SessionPartition, None], forgotten: Iterable[SessionPartition]
 ) -> Work[None]:
     for each in forgotten:
         partitions.pop(each, None)

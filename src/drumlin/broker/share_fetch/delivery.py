@@ -14,9 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.broker.shares.group_settings import GroupSettings
-from drumlin.broker.shares.live_partition import LivePartition
-from drumlin.broker.shares.sessions import Member, SharedPartition, ShareSession, ShareSessions
+from drumlin.broker.share_fetch.group_settings import GroupSettings
+from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
+from drumlin.broker.share_fetch.sessions import (
+    Member,
+    SessionPartition,
+    ShareSession,
+    ShareSessions,
+)
 from drumlin.coordination.background import Background
 from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
@@ -41,7 +46,7 @@ class ShareDelivery:
         self._rounds = Rounds()
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
-        self._partitions: dict[str, dict[SharePartitionKey, LivePartition]] = {}
+        self._partitions: dict[str, dict[SharePartitionKey, SharePartitionLeader]] = {}
         """By group, and only of groups that have any."""
         self._holding: dict[Member, set[SharePartitionKey]] = {}
         """Where members have got records since their sessions began, or before."""
@@ -66,26 +71,26 @@ class ShareDelivery:
         """How many share partitions are at work, or are loading."""
         return sum(map(len, self._partitions.values()))
 
-    def _all(self) -> list[LivePartition]:
+    def _all(self) -> list[SharePartitionLeader]:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
-    def _each_of(self, group_id: str) -> Iterator[LivePartition]:
+    def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
         """Those that a group has now. None is kept: to free thousands at once takes a turn."""
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:
             yield lives.pop()
 
-    def _find(self, key: SharePartitionKey) -> LivePartition | None:
+    def _find(self, key: SharePartitionKey) -> SharePartitionLeader | None:
         return self._partitions.get(key.group_id, {}).get(key)
 
-    def check_topic(self, shared: SharedPartition) -> None:
+    def check_topic(self, shared: SessionPartition) -> None:
         """
         Raises:
             KafkaError: UNKNOWN_TOPIC_ID.
         """
         self._broker.name_of_topic(shared.topic_id)
 
-    def partition_of(self, shared: SharedPartition) -> Partition:
+    def partition_of(self, shared: SessionPartition) -> Partition:
         """The partition that a request names.
 
         Raises:
@@ -94,7 +99,7 @@ class ShareDelivery:
         name = self._broker.name_of_topic(shared.topic_id)
         return self._broker.partitions.get(name, shared.partition)
 
-    def open(self, group_id: str, shared: SharedPartition) -> LivePartition:
+    def open(self, group_id: str, shared: SessionPartition) -> SharePartitionLeader:
         """The share partition, which may be loading yet.
 
         Raises:
@@ -107,13 +112,13 @@ class ShareDelivery:
         assert shared.topic_id is not None
         key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
         settings = self.settings(group_id)
-        live = LivePartition(
+        live = SharePartitionLeader(
             self._broker, key, partition, settings, self._rounds, self._drop, self._acquired
         )
         self._partitions.setdefault(group_id, {})[key] = live
         return live
 
-    def find(self, group_id: str, shared: SharedPartition) -> LivePartition | None:
+    def find(self, group_id: str, shared: SessionPartition) -> SharePartitionLeader | None:
         """The share partition if it is at work."""
         if shared.topic_id is None:
             return None
@@ -123,7 +128,7 @@ class ShareDelivery:
             return None
         return live
 
-    def _acquired(self, live: LivePartition, member_id: str) -> None:
+    def _acquired(self, live: SharePartitionLeader, member_id: str) -> None:
         member = Member(live.key.group_id, member_id)
         self._holding.setdefault(member, set()).add(live.key)
 
@@ -133,7 +138,7 @@ class ShareDelivery:
         if live is not None:
             self._drop(live)
 
-    def _drop(self, live: LivePartition) -> None:
+    def _drop(self, live: SharePartitionLeader) -> None:
         """Another may have taken its place already: that one stays."""
         if self._find(live.key) is live:
             of_group = self._partitions[live.key.group_id]
@@ -203,7 +208,7 @@ class ShareDelivery:
         self,
         member: Member,
         held: set[SharePartitionKey],
-        partitions: dict[SharedPartition, None],
+        partitions: dict[SessionPartition, None],
     ) -> Work[None]:
         """Let go of what a member has, then of where it may be waiting; all that is forgotten.
 
@@ -213,7 +218,7 @@ class ShareDelivery:
         while (held or partitions) and not self.sessions.has(member):
             if held:
                 key = held.pop()
-                partitions.pop(SharedPartition(key.topic_id, key.partition), None)
+                partitions.pop(SessionPartition(key.topic_id, key.partition), None)
                 yield from self._release_one(member, key)
             else:
                 (topic_id, partition), _ = partitions.popitem()
@@ -240,9 +245,9 @@ class ShareDelivery:
             self._drop(live)
             await pace.give_way()
 
-    def _retire(self, group_id: str) -> Work[list[LivePartition]]:
+    def _retire(self, group_id: str) -> Work[list[SharePartitionLeader]]:
         """Drop share partitions that nobody reads; those of which something is being written."""
-        unsettled: list[LivePartition] = []
+        unsettled: list[SharePartitionLeader] = []
         for live in self._each_of(group_id):
             if self.sessions.has_group(group_id):
                 return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from drumlin.broker.shares.sessions import Member
+from drumlin.broker.share_fetch.sessions import Member
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _MEMBER_ID_MAX: Final = 36  # a UUID as text

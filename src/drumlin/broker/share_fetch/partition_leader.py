@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.shares.group_settings import GroupSettings
-from drumlin.broker.shares.room import ShareRoom
-from drumlin.broker.shares.start_offset import first_start_offset
+from drumlin.broker.share_fetch.group_settings import GroupSettings
+from drumlin.broker.share_fetch.room import ShareRoom
+from drumlin.broker.share_fetch.start_offset import first_start_offset
 from drumlin.coordination.background import Background
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, Limits
@@ -55,7 +55,7 @@ _CHANGED_AT_ONCE: Final = 500
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 
-class LivePartition:
+class SharePartitionLeader:
     """One share partition; use it once `loaded` is done.
 
     Runs of records whose locks time out are looked at in `rounds`, share partitions by turns.
@@ -70,8 +70,8 @@ class LivePartition:
         partition: Partition,
         settings: GroupSettings,
         rounds: Rounds,
-        on_lost: Callable[[LivePartition], None],
-        on_acquired: Callable[[LivePartition, str], None],
+        on_lost: Callable[[SharePartitionLeader], None],
+        on_acquired: Callable[[SharePartitionLeader, str], None],
     ) -> None:
         self.key = key
         self.partition = partition

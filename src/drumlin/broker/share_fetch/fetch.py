@@ -13,9 +13,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drumlin.broker.shares.live_partition import LivePartition
-from drumlin.broker.shares.reading import READ_COMMITTED, ReadBatches, read_batches
-from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
+from drumlin.broker.share_fetch.reads import READ_COMMITTED, ReadBatches, read_batches
+from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.fetched import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting import Stay
@@ -42,7 +42,7 @@ class Given(NamedTuple):
 class _Cold(NamedTuple):
     """What is wanted of a partition, and is not in memory."""
 
-    shared: SharedPartition
+    shared: SessionPartition
     partition: Partition
     offset: int
     max_bytes: int
@@ -57,15 +57,15 @@ class ShareFetch:
         self,
         broker: Services,
         member: Member,
-        partitions: list[SharedPartition],
+        partitions: list[SessionPartition],
         limits: Limits,
         *,
         min_bytes: int,
         max_bytes: int,
         max_wait_s: float,
     ) -> None:
-        self.given: dict[SharedPartition, Given] = {}
-        self.errors: dict[SharedPartition, ErrorCode] = {}
+        self.given: dict[SessionPartition, Given] = {}
+        self.errors: dict[SessionPartition, ErrorCode] = {}
         self._broker = broker
         self._member = member
         self.session = broker.shares.sessions.get(member)
@@ -74,11 +74,11 @@ class ShareFetch:
         self._max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(min_bytes, self._max_bytes)
         self._ends_at = asyncio.get_running_loop().time() + max_wait_s
-        self._live: dict[SharedPartition, LivePartition] = {}
-        self._read: dict[SharedPartition, ReadBatches] = {}
+        self._live: dict[SessionPartition, SharePartitionLeader] = {}
+        self._read: dict[SessionPartition, ReadBatches] = {}
         #: From where, and up to where, partitions could be read when they were looked at.
-        self._offsets: dict[SharedPartition, int] = {}
-        self._ends: dict[SharedPartition, int] = {}
+        self._offsets: dict[SessionPartition, int] = {}
+        self._ends: dict[SessionPartition, int] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
         self._pace = Pace()
 
@@ -238,7 +238,7 @@ class ShareFetch:
         except KafkaError as error:
             return error
 
-    def _note(self, shared: SharedPartition, result: ReadBatches | KafkaError | None) -> None:
+    def _note(self, shared: SessionPartition, result: ReadBatches | KafkaError | None) -> None:
         if isinstance(result, ReadBatches):
             self._read[shared] = result
         # Out of range: the log ends earlier than it did. It will come to this offset again.
@@ -272,7 +272,7 @@ class ShareFetch:
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
             await self._pace.give_way()
 
-    def _end_of(self, live: LivePartition) -> int:
+    def _end_of(self, live: SharePartitionLeader) -> int:
         return live.partition.readable_end_offset(self._isolation_level)
 
     async def _has_more_to_try(self) -> bool:

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from drumlin.broker.shares.delivery import ShareDelivery
-from drumlin.broker.shares.sessions import Member, SharedPartition
+from drumlin.broker.share_fetch.delivery import ShareDelivery
+from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
 from drumlin.turns import Pace, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What was said of each partition.
-Acknowledgements = Mapping[SharedPartition, Sequence[Acknowledgement]]
+Acknowledgements = Mapping[SessionPartition, Sequence[Acknowledgement]]
 
 
 class Answer(NamedTuple):
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     message: str | None = None
 
 
-Answers = dict[SharedPartition, Answer]
+Answers = dict[SessionPartition, Answer]
 
 _TAKEN: Final = Answer()
 
@@ -37,7 +37,7 @@ class Acknowledging:
 
     def __init__(self) -> None:
         self._answers: Answers = {}
-        self._writing: dict[SharedPartition, asyncio.Task[KafkaError | None]] = {}
+        self._writing: dict[SessionPartition, asyncio.Task[KafkaError | None]] = {}
 
     async def answers(self) -> Answers:
         """Once all is written; whoever waits may go away, it is written all the same."""
@@ -52,26 +52,26 @@ class Acknowledging:
             await pace.give_way()
         return self._answers
 
-    def take(self, shared: SharedPartition) -> None:
+    def take(self, shared: SessionPartition) -> None:
         """Nothing is wrong with it."""
         self._answers[shared] = _TAKEN
 
-    def refuse(self, shared: SharedPartition, error: KafkaError) -> None:
+    def refuse(self, shared: SessionPartition, error: KafkaError) -> None:
         self._answers[shared] = Answer(error.code, error.message)
 
-    def wait_for(self, shared: SharedPartition, task: asyncio.Task[KafkaError | None]) -> None:
+    def wait_for(self, shared: SessionPartition, task: asyncio.Task[KafkaError | None]) -> None:
         self._writing[shared] = task
 
 
-def acknowledgements(topics: Iterable[Any]) -> Work[dict[SharedPartition, list[Acknowledgement]]]:
+def acknowledgements(topics: Iterable[Any]) -> Work[dict[SessionPartition, list[Acknowledgement]]]:
     """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
-    said: dict[SharedPartition, list[Acknowledgement]] = {}
+    said: dict[SessionPartition, list[Acknowledgement]] = {}
     for topic in topics:
         yield
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 # Named twice, it counts twice: what is dropped here would be delivered again.
-                shared = SharedPartition(topic.topic_id, partition.partition_index)
+                shared = SessionPartition(topic.topic_id, partition.partition_index)
                 batches = said.setdefault(shared, [])
                 for each in partition.acknowledgement_batches:
                     batches.append(
@@ -81,7 +81,7 @@ def acknowledgements(topics: Iterable[Any]) -> Work[dict[SharedPartition, list[A
     return said
 
 
-def forget(said: dict[SharedPartition, list[Acknowledgement]]) -> Work[None]:
+def forget(said: dict[SessionPartition, list[Acknowledgement]]) -> Work[None]:
     """Of one partition there may be as much as of many."""
     yield from let_go(*said.values(), said)
 

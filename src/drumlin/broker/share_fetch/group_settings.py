@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.broker.group_surroundings import group_setting
-from drumlin.broker.shares.reading import READ_COMMITTED
+from drumlin.broker.share_fetch.reads import READ_COMMITTED
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.metadata.image import Resource, ResourceType
 

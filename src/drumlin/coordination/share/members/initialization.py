@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from drumlin.coordination.share.members.records import SharePartitions, TopicPartitions
+from drumlin.coordination.share.members.records import StatePartitionMetadata, TopicPartitions
 
 Topics = Mapping[UUID, TopicPartitions]
 
@@ -35,13 +35,13 @@ def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
     return result
 
 
-def begun(known: SharePartitions, topics: Topics) -> SharePartitions:
+def begun(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
     """Some partitions are being initialised; those of topics that were being deleted too."""
     deleting = {each: name for each, name in known.deleting.items() if each not in topics}
-    return SharePartitions(with_all(known.initializing, topics), known.initialized, deleting)
+    return StatePartitionMetadata(with_all(known.initializing, topics), known.initialized, deleting)
 
 
-def initialized(known: SharePartitions, topics: Topics) -> SharePartitions:
+def initialized(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
     return replace(
         known,
         initializing=without(known.initializing, topics),
@@ -49,24 +49,26 @@ def initialized(known: SharePartitions, topics: Topics) -> SharePartitions:
     )
 
 
-def failed(known: SharePartitions, topics: Topics) -> SharePartitions:
+def failed(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
     """Some partitions could not be initialised: they are to be tried again."""
     return replace(known, initializing=without(known.initializing, topics))
 
 
-def deletion_begun(known: SharePartitions, topics: Mapping[UUID, str]) -> SharePartitions:
+def deletion_begun(
+    known: StatePartitionMetadata, topics: Mapping[UUID, str]
+) -> StatePartitionMetadata:
     initialized = {each: topic for each, topic in known.initialized.items() if each not in topics}
-    return SharePartitions(known.initializing, initialized, {**known.deleting, **topics})
+    return StatePartitionMetadata(known.initializing, initialized, {**known.deleting, **topics})
 
 
-def deleted(known: SharePartitions, topic_ids: Collection[UUID]) -> SharePartitions:
+def deleted(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
     deleting = {each: name for each, name in known.deleting.items() if each not in topic_ids}
     return replace(known, deleting=deleting)
 
 
-def forgotten(known: SharePartitions, topic_ids: Collection[UUID]) -> SharePartitions:
+def forgotten(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
     """Topics are gone; `known` itself if none of them was in it."""
-    left = SharePartitions(
+    left = StatePartitionMetadata(
         {each: topic for each, topic in known.initializing.items() if each not in topic_ids},
         {each: topic for each, topic in known.initialized.items() if each not in topic_ids},
         {each: name for each, name in known.deleting.items() if each not in topic_ids},
