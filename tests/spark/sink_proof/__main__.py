@@ -34,15 +34,17 @@ def main() -> int:
         print("The proof does not find rows that are there twice: it would prove nothing.")
         return 1
     print(_ROW.format(*_COLUMNS), flush=True)
-    wrong = 0
+    wrong = void = 0
     for number in range(arguments.runs):
         seed = str(first + number)
         result = prove(
             plan_of(seed, arguments), Path(arguments.directory).absolute() / f"sink-{seed}"
         )
         wrong += bool(result.complaints)
+        void += bool(result.void)
         print(_line(number + 1, result, arguments.directory), flush=True)
-    print(f"{arguments.runs - wrong} of {arguments.runs} runs are right.")
+    right = arguments.runs - wrong - void
+    print(f"{right} of {arguments.runs} runs are right, {void} void.")
     return 1 if wrong else 0
 
 
@@ -99,7 +101,7 @@ def _arguments() -> argparse.Namespace:
 
 def _line(number: int, result: Result, directory: str) -> str:
     plan = result.plan
-    text = "right"
+    text = f"void: {result.void}" if result.void else "right"
     if result.complaints:
         told = "\n".join(result.complaints).replace("\n", "\n        ")
         text = f"WRONG, kept in {directory}/sink-{plan.seed}\n        {told}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from guarantees.brokers import Broker, address
-from spark.sink_proof.brokers import make_broker, open_transactions
+from spark.sink_proof.brokers import has_lost_a_marker, make_broker, open_transactions
 from spark.sink_proof.driver import Driver
 from spark.sink_proof.journal import Journal, Tally, tally
 from spark.sink_proof.plan import PARTITIONS, SOURCE, STANDALONE, TARGET, Plan
@@ -46,6 +46,8 @@ class Result:
     tally: Tally = field(default_factory=lambda: tally([]))
     #: Transactions that nobody had ended when the stream had come to its end.
     left_open: list[str] = field(default_factory=list)
+    #: Why the run proves nothing, if the broker itself was at fault.
+    void: str = ""
 
 
 def prove(plan: Plan, folder: Path) -> Result:
@@ -153,7 +155,10 @@ def _compare(plan: Plan, broker: Broker, folder: Path, result: Result) -> None:
     try:
         rows = read_committed(address(broker), TARGET, PARTITIONS, patience_s)
     except StillOpen as hanging:
-        result.complaints.append(str(hanging))
+        if has_lost_a_marker(broker):
+            result.void = f"{hanging}: the broker has lost a marker when it was killed"
+        else:
+            result.complaints.append(str(hanging))
         return
     result.rows = len(rows)
     if plan.shape != "copy":  # the rest is what this client says
