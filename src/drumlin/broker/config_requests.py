@@ -6,23 +6,27 @@ Each resource succeeds or fails by itself. One that is named twice is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2.request import AlterConfigsResource as Replaced
+    from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource as Changed
+
     from drumlin.broker.parts import BrokerData
     from drumlin.metadata.image import Resource
     from drumlin.metadata.store import Alteration
 
+R = TypeVar("R", bound="Replaced | Changed")
 #: Of one resource; there are some hundred that mean anything.
 _KEYS_MAX: Final = 2_000
 
 
-def _counted(resources: Iterable[Any]) -> Work[Counter[tuple[int, str]]]:
+def _counted(resources: Iterable[R]) -> Work[Counter[tuple[int, str]]]:
     named: Counter[tuple[int, str]] = Counter()
     for each in resources:
         named[each.resource_type, each.resource_name] += 1
@@ -32,18 +36,18 @@ def _counted(resources: Iterable[Any]) -> Work[Counter[tuple[int, str]]]:
 
 async def answer_each(
     broker: BrokerData,
-    request: Any,
+    resources: Sequence[R],
     shape: Shape,
     response: str,
-    alter: Callable[[Any], Awaitable[None]],
+    alter: Callable[[R], Awaitable[None]],
 ) -> Any:
     """The answer called `response`, after `alter` was done for each resource of the request.
 
     What `alter` raises as a `KafkaError` is told of its resource.
     """
-    named = await broker.turns.run(_counted(request.resources))
+    named = await broker.turns.run(_counted(resources))
 
-    async def answer(wanted: Any) -> Any:
+    async def answer(wanted: R) -> Any:
         error: KafkaError | None = None
         try:
             if named[wanted.resource_type, wanted.resource_name] > 1:
@@ -63,7 +67,7 @@ async def answer_each(
             resource_name=wanted.resource_name,
         )
 
-    responses = await side_by_side(answer, request.resources)
+    responses = await side_by_side(answer, resources)
     return shape(response, throttle_time=ZERO, responses=tuple(responses))
 
 

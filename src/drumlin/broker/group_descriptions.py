@@ -12,7 +12,7 @@ from drumlin.wire.messages import Shape
 _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def authorized_operations(request: Any) -> int:
+def authorized_operations(request: object) -> int:
     """Everybody may do everything; but the oldest versions cannot ask for it."""
     asked = getattr(request, "include_authorized_operations", False)
     return _GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED

@@ -8,8 +8,8 @@ from Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from drumlin.broker.garbage import settled
@@ -20,12 +20,23 @@ from drumlin.wire.messages import Shape
 _NO_TOPIC: Final = UUID(int=0)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+
+class StateRequest(Protocol):
+    """What all five are made of."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def topics(self) -> Sequence[Any]: ...
+
+
 #: Does what is asked for one partition: topic id and the request's partition -> fields to answer.
 Ask = Callable[[UUID, Any], Awaitable[Mapping[str, Any]]]
 
 
 async def answer_partitions(
-    request: Any, shape: Shape, names: tuple[str, str], blank: Mapping[str, Any], ask: Ask
+    request: StateRequest, shape: Shape, names: tuple[str, str], blank: Mapping[str, Any], ask: Ask
 ) -> Any:
     """The response; `names` are those of the response and of a topic's result.
 

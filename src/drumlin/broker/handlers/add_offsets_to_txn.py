@@ -7,7 +7,7 @@ Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH t
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
@@ -15,17 +15,20 @@ from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+
 _FENCED_FROM: Final = 2
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: AddOffsetsToTxnRequest, shape: Shape) -> Any:
     code = await _add(context, request)
     if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
         code = ErrorCode.invalid_producer_epoch
     return shape("AddOffsetsToTxnResponse", throttle_time=ZERO, error_code=code)
 
 
-async def _add(context: RequestContext, request: Any) -> ErrorCode:
+async def _add(context: RequestContext, request: AddOffsetsToTxnRequest) -> ErrorCode:
     broker = context.broker
     try:
         partition = (GROUP_METADATA, await broker.groups.find_partition(request.group_id))

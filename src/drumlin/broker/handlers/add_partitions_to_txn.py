@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.garbage import settled
@@ -24,6 +24,16 @@ from drumlin.turns import Work, let_go, listed
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.add_partitions_to_txn.v3.request import (
+        AddPartitionsToTxnRequest as OneTransactionRequest,
+    )
+    from kio.schema.add_partitions_to_txn.v3.request import AddPartitionsToTxnTopic as PlainTopic
+    from kio.schema.add_partitions_to_txn.v5.request import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+    )
+
 _FENCED_FROM: Final = 2
 #: From this version on it is brokers that ask, to whom no topic is forbidden.
 _BROKERS_FROM: Final = 4
@@ -32,8 +42,12 @@ _BROKERS_FROM: Final = 4
 Codes = list[tuple[TopicPartition, ErrorCode]]
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    if not shape.has("AddPartitionsToTxnResult"):
+async def handle(
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest | OneTransactionRequest,
+    shape: Shape,
+) -> Any:
+    if not hasattr(request, "transactions"):
         codes = await _add(
             context,
             request.v3_and_below_transactional_id,
@@ -74,7 +88,7 @@ async def _add(
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    topics: Any,
+    topics: Iterable[AddPartitionsToTxnTopic | PlainTopic],
     *,
     client_version: int,
     verify_only: bool = False,
@@ -102,7 +116,9 @@ def _told(
         yield each, ErrorCode.invalid_producer_epoch if is_unknown else code
 
 
-def _sort(context: RequestContext, topics: Any) -> Work[tuple[list[TopicPartition], Codes]]:
+def _sort(
+    context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic | PlainTopic]
+) -> Work[tuple[list[TopicPartition], Codes]]:
     """What is to be added, each once; or what is told as none of it is."""
     has_partition = context.broker.metadata.image.has_partition_of
     named: Distinct[TopicPartition] = Distinct()

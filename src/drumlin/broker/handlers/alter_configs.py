@@ -6,7 +6,7 @@ fails by itself. One that is named twice is refused; Apache Kafka never answers 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.config_changes import (
     KeyChange,
@@ -19,15 +19,19 @@ from drumlin.broker.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+async def handle(context: RequestContext, request: AlterConfigsRequest, shape: Shape) -> Any:
     broker = context.broker
 
-    async def alter(wanted: Any) -> None:
+    async def alter(wanted: AlterConfigsResource) -> None:
         check_changes([KeyChange(Operation.SET, each.name, each.value) for each in wanted.configs])
         resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
-        configs = {each.name: each.value for each in wanted.configs}
+        # None has none of them: that is checked above.
+        configs = {each.name: each.value or "" for each in wanted.configs}
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, request.validate_only)
 
-    return await answer_each(broker, request, shape, "AlterConfigsResponse", alter)
+    return await answer_each(broker, request.resources, shape, "AlterConfigsResponse", alter)

@@ -6,7 +6,7 @@ What was delivered before from there on is delivered again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.members.messages import TopicOutcome
@@ -14,8 +14,13 @@ from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.alter_share_group_offsets.v0.request import AlterShareGroupOffsetsRequest
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+async def handle(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest, shape: Shape
+) -> Any:
     turns, code, message = context.broker.turns, ErrorCode.none, None
     responses: tuple[Any, ...] = ()
     try:
@@ -34,7 +39,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     )
 
 
-def _wanted(request: Any) -> Work[list[tuple[str, dict[int, int]]]]:
+def _wanted(request: AlterShareGroupOffsetsRequest) -> Work[list[tuple[str, dict[int, int]]]]:
     """Start offsets by topic and partition; a topic may be named twice."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM_VERSION
@@ -22,12 +22,15 @@ from drumlin.broker.served import SERVED
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import API_KEYS, ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.api_versions.v4.request import ApiVersionsRequest
+
 _API: Final = "api_versions"
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _PRODUCE_ADVERTISED_FROM: Final = 0
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: ApiVersionsRequest, shape: Shape) -> Any:
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -21,6 +21,9 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
@@ -28,7 +31,9 @@ _CONSUMER: Final = 1
 _TRIES: Final = 3
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: ConsumerGroupDescribeRequest, shape: Shape
+) -> Work[Any]:
     operations = authorized_operations(request)
     groups = yield from each_once(
         request.group_ids, lambda group_id: _describe(context, group_id, operations, shape)

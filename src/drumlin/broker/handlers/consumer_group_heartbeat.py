@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -24,6 +25,11 @@ from drumlin.wire.heartbeat_response import unchanged_response
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
+    from kio.schema.consumer_group_heartbeat.v1.request import (
+        ConsumerGroupHeartbeatRequest,
+        TopicPartitions,
+    )
+
     from drumlin.broker.parts import BrokerData
 
 _PROTOCOL: Final = "consumer"
@@ -37,24 +43,34 @@ _AT_ONCE_MAX: Final = 500
 _OWNED_MAX: Final = 50_000
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest, shape: Shape) -> Any:
     topics = request.topic_partitions
     if topics is None:
         return _beat(context, request, shape, None)
     if not topics:
         return _beat(context, request, shape, {})
-    return _beat_in_turns(context, request, shape)
+    return _beat_in_turns(context, request, shape, topics)
 
 
-def _beat_in_turns(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def _beat_in_turns(
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    shape: Shape,
+    topics: Sequence[TopicPartitions],
+) -> Work[Any]:
     try:
-        owned = yield from _owned(request.topic_partitions)
+        owned = yield from _owned(topics)
     except KafkaError as error:
         return _refusal(shape, error)
     return _beat(context, request, shape, owned)
 
 
-def _beat(context: RequestContext, request: Any, shape: Shape, owned: Partitions | None) -> Any:
+def _beat(
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    shape: Shape,
+    owned: Partitions | None,
+) -> Any:
     try:
         check_named(request.subscribed_topic_names)
         if not _is_served(context.broker):
@@ -72,7 +88,9 @@ def _is_served(broker: BrokerData) -> bool:
     return _PROTOCOL in broker.config.group_coordinator_rebalance_protocols
 
 
-def _read(request: Any, context: RequestContext, owned: Partitions | None) -> HeartbeatRequest:
+def _read(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext, owned: Partitions | None
+) -> HeartbeatRequest:
     rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
     topics = request.subscribed_topic_names
     given = rebalance_timeout_ms != _NOT_GIVEN_MS
@@ -92,7 +110,7 @@ def _read(request: Any, context: RequestContext, owned: Partitions | None) -> He
     )
 
 
-def _owned(topics: Any) -> Work[Partitions]:
+def _owned(topics: Sequence[TopicPartitions]) -> Work[Partitions]:
     """
     Raises:
         KafkaError: INVALID_REQUEST.

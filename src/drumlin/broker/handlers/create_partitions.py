@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.topics import (
@@ -22,8 +22,14 @@ from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.create_partitions.v3.request import (
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+async def handle(context: RequestContext, request: CreatePartitionsRequest, shape: Shape) -> Any:
     broker = context.broker
     single, refused = await broker.turns.run(_sort(shape, request.topics))
     try:
@@ -34,7 +40,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         results = refused + await broker.turns.run(_refuse(shape, single, error))
         return _respond(shape, results)
 
-    async def grow(topic: Any) -> Any:
+    async def grow(topic: CreatePartitionsTopic) -> Any:
         return await _grow(context, request, shape, topic)
 
     return _respond(shape, refused + await side_by_side(grow, single))
@@ -44,7 +50,9 @@ def _respond(shape: Shape, results: Sequence[Any]) -> Any:
     return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))
 
 
-def _sort(shape: Shape, topics: Sequence[Any]) -> Work[tuple[list[Any], list[Any]]]:
+def _sort(
+    shape: Shape, topics: Sequence[CreatePartitionsTopic]
+) -> Work[tuple[list[CreatePartitionsTopic], list[Any]]]:
     """Topics that stand in the request once, and the answers of the others."""
     named: Counter[str] = Counter()
     for topic in topics:
@@ -64,12 +72,14 @@ def _sort(shape: Shape, topics: Sequence[Any]) -> Work[tuple[list[Any], list[Any
     return single, refused
 
 
-def _growth(topic: Any) -> Growth:
+def _growth(topic: CreatePartitionsTopic) -> Growth:
     assigned = None if topic.assignments is None else len(topic.assignments)
     return Growth(topic.name, topic.count, assigned)
 
 
-def _refuse(shape: Shape, topics: Sequence[Any], error: KafkaError) -> Work[list[Any]]:
+def _refuse(
+    shape: Shape, topics: Sequence[CreatePartitionsTopic], error: KafkaError
+) -> Work[list[Any]]:
     results = []
     for topic in topics:
         results.append(_result(shape, topic.name, error))
@@ -77,7 +87,12 @@ def _refuse(shape: Shape, topics: Sequence[Any], error: KafkaError) -> Work[list
     return results
 
 
-async def _grow(context: RequestContext, request: Any, shape: Shape, topic: Any) -> Any:
+async def _grow(
+    context: RequestContext,
+    request: CreatePartitionsRequest,
+    shape: Shape,
+    topic: CreatePartitionsTopic,
+) -> Any:
     broker = context.broker
     assignments = None
     if topic.assignments is not None:

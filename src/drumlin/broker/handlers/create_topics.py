@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
@@ -29,6 +29,9 @@ from drumlin.turns import Work, let_go, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+
 #: Of one topic; there are some forty that mean anything.
 _KEYS_MAX: Final = 2_000
 
@@ -41,7 +44,7 @@ class _Sorted(NamedTuple):
     names: Sequence[str]
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: CreateTopicsRequest, shape: Shape) -> Any:
     turns = context.broker.turns
     wanted = await turns.run(_sort(request.topics))
     try:
@@ -72,7 +75,7 @@ def _respond(
     return shape("CreateTopicsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _sort(topics: Sequence[Any]) -> Work[_Sorted]:
+def _sort(topics: Sequence[CreatableTopic]) -> Work[_Sorted]:
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
@@ -90,7 +93,7 @@ def _sort(topics: Sequence[Any]) -> Work[_Sorted]:
     return _Sorted(wishes, duplicates, list(named))
 
 
-def _wish(topic: Any) -> TopicWish:
+def _wish(topic: CreatableTopic) -> TopicWish:
     # With one more than may be, it is refused as with all of them.
     assignments = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
     return TopicWish(

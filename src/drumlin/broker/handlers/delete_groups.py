@@ -5,7 +5,7 @@ With a share group goes how far it has come. A group named twice is deleted, and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import distinct
@@ -13,8 +13,11 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+async def handle(context: RequestContext, request: DeleteGroupsRequest, shape: Shape) -> Any:
     broker = context.broker
     wanted = await broker.turns.run(distinct(request.groups_names))
     results, pace = [], Pace()

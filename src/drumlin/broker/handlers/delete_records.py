@@ -6,7 +6,7 @@ compacted. Of a partition named twice, the last wish counts.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
@@ -14,10 +14,13 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.delete_records.v2.request import DeleteRecordsRequest
+
 _NO_LOW_WATERMARK: Final = -1
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: DeleteRecordsRequest, shape: Shape) -> Work[Any]:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for each in topic.partitions:

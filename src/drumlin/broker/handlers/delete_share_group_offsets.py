@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.members.messages import Deleted
@@ -10,8 +10,13 @@ from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+async def handle(
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest, shape: Shape
+) -> Any:
     code, message = ErrorCode.none, None
     responses: tuple[Any, ...] = ()
     try:

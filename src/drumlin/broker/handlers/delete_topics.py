@@ -8,7 +8,7 @@ Version notes: 3 knows TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -17,6 +17,10 @@ from drumlin.metadata.image import ClusterImage
 from drumlin.turns import Work, let_go, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as NamesRequest
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 
 
 class _Failure(NamedTuple):
@@ -46,7 +50,9 @@ _UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no to
 _DELETION_DISABLED_FROM: Final = 3
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: DeleteTopicsRequest | NamesRequest, shape: Shape
+) -> Any:
     turns, image = context.broker.turns, context.broker.metadata.image
     refused, targets = await turns.run(_sorted(image, request, _refusal(context, request)))
 
@@ -59,7 +65,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
 
 
-def _refusal(context: RequestContext, request: Any) -> _Failure | None:
+def _refusal(
+    context: RequestContext, request: DeleteTopicsRequest | NamesRequest
+) -> _Failure | None:
     """Why nothing at all is deleted."""
     if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DELETION_DISABLED_FROM
@@ -70,14 +78,14 @@ def _refusal(context: RequestContext, request: Any) -> _Failure | None:
     return None
 
 
-def _named(request: Any) -> Iterator[tuple[str | None, UUID | None]]:
+def _named(request: DeleteTopicsRequest | NamesRequest) -> Iterator[tuple[str | None, UUID | None]]:
     if hasattr(request, "topics"):
         return ((topic.name, topic.topic_id) for topic in request.topics)
     return ((name, None) for name in request.topic_names)
 
 
 def _sorted(
-    image: ClusterImage, request: Any, refusal: _Failure | None
+    image: ClusterImage, request: DeleteTopicsRequest | NamesRequest, refusal: _Failure | None
 ) -> Work[tuple[list[_Target], list[_Target]]]:
     """What to refuse, first what is wrong in the request itself; and what to delete."""
     refused: list[_Target] = []

@@ -6,7 +6,7 @@ adds fenced brokers, of which there are none.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -17,11 +17,14 @@ from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: DescribeClusterRequest, shape: Shape) -> Any:
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
         message = "this endpoint is a broker's, and a controller's is asked for"

@@ -11,7 +11,7 @@ Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker import loggers
 from drumlin.broker.config_changes import (
@@ -36,6 +36,12 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_configs.v4.request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
 #: A small request could ask for gigabytes, by naming the broker again and again.
 _ENTRIES_MAX: Final = 200_000
@@ -44,7 +50,7 @@ _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: DescribeConfigsRequest, shape: Shape) -> Work[Any]:
     refusal: KafkaError | None = None
     for each in request.resources:
         if each.resource_type not in _TYPES:
@@ -60,7 +66,9 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     return shape("DescribeConfigsResponse", throttle_time=ZERO, results=tuple(results))
 
 
-def _describe_all(context: RequestContext, request: Any, shape: Shape) -> Work[list[Any]]:
+def _describe_all(
+    context: RequestContext, request: DescribeConfigsRequest, shape: Shape
+) -> Work[list[Any]]:
     room = _ENTRIES_MAX
     results = []
     for resource in request.resources:
@@ -122,7 +130,7 @@ def _check_broker(context: RequestContext, name: str) -> None:
         raise KafkaError(ErrorCode.invalid_request, message)
 
 
-def _config(request: Any, shape: Shape, entry: ConfigEntry) -> Any:
+def _config(request: DescribeConfigsRequest, shape: Shape, entry: ConfigEntry) -> Any:
     synonyms = entry.synonyms if request.include_synonyms else ()
     # A logger's is given always; that too is Kafka's way.
     is_documented = getattr(request, "include_documentation", False) or not entry.type_number
@@ -147,7 +155,12 @@ def _config(request: Any, shape: Shape, entry: ConfigEntry) -> Any:
     )
 
 
-def _result(shape: Shape, resource: Any, configs: Iterable[Any], error: KafkaError | None) -> Any:
+def _result(
+    shape: Shape,
+    resource: DescribeConfigsResource,
+    configs: Iterable[Any],
+    error: KafkaError | None,
+) -> Any:
     return shape(
         "DescribeConfigsResult",
         error_code=error.code if error else ErrorCode.none,

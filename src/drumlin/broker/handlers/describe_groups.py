@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED
 from drumlin.broker.context import RequestContext
@@ -20,12 +20,15 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+
 _NOT_FOUND_IS_AN_ERROR: Final = 6
 #: More for a group that changes while it is described: then its members are as each was found.
 _TRIES: Final = 3
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: DescribeGroupsRequest, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
     groups = yield from each_once(
         request.groups, lambda group_id: _describe(context, group_id, operations, shape)

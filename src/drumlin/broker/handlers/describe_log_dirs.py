@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import Distinct
@@ -19,13 +19,16 @@ from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+
 _UNKNOWN_BYTES: Final = -1
 
 #: Topic -> partitions asked for.
 _Wanted = dict[str, Distinct[int]]
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: DescribeLogDirsRequest, shape: Shape) -> Any:
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]
     return _respond(context, request, shape, dict(zip(directories, volumes, strict=True)))
@@ -43,7 +46,7 @@ async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvf
 
 def _respond(
     context: RequestContext,
-    request: Any,
+    request: DescribeLogDirsRequest,
     shape: Shape,
     volumes: Mapping[LogDirectory, os.statvfs_result | None],
 ) -> Work[Any]:

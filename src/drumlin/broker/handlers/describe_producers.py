@@ -6,7 +6,7 @@ Each partition named is answered once, in the order in which they are named.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
@@ -15,10 +15,13 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+
 _NO_TRANSACTION: Final = -1
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: DescribeProducersRequest, shape: Shape) -> Work[Any]:
     topics = []
     answered: set[tuple[str, int]] = set()
     for topic in request.topics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -17,13 +17,21 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_share_group_offsets.v1.request import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+    )
+
 _NO_LAG: Final = -1
 #: Topics, and their partitions.
 _COMPARED_MAX: Final = 100
 _NO_TOPIC: Final = UUID(int=0)
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest, shape: Shape
+) -> Any:
     pace = Pace()
     counts: Counter[str] = Counter()
     for each in request.groups:
@@ -39,14 +47,16 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _says_little(wanted: Any) -> bool:
+def _says_little(wanted: DescribeShareGroupOffsetsRequestGroup) -> bool:
     topics = wanted.topics or ()
     return len(topics) <= _COMPARED_MAX and sum(len(each.partitions) for each in topics) <= (
         _COMPARED_MAX
     )
 
 
-async def _group(context: RequestContext, shape: Shape, pace: Pace, wanted: Any) -> Any:
+async def _group(
+    context: RequestContext, shape: Shape, pace: Pace, wanted: DescribeShareGroupOffsetsRequestGroup
+) -> Any:
     group_id = wanted.group_id
     code, message = ErrorCode.none, None
     topics: list[Any] = []

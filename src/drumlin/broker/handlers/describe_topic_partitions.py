@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
@@ -22,6 +22,13 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_topic_partitions.v0.request import (
+        Cursor,
+        DescribeTopicPartitionsRequest,
+        TopicRequest,
+    )
+
 #: Names that are looked at in a step.
 _AT_ONCE: Final = 1000
 
@@ -31,9 +38,12 @@ class _Cursor(NamedTuple):
     partition_index: int
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: DescribeTopicPartitionsRequest, shape: Shape
+) -> Work[Any]:
     image = context.broker.metadata.image
-    names = yield from distinct(topic.name for topic in request.topics)
+    asked: Iterator[str] = (topic.name for topic in request.topics)
+    names = yield from distinct(asked)
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
         return (yield from _refuse(shape, request.topics, ErrorCode.invalid_request))
@@ -65,12 +75,12 @@ def _sorted(names: Iterable[str], start: str = "") -> Work[Iterator[str]]:
     return heapq.merge(*runs)
 
 
-def _points_nowhere(start: Any, names: Container[str]) -> bool:
+def _points_nowhere(start: Cursor, names: Container[str]) -> bool:
     return start.partition_index < 0 or bool(names and start.topic_name not in names)
 
 
 def _page(
-    context: RequestContext, shape: Shape, names: Iterable[str], start: Any, limit: int
+    context: RequestContext, shape: Shape, names: Iterable[str], start: Cursor | None, limit: int
 ) -> Work[tuple[list[Any], _Cursor | None]]:
     topics: list[Any] = []
     for name in names:
@@ -139,7 +149,7 @@ def _missing(shape: Shape, name: str) -> Any:
     return _topic(shape, name, None, (), code)
 
 
-def _refuse(shape: Shape, wanted: Iterable[Any], code: ErrorCode) -> Work[Any]:
+def _refuse(shape: Shape, wanted: Iterable[TopicRequest], code: ErrorCode) -> Work[Any]:
     topics = []
     for each in wanted:
         topics.append(_topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED))

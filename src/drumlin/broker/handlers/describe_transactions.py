@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import each_once
@@ -11,10 +11,15 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: DescribeTransactionsRequest, shape: Shape
+) -> Work[Any]:
     states = yield from each_once(
         request.transactional_ids, lambda each: _describe(context, shape, each)
     )

@@ -11,7 +11,7 @@ Up to version 3 one key is asked for, from version 4 several (KIP-699).
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import is_coordinator_key
@@ -19,6 +19,10 @@ from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTIO
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as OneKeyRequest
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -41,9 +45,11 @@ class _Found(NamedTuple):
     port: int = -1
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: FindCoordinatorRequest | OneKeyRequest, shape: Shape
+) -> Any:
     key_type = getattr(request, "key_type", _GROUP)
-    if not shape.has("Coordinator"):
+    if not hasattr(request, "coordinator_keys"):
         found = await _find(context, key_type, request.key)
         succeeded = found.code is ErrorCode.none
         return shape(

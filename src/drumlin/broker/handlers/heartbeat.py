@@ -5,15 +5,18 @@ From version 3 static members name themselves (KIP-345).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.heartbeat_response import heartbeat_response
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.heartbeat.v4.request import HeartbeatRequest
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> Any:
     code = ErrorCode.none
     try:
         context.broker.groups.heartbeat(

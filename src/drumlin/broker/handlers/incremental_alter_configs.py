@@ -8,7 +8,7 @@ may change at run time has its effect at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker import loggers
 from drumlin.broker.config_changes import (
@@ -25,11 +25,20 @@ from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.incremental_alter_configs.v1.request import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+
+async def handle(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, shape: Shape
+) -> Any:
     broker = context.broker
 
-    async def alter(wanted: Any) -> None:
+    async def alter(wanted: AlterConfigsResource) -> None:
         changes = [_change(each) for each in wanted.configs]
         check_changes(changes)
         if wanted.resource_type == BROKER_LOGGER:
@@ -39,10 +48,12 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
         alteration = increment(broker, resource, changes)
         await alter_or_check(broker, resource, alteration, request.validate_only)
 
-    return await answer_each(broker, request, shape, "IncrementalAlterConfigsResponse", alter)
+    return await answer_each(
+        broker, request.resources, shape, "IncrementalAlterConfigsResponse", alter
+    )
 
 
-def _change(config: Any) -> KeyChange:
+def _change(config: AlterableConfig) -> KeyChange:
     try:
         operation = Operation(config.config_operation)
     except ValueError:

@@ -12,12 +12,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NONE: Final = -1
@@ -25,7 +28,7 @@ _NOBODY: Final = Producer(_NONE, _NONE)
 _FENCED_FROM: Final = 4
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: InitProducerIdRequest, shape: Shape) -> Any:
     code, producer = ErrorCode.none, _NOBODY
     try:
         producer = await _init(context, request)
@@ -42,7 +45,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     )
 
 
-async def _init(context: RequestContext, request: Any) -> Producer:
+async def _init(context: RequestContext, request: InitProducerIdRequest) -> Producer:
     expected = Producer(
         getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE)
     )

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
@@ -18,6 +18,9 @@ from drumlin.coordination.written import Pending
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.join_group.v9.request import JoinGroupRequest
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
@@ -29,7 +32,7 @@ _MEMBERS_AT_ONCE: Final = 500
 _PROTOCOLS_MAX: Final = 100
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: JoinGroupRequest, shape: Shape) -> Any:
     if len(request.protocols) > _PROTOCOLS_MAX:
         return _response(shape, JoinAnswer(ErrorCode.invalid_request, request.member_id))
     rebalance_timeout = getattr(request, "rebalance_timeout", request.session_timeout)

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import LeavingMember
@@ -17,14 +17,23 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.leave_group.v2.request import LeaveGroupRequest as OneMemberRequest
+    from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+
 #: More do not leave in one turn of the loop. Each may support a hundred protocols.
 _LEAVING_TOGETHER: Final = 50
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
-    if shape.has("MemberResponse") and len(request.members) > _LEAVING_TOGETHER:
-        return _leave_in_pieces(context, request, shape)
-    leaving = _leaving(request, shape)
+def handle(
+    context: RequestContext, request: LeaveGroupRequest | OneMemberRequest, shape: Shape
+) -> Any:
+    if not hasattr(request, "members"):
+        leaving = [LeavingMember(request.member_id)]
+    elif len(request.members) > _LEAVING_TOGETHER:
+        return _leave_in_pieces(context, shape, request.group_id, request.members)
+    else:
+        leaving = _members(request.members)
     try:
         answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
@@ -34,13 +43,15 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return Waiting(_respond(shape, leaving, answer))
 
 
-async def _leave_in_pieces(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def _leave_in_pieces(
+    context: RequestContext, shape: Shape, group_id: str, members: Sequence[MemberIdentity]
+) -> Any:
     told: list[Any] = []
     pace, code = Pace(), ErrorCode.none
     try:
-        for first in range(0, len(request.members), _LEAVING_TOGETHER):
-            leaving = _members(request.members[first : first + _LEAVING_TOGETHER])
-            codes = await context.broker.groups.leave(request.group_id, leaving)
+        for first in range(0, len(members), _LEAVING_TOGETHER):
+            leaving = _members(members[first : first + _LEAVING_TOGETHER])
+            codes = await context.broker.groups.leave(group_id, leaving)
             told += _told(shape, leaving, codes)
             await pace.give_way()
     except KafkaError as error:
@@ -57,13 +68,7 @@ async def _respond(
         return _response(shape, leaving, [], error.code)
 
 
-def _leaving(request: Any, shape: Shape) -> list[LeavingMember]:
-    if not shape.has("MemberResponse"):
-        return [LeavingMember(request.member_id)]
-    return _members(request.members)
-
-
-def _members(members: Iterable[Any]) -> list[LeavingMember]:
+def _members(members: Iterable[MemberIdentity]) -> list[LeavingMember]:
     return [
         LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
         for each in members

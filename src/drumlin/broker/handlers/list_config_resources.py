@@ -8,7 +8,7 @@ named, none for all of them: every topic and broker, and groups for which someth
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
@@ -17,10 +17,13 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: ListConfigResourcesRequest, shape: Shape) -> Work[Any]:
     wanted: Iterable[int] = getattr(request, "resource_types", (CLIENT_METRICS,))
     types = set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []

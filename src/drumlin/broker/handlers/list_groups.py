@@ -6,7 +6,7 @@ From version 4 only those in certain states are asked for (KIP-518), from 5 of c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import distinct
@@ -14,8 +14,11 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+
+def handle(context: RequestContext, request: ListGroupsRequest, shape: Shape) -> Work[Any]:
     states = yield from distinct(
         each.strip().lower() for each in getattr(request, "states_filter", ())
     )

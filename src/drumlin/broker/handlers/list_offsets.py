@@ -12,13 +12,16 @@ A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -50,7 +53,7 @@ class _Found(NamedTuple):
 _NOTHING: Final = _Found()
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: ListOffsetsRequest, shape: Shape) -> Work[Any]:
     # Each topic and partition is answered once, however often it is named.
     asked: dict[str, dict[int, Any]] = {}
     is_known = True
@@ -69,7 +72,9 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     return context.broker.threads.reading(to_end, work)
 
 
-def _respond(context: RequestContext, request: Any, shape: Shape, asked: _Asked) -> Work[Any]:
+def _respond(
+    context: RequestContext, request: ListOffsetsRequest, shape: Shape, asked: _Asked
+) -> Work[Any]:
     isolation_level = getattr(request, "isolation_level", 0)
     topics = []
     for name, parts in asked.items():
@@ -94,7 +99,7 @@ def _respond(context: RequestContext, request: Any, shape: Shape, asked: _Asked)
 
 
 def _look_up(
-    context: RequestContext, topic: str, part: Any, isolation_level: int
+    context: RequestContext, topic: str, part: ListOffsetsPartition, isolation_level: int
 ) -> tuple[ErrorCode, _Found]:
     try:
         _check_version(context.version, part.timestamp)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.regexes import compile_regex, matches, takes_long
@@ -20,11 +20,14 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+
 #: For all ids of a request whose names it takes a thread to match. One more match may take seconds.
 _LONG_MATCHES_S: Final = 10.0
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: ListTransactionsRequest, shape: Shape) -> Work[Any]:
     unknown, states = list[str](), set[TransactionState]()
     for each in request.state_filters:
         if each in BY_LABEL:
@@ -98,7 +101,7 @@ def _respond(shape: Shape, code: ErrorCode, unknown: list[str], found: list[Any]
 
 
 def _filter(
-    request: Any, producer_ids: Container[int], states: set[TransactionState]
+    request: ListTransactionsRequest, producer_ids: Container[int], states: set[TransactionState]
 ) -> TransactionFilter:
     duration_ms = getattr(request, "duration_filter", -1)
     return TransactionFilter(

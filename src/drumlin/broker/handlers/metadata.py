@@ -18,7 +18,7 @@ import inspect
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -34,6 +34,9 @@ from drumlin.turns import Work, to_end
 from drumlin.wire.encoder import EncodedItems, encoded
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class _Plan:
     refusal: ErrorCode | None = None
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: MetadataRequest, shape: Shape) -> Any:
     wanted = request.topics
     if wanted is None or (context.version == 0 and not wanted):
         topics = list(context.broker.metadata.image.topics.values())
@@ -63,21 +66,21 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return _carry_out(context, request, shape, to_end(_plan(context, wanted)))
 
 
-async def _plan_and_respond(context: RequestContext, request: Any, shape: Shape) -> Any:
-    plan = await context.broker.turns.run(_plan(context, request.topics))
+async def _plan_and_respond(context: RequestContext, request: MetadataRequest, shape: Shape) -> Any:
+    plan = await context.broker.turns.run(_plan(context, request.topics or ()))
     answer = _carry_out(context, request, shape, plan)
     return await answer if inspect.iscoroutine(answer) else answer
 
 
-def _carry_out(context: RequestContext, request: Any, shape: Shape, plan: _Plan) -> Any:
+def _carry_out(context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan) -> Any:
     if plan.refusal is not None:
-        return _refuse(shape, request.topics, plan.refusal)
+        return _refuse(shape, request.topics or (), plan.refusal)
     if plan.missing and _may_create(context, request):
         return _create_and_respond(context, request, shape, plan)
     return _respond(context, request, shape, plan)
 
 
-def _plan(context: RequestContext, wanted: Sequence[Any]) -> Work[_Plan]:
+def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> Work[_Plan]:
     ids: dict[Any, None] = {}
     names: dict[str | None, None] = {}
     for each in wanted:
@@ -112,7 +115,7 @@ def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | No
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None
 
 
-def _refuse(shape: Shape, wanted: Sequence[Any], code: ErrorCode) -> Work[Any]:
+def _refuse(shape: Shape, wanted: Sequence[MetadataRequestTopic], code: ErrorCode) -> Work[Any]:
     topics = []
     for each in wanted:
         topic = shape(
@@ -138,13 +141,13 @@ def _refuse(shape: Shape, wanted: Sequence[Any], code: ErrorCode) -> Work[Any]:
     )
 
 
-def _may_create(context: RequestContext, request: Any) -> bool:
+def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
     allowed: bool = getattr(request, "allow_auto_topic_creation", True)
     return allowed and context.broker.config.auto_create_topics_enable
 
 
 async def _create_and_respond(
-    context: RequestContext, request: Any, shape: Shape, plan: _Plan
+    context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
 ) -> Any:
     wanted = plan.missing[:PARTITIONS_PER_REQUEST_MAX]
     for first in range(0, len(wanted), _CREATED_AT_A_TIME):
@@ -168,7 +171,9 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _respond(context: RequestContext, request: Any, shape: Shape, plan: _Plan) -> Work[Any]:
+def _respond(
+    context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
+) -> Work[Any]:
     image = context.broker.metadata.image
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     variant = context.broker.topic_pieces.variant(shape, with_operations=with_operations)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
@@ -29,7 +30,6 @@ from drumlin.wire.messages import EncodedBody, Shape
 if TYPE_CHECKING:
     from drumlin.broker.parts import BrokerData
 
-_TOPIC_IDS: Final = 10
 _GROUP_ID_NOT_FOUND: Final = 9
 _FORGOTTEN_AT_ONCE_MAX: Final = 1000
 
@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: Unread, shape: Shape) -> Any:
 
 def _work(context: RequestContext, request: Unread, version: int) -> Work[EncodedBody | Waiting]:
     asked = yield from read_commit_request(version, *request)
-    sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker, version))
+    sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker))
     if not sorted_out.accepted:
         return (yield from _last_told(version, asked, sorted_out, [], []))
     positions = yield from sorted_out.positions()
@@ -114,10 +114,10 @@ def _commit(request: CommitRequest, positions: list[Positions], version: int) ->
 
 
 def _find_topic(
-    broker: BrokerData, version: int, topic: Any
+    broker: BrokerData, topic: str | UUID | None
 ) -> tuple[TopicState | None, ErrorCode]:
     image = broker.metadata.image
-    if version < _TOPIC_IDS:
+    if isinstance(topic, str):  # below version 10
         return image.topics.get(topic), ErrorCode.unknown_topic_or_partition
     state = None if topic is None else image.topics_by_id.get(topic)
     missing = ErrorCode.unknown_topic_id if state is None else ErrorCode.unknown_topic_or_partition

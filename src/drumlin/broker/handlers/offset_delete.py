@@ -8,12 +8,15 @@ the group refuses, its error stands alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 
 #: Of one topic: indexes of partitions, and what became of each.
 _Results = list[tuple[int, ErrorCode]]
@@ -23,7 +26,7 @@ _Codes = dict[tuple[str, int], ErrorCode]
 _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: OffsetDeleteRequest, shape: Shape) -> Any:
     unknown, known = await context.broker.turns.run(_sort(context, request.topics))
     try:
         deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
@@ -33,7 +36,9 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return _respond(request, shape, unknown, known, codes)
 
 
-def _sort(context: RequestContext, topics: Any) -> Work[tuple[_Unknown, _Codes]]:
+def _sort(
+    context: RequestContext, topics: Iterable[OffsetDeleteRequestTopic]
+) -> Work[tuple[_Unknown, _Codes]]:
     """Partitions that there are not, and those that there are: each once, however often named."""
     image = context.broker.metadata.image
     unknown: _Unknown = []
@@ -53,7 +58,11 @@ def _sort(context: RequestContext, topics: Any) -> Work[tuple[_Unknown, _Codes]]
 
 
 def _respond(
-    request: Any, shape: Shape, unknown: _Unknown, code_of: _Codes, codes: Sequence[ErrorCode]
+    request: OffsetDeleteRequest,
+    shape: Shape,
+    unknown: _Unknown,
+    code_of: _Codes,
+    codes: Sequence[ErrorCode],
 ) -> Work[Any]:
     """`codes`: of those that there are, in turn."""
     for each, code in zip(code_of, codes, strict=True):
@@ -71,8 +80,8 @@ def _respond(
     return answer
 
 
-def _results_of(topic: Any, code_of: _Codes) -> Work[_Results]:
-    results = []
+def _results_of(topic: OffsetDeleteRequestTopic, code_of: _Codes) -> Work[_Results]:
+    results: _Results = []
     for part in topic.partitions:
         code = code_of.get((topic.name, part.partition_index))
         if code is not None:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.garbage import settled
@@ -24,8 +24,18 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 from drumlin.wire.offset_fetch_response import NO_POSITION, pack_partitions
 
+if TYPE_CHECKING:
+    from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroupRequest
+    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup as NamedTopicsGroup
+    from kio.schema.offset_fetch.v10.request import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
+
+    _Group = OneGroupRequest | NamedTopicsGroup | OffsetFetchRequestGroup
+
 _GROUP_ERROR: Final = 2
-_SEVERAL_GROUPS: Final = 8
 _TOPIC_IDS: Final = 10
 _NO_EPOCH: Final = -1
 _AT_ONCE: Final = 1000
@@ -51,13 +61,17 @@ class _Topic:
         return EncodedItems(self._pieces, self._count)
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(
+    context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
+) -> Any:
     if context.broker.groups.has_unconfirmed:
         return _wait_and_respond(context, request, shape)
     return _respond(context, request, shape)
 
 
-async def _wait_and_respond(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def _wait_and_respond(
+    context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
+) -> Any:
     try:
         await context.broker.groups.all_confirmed()
     except KafkaError as refusal:
@@ -66,16 +80,19 @@ async def _wait_and_respond(context: RequestContext, request: Any, shape: Shape)
 
 
 def _respond(
-    context: RequestContext, request: Any, shape: Shape, refusal: KafkaError | None = None
+    context: RequestContext,
+    request: OffsetFetchRequest | OneGroupRequest,
+    shape: Shape,
+    refusal: KafkaError | None = None,
 ) -> Work[Any]:
     """`refusal`: what all groups are answered."""
-    if context.version < _SEVERAL_GROUPS:
+    if not hasattr(request, "groups"):
         return (yield from _one_group(context, request, shape, refusal))
     by_id = context.version >= _TOPIC_IDS
     groups = []
     for group in (yield from _unlike(request.groups)):
         answer = _group_by_ids if by_id else _group_by_names
-        groups.append((yield from answer(context, request, group, shape, refusal)))
+        groups.append((yield from answer(context, group, shape, refusal, request.require_stable)))
     return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
@@ -104,7 +121,11 @@ def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
 
 
 def _committed(
-    context: RequestContext, group: Any, asked: Asked, stable: bool, refusal: KafkaError | None
+    context: RequestContext,
+    group: _Group,
+    asked: Asked,
+    stable: bool,
+    refusal: KafkaError | None,
 ) -> Work[list[_Topic]]:
     """
     Raises:
@@ -129,7 +150,7 @@ def _committed(
 
 
 def _one_group(
-    context: RequestContext, request: Any, shape: Shape, refusal: KafkaError | None
+    context: RequestContext, request: OneGroupRequest, shape: Shape, refusal: KafkaError | None
 ) -> Work[Any]:
     code, topics = ErrorCode.none, ()
     asked = yield from _asked(request)
@@ -145,10 +166,12 @@ def _one_group(
     return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
 
 
-def _asked(request: Any) -> Work[list[tuple[str, Sequence[int]]] | None]:
+def _asked(
+    request: OneGroupRequest | NamedTopicsGroup,
+) -> Work[list[tuple[str, Sequence[int]]] | None]:
     if request.topics is None:
         return None
-    asked = []
+    asked: list[tuple[str, Sequence[int]]] = []
     for topic in request.topics:
         asked.append((topic.name, topic.partition_indexes))
         yield
@@ -156,12 +179,16 @@ def _asked(request: Any) -> Work[list[tuple[str, Sequence[int]]] | None]:
 
 
 def _group_by_names(
-    context: RequestContext, request: Any, group: Any, shape: Shape, refusal: KafkaError | None
+    context: RequestContext,
+    group: NamedTopicsGroup,
+    shape: Shape,
+    refusal: KafkaError | None,
+    stable: bool,
 ) -> Work[Any]:
     code, topics = ErrorCode.none, ()
     asked = yield from _asked(group)
     try:
-        fetched = yield from _committed(context, group, asked, request.require_stable, refusal)
+        fetched = yield from _committed(context, group, asked, stable, refusal)
         topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
     except KafkaError as error:
         code = error.code
@@ -172,7 +199,11 @@ def _group_by_names(
 
 
 def _group_by_ids(
-    context: RequestContext, request: Any, group: Any, shape: Shape, refusal: KafkaError | None
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    shape: Shape,
+    refusal: KafkaError | None,
+    stable: bool,
 ) -> Work[Any]:
     image = context.broker.metadata.image
     asked: list[tuple[str, Sequence[int]]] | None = None
@@ -188,7 +219,7 @@ def _group_by_ids(
             yield
     code, topics = ErrorCode.none, []
     try:
-        fetched = yield from _committed(context, group, asked, request.require_stable, refusal)
+        fetched = yield from _committed(context, group, asked, stable, refusal)
         for each in fetched:
             state = image.topics.get(each.name)
             if state is not None:
@@ -233,16 +264,16 @@ def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> Work[En
     return EncodedItems(packed, len(partitions))
 
 
-def _unknown_topic(shape: Shape, topic: Any) -> Work[Any]:
+def _unknown_topic(shape: Shape, topic: OffsetFetchRequestTopics) -> Work[Any]:
     partitions = yield from _failed(
         shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id
     )
     return shape("OffsetFetchResponseTopics", topic_id=topic.topic_id, partitions=partitions)
 
 
-def _failed_topics(shape: Shape, request: Any, code: ErrorCode) -> Work[Any]:
+def _failed_topics(shape: Shape, request: OneGroupRequest, code: ErrorCode) -> Work[Any]:
     topics = []
-    for topic in request.topics:
+    for topic in request.topics or ():
         partitions = yield from _failed(shape.version, topic.partition_indexes, code)
         topics.append(shape("OffsetFetchResponseTopic", name=topic.name, partitions=partitions))
         yield

@@ -6,15 +6,23 @@ differ. (-1, -1) means that the epoch is not known here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumlin.broker.context import RequestContext
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.offset_for_leader_epoch.v4.request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+    )
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+
+def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest, shape: Shape
+) -> Work[Any]:
     topics = []
     for topic in request.topics:
         partitions = []
@@ -28,7 +36,9 @@ def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
     return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _answer(context: RequestContext, shape: Shape, topic: str, wanted: Any) -> Any:
+def _answer(
+    context: RequestContext, shape: Shape, topic: str, wanted: OffsetForLeaderPartition
+) -> Any:
     epoch, end_offset, code = -1, -1, ErrorCode.none
     try:
         partition = context.broker.partitions.get(topic, wanted.partition)

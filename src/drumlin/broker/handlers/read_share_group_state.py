@@ -6,7 +6,7 @@ Whoever led them before, in an older leader epoch, is fenced from then on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -14,14 +14,20 @@ from drumlin.broker.share_state_requests import answer_partitions
 from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.read_share_group_state.v0.request import (
+        PartitionData,
+        ReadShareGroupStateRequest,
+    )
+
 _NAMES: Final = ("ReadShareGroupStateResponse", "ReadStateResult")
 _BLANK: Final = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: ReadShareGroupStateRequest, shape: Shape) -> Any:
     share_state, pace = context.broker.share_state, Pace()
 
-    async def read(topic_id: UUID, wanted: Any) -> Mapping[str, Any]:
+    async def read(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
         state = await share_state.read(
             request.group_id, topic_id, wanted.partition, wanted.leader_epoch
         )

@@ -7,13 +7,19 @@ with (KIP-1226).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT
 from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from kio.schema.read_share_group_state_summary.v1.request import (
+        PartitionData,
+        ReadShareGroupStateSummaryRequest,
+    )
 
 _NAMES: Final = ("ReadShareGroupStateSummaryResponse", "ReadStateSummaryResult")
 _BLANK: Final = {
@@ -24,10 +30,12 @@ _BLANK: Final = {
 }
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: ReadShareGroupStateSummaryRequest, shape: Shape
+) -> Any:
     share_state = context.broker.share_state
 
-    async def read(topic_id: UUID, wanted: Any) -> Mapping[str, Any]:
+    async def read(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
         state = await share_state.summary(request.group_id, topic_id, wanted.partition)
         return {
             "state_epoch": state.state_epoch,

@@ -9,7 +9,7 @@ Version notes: 2 renewal of locks (KIP-1222), and how long they hold.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_fetch.acknowledgements import (
@@ -26,10 +26,15 @@ from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
+
 _RENEW_FROM: Final = 2
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Awaitable[Work[Any]]]:
+def handle(
+    context: RequestContext, request: ShareAcknowledgeRequest, shape: Shape
+) -> Work[Awaitable[Work[Any]]]:
     shares = context.broker.shares
     member = member_of(request)
     epoch = request.share_session_epoch

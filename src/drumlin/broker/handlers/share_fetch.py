@@ -11,7 +11,7 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.share_fetch.acknowledgements import (
@@ -31,13 +31,16 @@ from drumlin.turns import Work, let_go, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.share_fetch.v2.request import ShareFetchRequest
+
 _RENEW_FROM: Final = 2
 #: Partitions that the answer names, and ranges of records: more are told in turns, and encoded in a
 #: thread.
 _TOLD_AT_ONCE_MAX: Final = 200
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Waiting]:
+def handle(context: RequestContext, request: ShareFetchRequest, shape: Shape) -> Work[Waiting]:
     member = member_of(request)
     says_renew = getattr(request, "is_renew_ack", False)
     if says_renew and (
@@ -92,7 +95,7 @@ def _named(
     return named
 
 
-def _acquire_mode(request: Any) -> AcquireMode:
+def _acquire_mode(request: ShareFetchRequest) -> AcquireMode:
     try:
         return AcquireMode(getattr(request, "share_acquire_mode", AcquireMode.BATCH_OPTIMIZED))
     except ValueError:
@@ -101,7 +104,7 @@ def _acquire_mode(request: Any) -> AcquireMode:
 
 def _continue_session(
     context: RequestContext,
-    request: Any,
+    request: ShareFetchRequest,
     member: Member,
     named: Collection[SessionPartition],
     forgotten: Collection[SessionPartition],
@@ -133,7 +136,7 @@ async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: flo
 
 async def _respond(
     context: RequestContext,
-    request: Any,
+    request: ShareFetchRequest,
     shape: Shape,
     member: Member,
     fetch: ShareFetch,

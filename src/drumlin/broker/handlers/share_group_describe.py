@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.group_descriptions import authorized_operations, refused_group
@@ -12,10 +12,13 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+
 _ASSIGNOR: Final = "simple"
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Work[Any]:
+def handle(context: RequestContext, request: ShareGroupDescribeRequest, shape: Shape) -> Work[Any]:
     operations = authorized_operations(request)
     groups = yield from each_once(
         request.group_ids, lambda group_id: _describe(context, shape, group_id, operations)

@@ -6,7 +6,7 @@ Epoch 0 joins, -1 leaves. A member chooses its own id.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.subscription_limit import check_named
@@ -21,12 +21,15 @@ from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
+
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
 #: Topics that a member is told that it has, without giving way.
 _AT_ONCE_MAX: Final = 500
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: ShareGroupHeartbeatRequest, shape: Shape) -> Any:
     topics = request.subscribed_topic_names
     try:
         _check(request)
@@ -45,7 +48,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return work if len(answer.assignment or ()) > _AT_ONCE_MAX else to_end(work)
 
 
-def _check(request: Any) -> None:
+def _check(request: ShareGroupHeartbeatRequest) -> None:
     check_named(request.subscribed_topic_names)
     problem = None
     if not request.member_id:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import SyncAnswer, SyncRequest
@@ -16,10 +16,13 @@ from drumlin.coordination.written import Pending
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
+if TYPE_CHECKING:
+    from kio.schema.sync_group.v5.request import SyncGroupRequest
+
 _PROTOCOL_IS_MANDATORY: Final = 5
 
 
-def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+def handle(context: RequestContext, request: SyncGroupRequest, shape: Shape) -> Any:
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
     if context.version >= _PROTOCOL_IS_MANDATORY and None in (protocol_type, protocol_name):

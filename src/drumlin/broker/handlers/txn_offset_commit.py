@@ -101,8 +101,8 @@ async def _commit(
     return await turns.run(_answer(context.version, asked, sorted_out, codes, positions))
 
 
-def _find_topic(broker: BrokerData, topic: Any) -> tuple[TopicState | None, ErrorCode]:
-    return broker.metadata.image.topics.get(topic), ErrorCode.unknown_topic_or_partition
+def _find_topic(broker: BrokerData, name: str) -> tuple[TopicState | None, ErrorCode]:
+    return broker.metadata.image.topics.get(name), ErrorCode.unknown_topic_or_partition
 
 
 async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verification | None:

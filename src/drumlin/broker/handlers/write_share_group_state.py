@@ -6,7 +6,7 @@ Version 1 adds how many records are done with (KIP-1226).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -15,15 +15,24 @@ from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, St
 from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.write_share_group_state.v1.request import (
+        PartitionData,
+        WriteShareGroupStateRequest,
+    )
+    from kio.schema.write_share_group_state.v1.request import StateBatch as StateBatchData
+
 _NAMES: Final = ("WriteShareGroupStateResponse", "WriteStateResult")
 #: Batches that are looked at before others have their turn.
 _AT_ONCE: Final = 100
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: WriteShareGroupStateRequest, shape: Shape
+) -> Any:
     share_state, pace = context.broker.share_state, Pace()
 
-    async def write(topic_id: UUID, wanted: Any) -> Mapping[str, Any]:
+    async def write(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
         state = ShareState(
             wanted.state_epoch,
             wanted.leader_epoch,
@@ -37,7 +46,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return await answer_partitions(request, shape, _NAMES, {}, write)
 
 
-async def _batches(given: Sequence[Any], pace: Pace) -> tuple[StateBatch, ...]:
+async def _batches(given: Sequence[StateBatchData], pace: Pace) -> tuple[StateBatch, ...]:
     """There may be tens of thousands."""
     batches: list[StateBatch] = []
     for first in range(0, len(given), _AT_ONCE):
@@ -46,5 +55,5 @@ async def _batches(given: Sequence[Any], pace: Pace) -> tuple[StateBatch, ...]:
     return tuple(batches)
 
 
-def _batch(each: Any) -> StateBatch:
+def _batch(each: StateBatchData) -> StateBatch:
     return StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)

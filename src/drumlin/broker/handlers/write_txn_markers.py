@@ -12,8 +12,9 @@ Version notes: 2 says which generation of transactions the marker is of (KIP-890
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.garbage import settled
@@ -24,13 +25,19 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
+if TYPE_CHECKING:
+    from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
 #: Partitions of a marker that are written to before the answer about them is put together.
 _WRITTEN_TOGETHER: Final = 1000
 
 Codes = Growing[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: WriteTxnMarkersRequest, shape: Shape) -> Any:
     by_producer: Growing[int, Codes] = Growing()
     turns = context.broker.turns
     for each in request.markers:
@@ -53,7 +60,7 @@ async def handle(context: RequestContext, request: Any, shape: Shape) -> Any:
     return _respond(shape, by_producer)
 
 
-def _partitions(topics: Any) -> Work[Distinct[TopicPartition]]:
+def _partitions(topics: Iterable[WritableTxnMarkerTopic]) -> Work[Distinct[TopicPartition]]:
     partitions: Distinct[TopicPartition] = Distinct()
     for topic in topics:
         yield

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.share_fetch.sessions import Member
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
+    from kio.schema.share_fetch.v2.request import ShareFetchRequest
+
 _MEMBER_ID_MAX: Final = 36  # a UUID as text
 
 
-def member_of(request: Any) -> Member:
+def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
     """Who asks.
 
     Raises:
