@@ -1,8 +1,8 @@
 """Log compaction: of every key the last record, for ever, on bounded disk.
 
-`survivors.py` is the rule. One cleaning goes `cleanable` -> `choice` -> `map_building` ->
-`grouping` -> `rewriting` -> the swap in `storage`; `pool.py` has the threads that do it, and
-`crew.py` those that help them with compressed batches.
+`records/kernels/survival.py` is the rule, `survivors.py` the same for columns. One cleaning goes
+`cleanable` -> `choice` -> `map_building` -> `grouping` -> `rewriting` -> the swap in `storage`;
+`pool.py` has the threads that do it, and `crew.py` those that help them with compressed batches.
 """
 
 from __future__ import annotations

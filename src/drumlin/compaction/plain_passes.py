@@ -1,4 +1,4 @@
-"""The passes of a cleaning in plain Python: for where kernels can't be had, and their twin."""
+"""The passes of a cleaning in plain Python: for where kernels can't be had."""
 
 from __future__ import annotations
 
@@ -49,6 +49,14 @@ from drumlin.records.kernels.compaction_layout import (
     REBASED_RECORD_GROWTH_MAX,
 )
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX
+from drumlin.records.kernels.survival import (
+    EXPIRED,
+    HORIZON_DUE,
+    KEPT,
+    KEYLESS,
+    SUPERSEDED,
+    fate,
+)
 from drumlin.records.scan import IndexEntry
 from drumlin.records.survey import glance
 from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint
@@ -240,16 +248,16 @@ class PlainFilterPass:
 
     def _filter_body(self, body: Buffer, header: BatchHeader) -> tuple[FilteredBody, FilterFacts]:
         records = list(_records(body, header))
-        verdicts = [self._verdict(record, header) for record in records]
+        fates = [self._fate(record, header) for record in records]
         kept = [
             record
-            for record, verdict in zip(records, verdicts, strict=True)
-            if verdict in ("kept", "first seen", "untouched")
+            for record, found in zip(records, fates, strict=True)
+            if found in (KEPT, HORIZON_DUE)
         ]
         horizon_ms = None
         timestamps = [record.timestamp for record in kept]
         if (
-            "first seen" in verdicts
+            HORIZON_DUE in fates
             and header.last_offset <= self._map.latest_offset
             and min(timestamps) >= INT64_MIN + self._new_horizon_ms
             and len(body) <= REBASED_BODY_MAX
@@ -274,26 +282,23 @@ class PlainFilterPass:
             batches_written=0,
             bytes_written=0,
             records_written=len(kept),
-            superseded=verdicts.count("superseded"),
-            tombstones_dropped=verdicts.count("expired"),
-            keyless=verdicts.count("keyless"),
+            superseded=fates.count(SUPERSEDED),
+            tombstones_dropped=fates.count(EXPIRED),
+            keyless=fates.count(KEYLESS),
             tombstones_kept=sum(not record.has_value for record in kept),
         )
         return left, facts
 
-    def _verdict(self, record: _Record, header: BatchHeader) -> str:
-        """What becomes of a record, by the rule of `survivors.py`."""
-        if record.offset > self._map.latest_offset:
-            return "untouched"
-        if record.key is None:
-            return "keyless"
-        if not self._is_last(record.key, record.offset):
-            return "superseded"
-        if record.has_value:
-            return "kept"
-        if not header.has_delete_horizon:
-            return "first seen"
-        return "expired" if self._rules.now_ms >= header.base_timestamp else "kept"
+    def _fate(self, record: _Record, header: BatchHeader) -> int:
+        is_looked_at = record.offset <= self._map.latest_offset
+        return fate(
+            is_looked_at,
+            record.key is not None,
+            is_looked_at and record.key is not None and self._is_last(record.key, record.offset),
+            record.has_value,
+            header.has_delete_horizon,
+            self._rules.now_ms >= header.base_timestamp,
+        )
 
     def _is_last(self, key: bytes, offset: int) -> bool:
         bitmap, index = self._rules.bitmap, offset - self._rules.bitmap_start

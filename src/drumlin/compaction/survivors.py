@@ -1,8 +1,8 @@
-"""The rule of survival: which records of a compacted topic are kept. Pure.
+"""The rule of survival on columns: which records of a compacted topic are kept. Pure.
 
-The one place where the rule is told. The cleaner's kernels follow it (their tests compare them
-with it), and whoever cleans data that is larger than one machine applies it to columns: numpy
-arrays, pandas series or Spark's columns, anything that knows `&`, `|`, `~` and comparisons.
+For who cleans data that is larger than one machine: numpy arrays, pandas series or Spark's
+columns, anything that knows `&`, `|`, `~` and comparisons. The cleaner goes record by record, and
+by `records/kernels/survival.py`; tests compare what it keeps with what is told here.
 
 A cleaning looks at records up to the end of its round, and knows of each key where it was seen
 last in there. Of those records it keeps one if

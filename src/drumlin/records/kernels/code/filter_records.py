@@ -66,7 +66,15 @@ from drumlin.records.kernels.compaction_layout import (
     STOP_FULL,
     STOP_ORDINARY,
 )
+from drumlin.records.kernels.survival import (
+    EXPIRED,
+    HORIZON_DUE,
+    KEYLESS,
+    SUPERSEDED,
+    fate,
+)
 
+_fate = helper(fate)
 _DELETE_HORIZON = 0x40
 _NO_TIMESTAMP = -1
 _INT64_MAX = (1 << 63) - 1
@@ -275,7 +283,7 @@ def _copy_survivors(
 
 @helper
 def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
-    """The rule of `compaction/survivors.py`. What dies is counted, and which tombstones stay."""
+    """Whether a record is kept. What goes is counted, and which tombstones stay."""
     kind = state[row + FILTER_ROW_KIND]
     if kind == _UNKNOWN:
         _, seen = find(
@@ -287,22 +295,27 @@ def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
         last_offset = offset_map[OFFSET_MAP_BASE_OFFSET] + seen - 1
         is_last = seen == 0 or last_offset <= state[row + FILTER_ROW_OFFSET]
         kind = _LAST if is_last else _SUPERSEDED
-    if kind == _SUPERSEDED:
+    has_value = state[row + FILTER_ROW_HAS_VALUE] != 0
+    found = _fate(
+        kind != _UNTOUCHED,
+        kind != _KEYLESS,
+        kind == _LAST,
+        has_value,
+        state[HEAD_ATTRIBUTES] & _DELETE_HORIZON != 0,
+        state[FILTER_NOW_MS] >= state[HEAD_BASE_TIMESTAMP],
+    )
+    if found == SUPERSEDED:
         state[FILTER_BATCH + BATCH_SUPERSEDED] += 1
-        return False
-    if kind == _KEYLESS:
+    elif found == KEYLESS:
         state[FILTER_BATCH + BATCH_KEYLESS] += 1
-        return False
-    if state[row + FILTER_ROW_HAS_VALUE]:
+    elif found == EXPIRED:
+        state[FILTER_BATCH + BATCH_TOMBSTONES_DROPPED] += 1
+    else:
+        if not has_value:
+            state[FILTER_BATCH + BATCH_HORIZON_WANTED] += found == HORIZON_DUE
+            state[FILTER_BATCH + BATCH_TOMBSTONES_KEPT] += 1
         return True
-    if kind == _LAST:
-        if state[HEAD_ATTRIBUTES] & _DELETE_HORIZON == 0:
-            state[FILTER_BATCH + BATCH_HORIZON_WANTED] += 1
-        elif state[FILTER_NOW_MS] >= state[HEAD_BASE_TIMESTAMP]:
-            state[FILTER_BATCH + BATCH_TOMBSTONES_DROPPED] += 1
-            return False
-    state[FILTER_BATCH + BATCH_TOMBSTONES_KEPT] += 1
-    return True
+    return False
 
 
 @helper
