@@ -33,6 +33,14 @@ _IMPATIENT = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-kafka",
+        action="store_true",
+        help="record what Apache Kafka answers, for tests/differential",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order(item.nodeid))
 

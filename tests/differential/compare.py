@@ -63,7 +63,7 @@ def differences(kafka: list[Step], drumlin: list[Step]) -> Iterator[Difference]:
     """Every field in which two transcripts of one script differ, in order."""
     for number, (theirs, ours) in enumerate(zip(kafka, drumlin, strict=False), start=1):
         for path, left, right in _walk("", theirs.answer, ours.answer):
-            yield Difference(number, theirs.api, theirs.version, path, left, right, theirs.about)
+            yield Difference(number, theirs.api, theirs.version, path, left, right, ours.about)
     if len(kafka) != len(drumlin):
         shorter = min(len(kafka), len(drumlin))
         longer = max(kafka, drumlin, key=len)

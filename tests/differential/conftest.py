@@ -1,4 +1,4 @@
-"""One Apache Kafka and one Drumlin for all differential tests.
+"""One Drumlin for all differential tests, and one Apache Kafka, or what it has said once.
 
 With `DIFFERENTIAL_SUBJECT=kafka` a second Apache Kafka stands in for Drumlin: every difference
 is then a fault of the tests themselves.
@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from differential.scripts import Brokers
+from differential.scripts import Brokers, Mode
+from differential.transcripts import Transcripts
 from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.depth import IS_DEEP
 from rig.drumlin_server import DrumlinServer
 
 #: The same for both brokers: small, and nothing that only takes time.
@@ -33,17 +35,26 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Brokers]:
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), SETTINGS)
     subject: ApacheKafka | DrumlinServer
+    mode: Mode = "live" if IS_DEEP else "replay"
+    if request.config.getoption("--record-kafka"):
+        mode = "record"
     if os.environ.get("DIFFERENTIAL_SUBJECT") == "kafka":
-        subject = ApacheKafka(tmp_path_factory.mktemp("second-kafka"), SETTINGS)
+        subject, mode = ApacheKafka(tmp_path_factory.mktemp("second-kafka"), SETTINGS), "live"
     else:
         subject = DrumlinServer(tmp_path_factory.mktemp("drumlin"), SETTINGS)
+    transcripts = Transcripts()
     try:
-        kafka.start()
         subject.start()
-        yield Brokers(kafka, subject)
+        both = Brokers(kafka, subject, transcripts, mode)
+        if mode != "replay":
+            assert both.kafka
+        yield both
+        transcripts.save()
     except Unavailable as reason:
         pytest.skip(str(reason))
     finally:

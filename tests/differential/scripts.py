@@ -1,11 +1,14 @@
-"""`@differential`: runs a test's body against both brokers and fails where they differ."""
+"""`@differential`: runs a test's body against both brokers and fails where they differ.
+
+Kafka is asked itself by script/assure; at each commit, what it said once is compared with.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import kio.schema
 import pytest
@@ -13,26 +16,64 @@ import pytest
 from differential.allowed import is_allowed
 from differential.compare import Step, differences
 from differential.peer import Peer
+from differential.transcripts import Transcripts, symbolic
 from drumlin.wire.messages import schema_versions
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
 
 Script = Callable[[Peer], None]
+Broker = ApacheKafka | DrumlinServer
+Run = Callable[[str, Broker], tuple[list[Step], Any]]
+Mode = Literal["replay", "live", "record"]
 
 #: Where Kafka 4.3 serves less than the schemas know.
 _KAFKA_MAXIMUM = {"init_producer_id": 5}
 
 
-class Brokers(NamedTuple):
-    """The two that are compared."""
+class Brokers:
+    """Drumlin, and Apache Kafka: what it has once said, or itself.
 
-    kafka: ApacheKafka
-    drumlin: ApacheKafka | DrumlinServer
+    Attributes:
+        drumlin: the subject; a second Kafka where the tests themselves are to be tested.
+    """
 
-    def restart(self) -> None:
-        """Stop both cleanly, and start them again."""
-        self.kafka.restart()
-        self.drumlin.restart()
+    def __init__(
+        self,
+        kafka: ApacheKafka,
+        drumlin: ApacheKafka | DrumlinServer,
+        transcripts: Transcripts,
+        mode: Mode,
+    ) -> None:
+        self._kafka, self._is_started = kafka, False
+        self.drumlin = drumlin
+        self._transcripts, self._mode = transcripts, mode
+
+    @property
+    def kafka(self) -> ApacheKafka:
+        """The one that runs, started by whoever is first to need it."""
+        if not self._is_started:
+            self._kafka.start()
+            self._is_started = True
+        return self._kafka
+
+    def compare(self, module: str, test: str, run: Run, what: str) -> None:
+        """Fails naming every field in which what both say differs, and is not allowed to.
+
+        `run` asks one broker, and returns what it said and what else must be the same.
+        """
+        ours = run("Drumlin", self.drumlin)
+        if self._mode == "replay":
+            steps, rest = self._transcripts.of(module, test)
+            kafka = [Step(*each, "") for each in steps], rest
+            said = [each._replace(answer=symbolic(each.answer)) for each in ours[0]]
+            drumlin = said, symbolic(ours[1])
+        else:
+            kafka, drumlin = run("Kafka", self.kafka), ours
+        if self._mode == "record":
+            spoken = [(each.api, each.version, each.answer) for each in kafka[0]]
+            self._transcripts.record(module, test, (spoken, kafka[1]))
+        fail_where_different(kafka[0], drumlin[0], what)
+        assert drumlin[1] == kafka[1]
 
 
 def all_versions(api: str) -> range:
@@ -82,9 +123,11 @@ def differential(
         name = script.__name__
 
         def test(brokers: Brokers, version: int) -> None:
-            kafka = _run(script, "Kafka", brokers.kafka.port, api, version)
-            drumlin = _run(script, "Drumlin", brokers.drumlin.port, api, version)
-            fail_where_different(kafka, drumlin, f"{api} v{version}, {name}")
+            def run(name: str, broker: Broker) -> tuple[list[Step], Any]:
+                return _run(script, name, broker.port, api, version), None
+
+            what = f"{api} v{version}, {name}"
+            brokers.compare(script.__module__, f"{name}[{version}]", run, what)
 
         test.__name__ = test.__qualname__ = name
         test.__doc__ = script.__doc__
@@ -104,7 +147,7 @@ def fail_where_different(kafka: list[Step], drumlin: list[Step], what: str) -> N
         pytest.fail("\n".join([head, *map(str, found)]), pytrace=False)
 
 
-def _run(script: Script, name: str, port: int, api: str, version: int) -> list[Any]:
+def _run(script: Script, name: str, port: int, api: str, version: int) -> list[Step]:
     peer = Peer(name, port, script.__name__, api, version)
     try:
         script(peer)

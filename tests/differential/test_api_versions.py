@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
+from differential.compare import Step
 from differential.peer import Peer
-from differential.scripts import Brokers, all_versions, differential
+from differential.scripts import Broker, Brokers, all_versions, differential
 from drumlin.broker.served import SERVED
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import API_KEYS
@@ -25,8 +26,12 @@ def _advertised(port: int) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.kafka
 def test_the_same_versions_are_advertised(brokers: Brokers) -> None:
-    kafka, drumlin = _advertised(brokers.kafka.port), _advertised(brokers.drumlin.port)
-    assert drumlin == {api: kafka[api] for api in SERVED}
+    def run(_: str, broker: Broker) -> tuple[list[Step], dict[str, list[int]]]:
+        advertised = _advertised(broker.port)
+        return [], {api: [*advertised[api]] for api in SERVED}
+
+    brokers.compare(__name__, "advertised", run, "the versions that are advertised")
+    assert _advertised(brokers.drumlin.port).keys() == SERVED.keys()
 
 
 @pytest.mark.kafka

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
+from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import all_versions, differential, newest
 from rig.batches import Batch, Rec, batch
 
-NOW = int(time.time() * 1000)
 _PLENTY = 1 << 20
 _SESSION_VERSIONS = [7, 11, 12, 13, 15, newest("fetch")]
 #: With names, and with ids.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import differential, newest
 from rig.batches import Batch, Rec
 
-NOW = int(time.time() * 1000)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 _TWO = [1, newest("list_offsets")]
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
 import cramjam
 
+from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import all_versions, differential, newest
 from rig.batches import CODECS, Batch, Rec, batch, varint
 
-NOW = int(time.time() * 1000)
 _HOUR_MS = 3_600_000
 _NEWEST = [newest("produce")]
 #: With record errors, by name; the newest, by id.

@@ -10,9 +10,10 @@ import random
 
 import pytest
 
+from differential.compare import Step
 from differential.peer import Peer
 from differential.random_requests import RandomRequests, World
-from differential.scripts import Brokers, all_versions, fail_where_different
+from differential.scripts import Broker, Brokers, all_versions
 from rig.depth import seeds
 
 _APIS = (
@@ -59,8 +60,8 @@ def test_random_requests(brokers: Brokers, seed: int) -> None:
         (api, chance.choice(all_versions(api)), chance.getrandbits(60))
         for api in (chance.choice(_APIS) for _ in range(_REQUESTS))
     ]
-    transcripts = []
-    for name, broker in (("Kafka", brokers.kafka), ("Drumlin", brokers.drumlin)):
+
+    def run(name: str, broker: Broker) -> tuple[list[Step], None]:
         peer = Peer(name, broker.port, f"random-{seed}", "all", 0)
         world = _world(peer)
         for api, version, number in plan:
@@ -68,5 +69,6 @@ def test_random_requests(brokers: Brokers, seed: int) -> None:
             peer.note(str(request)[:600])
             peer.ask(api, version, **request)
         peer.close()
-        transcripts.append(peer.steps)
-    fail_where_different(*transcripts, f"random requests of seed {seed}")
+        return peer.steps, None
+
+    brokers.compare(__name__, f"random[{seed}]", run, f"random requests of seed {seed}")

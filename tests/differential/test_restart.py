@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 import pytest
 
+from differential.compare import Step
+from differential.now import NOW
 from differential.peer import Peer
-from differential.scripts import Brokers, fail_where_different, newest
+from differential.scripts import Broker, Brokers, newest
 from differential.test_groups import join, member_of, sync
 from rig.batches import Batch, Rec, batch
 
-NOW = int(time.time() * 1000)
 _PRODUCER = 9001
 
 
@@ -120,14 +120,14 @@ def _after(peer: Peer, kept: _Kept) -> None:
 
 @pytest.mark.kafka
 def test_restart(brokers: Brokers) -> None:
-    ports = {"Kafka": brokers.kafka.port, "Drumlin": brokers.drumlin.port}
-    kafka, drumlin = (Peer(name, port, "restart", "both", 0) for name, port in ports.items())
-    kept = {peer: _before(peer) for peer in (kafka, drumlin)}
-    for peer in kept:
+    def run(name: str, broker: Broker) -> tuple[list[Step], None]:
+        peer = Peer(name, broker.port, "restart", "both", 0)
+        kept = _before(peer)
         peer.close()
-    brokers.restart()
-    for peer, own in kept.items():
+        broker.restart()
         peer.reconnect()
-        _after(peer, own)
+        _after(peer, kept)
         peer.close()
-    fail_where_different(kafka.steps, drumlin.steps, "a restart")
+        return peer.steps, None
+
+    brokers.compare(__name__, "restart", run, "a restart")

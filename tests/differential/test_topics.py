@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
+from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import differential, newest
-
-NOW = int(time.time() * 1000)
 
 
 def create(peer: Peer, *topics: dict[str, Any], **fields: Any) -> None:

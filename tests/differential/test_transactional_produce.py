@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import time
 from operator import itemgetter
 from typing import Any
 
+from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import differential
 from differential.test_transactions import Producer, Transactions
@@ -15,7 +15,6 @@ from rig.batches import batch
 from rig.messages import render
 from rig.waiting import wait_until
 
-NOW = int(time.time() * 1000)
 _TRANSACTIONAL = 0x10
 _READ_COMMITTED = 1
 _KEPT_ID = 990_000
@@ -321,7 +320,7 @@ def test_describe_producers(peer: Peer) -> None:
         script.topic,
         b"a",
         timestamp=NOW,
-        producer_id=peer.keep(77),
+        producer_id=peer.keep(7_700_077),
         producer_epoch=3,
         base_sequence=5,
     )

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from differential.compare import Step
 from differential.peer import Peer
-from differential.scripts import Brokers, all_versions, differential, fail_where_different
+from differential.scripts import Broker, Brokers, all_versions, differential
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.coordination.transactions.records import decode_key, decode_value, encode_value
 from drumlin.metadata.names import TRANSACTION_STATE
@@ -343,8 +344,8 @@ def _list(peer: Peer, names: list[str], **fields: Any) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_producers(brokers: Brokers, seed: int) -> None:
     """Requests at random, with what producers know now or knew once, and what the log says then."""
-    transcripts, logs = [], []
-    for name, broker in (("Kafka", brokers.kafka), ("Drumlin", brokers.drumlin)):
+
+    def run(name: str, broker: Broker) -> tuple[list[Step], Any]:
         peer = Peer(name, broker.port, f"producers-{seed}", "all", 0)
         chance = random.Random(seed)
         ours = Transactions(peer)
@@ -355,11 +356,11 @@ def test_random_producers(brokers: Brokers, seed: int) -> None:
         for _ in range(_STEPS):
             _random_step(ours, chance, chance.choice(ids), known, topic)
         partition_count = _partition_count(peer)
-        logs.append([list(_told(ours.log_of(each, partition_count))) for each in ids])
+        logs = [[*map(repr, _told(ours.log_of(each, partition_count)))] for each in ids]
         peer.close()
-        transcripts.append(peer.steps)
-    fail_where_different(*transcripts, f"random producers of seed {seed}")
-    assert logs[0] == logs[1]
+        return peer.steps, logs
+
+    brokers.compare(__name__, f"producers[{seed}]", run, f"random producers of seed {seed}")
 
 
 def _random_step(

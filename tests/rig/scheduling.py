@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
+from rig.depth import IS_DEEP
+
 #: Folders that are given to a worker as a whole, the longest first.
-TOGETHER = ("tests/spark/", "tests/differential/", "tests/migration/", "tests/security/")
+TOGETHER = (
+    "tests/spark/",
+    *(("tests/differential/",) if IS_DEEP else ()),  # else what Kafka has said once is enough
+    "tests/migration/",
+    "tests/security/",
+)
 
 #: Folders with modules that take tens of seconds; those of the others take a few at most.
 LONG = (
