@@ -207,3 +207,16 @@ def test_no_file_imports_one_that_imports_it() -> None:
 def test_circles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
     assert _circling(graph) == {"b", "c"}
+
+
+def test_the_broker_asks_partitions_and_not_their_logs() -> None:
+    """Which partition has which log is known to those who host them and flush them."""
+    reach = re.compile(r"\bpartition\.log\.\w")
+    found = [
+        f"{name}: {line.strip()}"
+        for name, source in SOURCES.items()
+        if name.startswith("src/drumlin/broker/") and not name.endswith("/flushes.py")
+        for line in source.splitlines()
+        if reach.search(line)
+    ]
+    assert not found, "Partition offers what is needed of its log"

@@ -62,7 +62,8 @@ def produced(
     broker: Any, state: ProducerState, version: int = 12, producer_id: int = 5, sequence: int = 0
 ) -> ErrorCode:
     """As `answered`, in a log of which this is the state."""
-    log: Any = SimpleNamespace(producer_state=state, size_bytes=0, topic="t", partition=0)
+    names = {"topic": "t", "partition": 0, "name": "t-0"}
+    log: Any = SimpleNamespace(producer_state=state, size_bytes=0, **names)
     fields = {"producer_id": producer_id, "producer_epoch": 0, "extra_attributes": 16}
     header = parse_header(batch(b"x", base_sequence=sequence, **fields))
     part = TransactionalPart(KEY, Partition(log, 0), header)

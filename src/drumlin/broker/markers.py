@@ -39,7 +39,7 @@ async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicParti
             codes[key] = error.code
             continue
         codes[key] = ErrorCode.none
-        if partition.log.is_flush_due:
+        if partition.is_flush_due:
             flushing[key] = broker.flushes.flush(partition)
     if flushing:
         await asyncio.gather(*flushing.values(), return_exceptions=True)

@@ -114,7 +114,7 @@ def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]
     for key, partition, header in parts:
         yield
         try:
-            verification = partition.log.producer_state.begin_verification(
+            verification = partition.producer_state.begin_verification(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
@@ -158,7 +158,7 @@ async def ask(
         code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)
-            state = part.partition.log.producer_state
+            state = part.partition.producer_state
             asked_with = verified.asked[part.key]
             not_confirmed(broker, code, state, part.header.producer_id, asked_with)
 

@@ -176,9 +176,12 @@ class Producing:
         try:
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)
-            log = partition.log
             batch = prepare_at_once(
-                part[2] or self._miss_batch(), log.append_rules, now_ms, log.name, self._allows_zstd
+                part[2] or self._miss_batch(),
+                partition.append_rules,
+                now_ms,
+                partition.name,
+                self._allows_zstd,
             )
             return batch and self._write(partition, batch, now_ms, verification)
         except KafkaError as error:
@@ -188,14 +191,13 @@ class Producing:
         partition = None
         try:
             partition = self._find(part)
-            log = partition.log
             now_ms = self._broker.clock.wall_ms()
             batch = await self._broker.threads.computing(
                 prepare_produce,
                 part[2] or self._miss_batch(),
-                log.append_rules,
+                partition.append_rules,
                 now_ms,
-                log.name,
+                partition.name,
                 self._allows_zstd,
             )
             # The topic may have gone meanwhile, and come again.
@@ -210,7 +212,7 @@ class Producing:
         partition = self._led_of(topic).get(index)
         if partition is None:
             partition = self._look_for(topic, index)
-        name = partition.log.topic
+        name = partition.topic
         if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
             raise KafkaError(
                 ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {name}"
@@ -240,7 +242,7 @@ class Producing:
         verification: Verification | None,
     ) -> Outcome:
         result = partition.append_as_leader(batch, self._request.acks, now_ms, verification)
-        if partition.log.is_flush_due:
+        if partition.is_flush_due:
             self._flushes[len(self._outcomes)] = partition
         return result.base_offset, result.log_append_time_ms, result.log_start_offset
 

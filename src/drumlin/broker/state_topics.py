@@ -30,13 +30,13 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
         led = broker.partitions.get(name, partition)
         led.append_internal(batch, broker.clock.wall_ms(), verification, reserve_bytes)
         # What was decided must not be told, nor come into other logs, before it lasts.
-        return broker.flushes.flush(led) if led.log.is_flush_due else None
+        return broker.flushes.flush(led) if led.is_flush_due else None
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return batches_of(broker.partitions.get(name, partition).log)
 
     def batch_bytes_max(partition: int) -> int:
-        config = broker.partitions.get(name, partition).log.config
+        config = broker.partitions.get(name, partition).config
         return min(config.max_message_bytes, config.segment_bytes)
 
     def partition_count() -> int | None:
@@ -57,7 +57,7 @@ class StateLogs:
         self._name = name
 
     def end_offset(self, partition: int) -> int:
-        return self._broker.partitions.get(self._name, partition).log.log_end_offset
+        return self._broker.partitions.get(self._name, partition).log_end_offset
 
     def delete_before(self, partition: int, offset: int) -> None:
         self._broker.partitions.get(self._name, partition).delete_records_before(offset)

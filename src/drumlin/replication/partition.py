@@ -8,10 +8,11 @@ Invariants: log start offset <= last stable offset <= high watermark <= log end 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.records.batch import HEADER_SIZE
 from drumlin.replication.waiting import WaitingRoom
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.verification import NOT_REQUIRED, Verification
@@ -19,11 +20,15 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.records.validation import PreparedBatch
+    from drumlin.config.topic import LogConfig
+    from drumlin.records.validation import AppendRules, PreparedBatch
     from drumlin.storage.append_result import AppendResult
     from drumlin.storage.file_slice import ReadResult
+    from drumlin.storage.leader_epochs import EpochEnd
     from drumlin.storage.partition_log import PartitionLog
-    from drumlin.storage.producer_state import TransactionMarker
+    from drumlin.storage.producer_state import ProducerState, TransactionMarker
+    from drumlin.storage.timestamp_search import OffsetFound
+    from drumlin.storage.transaction_index import AbortedTransaction
 
 ACKS_ALL = -1
 NO_LEADER_EPOCH = -1
@@ -42,6 +47,7 @@ class Partition:
         in_sync_replicas: int = 1,
     ) -> None:
         self.log = log
+        self.topic, self.index, self.name = log.topic, log.partition, log.name
         self.replicas = replicas
         self.leader_epoch = leader_epoch
         self.in_sync_replicas = in_sync_replicas
@@ -50,14 +56,6 @@ class Partition:
         # that wait have to be told of it.
         self._withheld_from = log.producer_state.first_undecided_offset
         self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
-
-    @property
-    def topic(self) -> str:
-        return self.log.topic
-
-    @property
-    def index(self) -> int:
-        return self.log.partition
 
     @property
     def topic_id(self) -> UUID:
@@ -134,6 +132,52 @@ class Partition:
         if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
             raise KafkaError(ErrorCode.offset_out_of_range)
         self.check_readable()
+
+    # -- the log, as far as others ask it ----------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self.log.config
+
+    @property
+    def append_rules(self) -> AppendRules:
+        """What a batch must satisfy to be appended."""
+        return self.log.append_rules
+
+    @property
+    def producer_state(self) -> ProducerState:
+        return self.log.producer_state
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether an acknowledgement must wait for a flush (`flush.messages`)."""
+        return self.log.is_flush_due
+
+    def epoch_for(self, offset: int) -> int:
+        """The leader epoch of the record at an offset."""
+        return self.log.leader_epochs.epoch_for(offset)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        """The largest epoch up to `leader_epoch`, and where its records end."""
+        return self.log.end_offset_for_epoch(leader_epoch)
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
+        """The first record at or after a time. Blocks."""
+        return self.log.offset_for_timestamp(timestamp)
+
+    def max_timestamp_offset(self) -> OffsetFound | None:
+        """The first record that has the largest timestamp of all. Blocks."""
+        return self.log.max_timestamp_offset()
+
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, may_block: bool
+    ) -> list[AbortedTransaction]:
+        """Those with records in the range."""
+        return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
+
+    def failed_to_read(self, error: OSError) -> KafkaError:
+        """What to tell a reader whose bytes the device would not give; the log dir learns of it."""
+        return self.log.log_directory.fail_log(error, f"read {self.name}")
 
     # -- changes -----------------------------------------------------------------------
 
@@ -246,7 +290,7 @@ class Partition:
             needed = min(needed, self.replicas)
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{self.topic}-{self.index} has {self.in_sync_replicas} in-sync replicas, "
+                f"{self.name} has {self.in_sync_replicas} in-sync replicas, "
                 f"and min.insync.replicas asks for {needed}",
             )
 
@@ -287,6 +331,42 @@ class Partition:
         committed = isolation_level == _READ_COMMITTED
         end_offset = self.last_stable_offset if committed else log.log_end_offset
         return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
+
+    def read_committed(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        aborted_max: int,
+        *,
+        minimum_one_batch: bool,
+        may_block: bool,
+    ) -> tuple[ReadResult, Sequence[AbortedTransaction]]:
+        """As `read`, for READ_COMMITTED: with the aborted transactions among what was read.
+
+        Where those are more than `aborted_max`, less is read, as long as that helps.
+        """
+        log = self.log
+        while True:
+            segments = log.segments.snapshot()
+            read = self.read(
+                start_offset,
+                max_bytes,
+                _READ_COMMITTED,
+                minimum_one_batch=minimum_one_batch,
+                may_block=may_block,
+            )
+            if not read.slices or not read.slices[0].size:
+                return read, ()
+            (records,) = read.slices
+            end_offset = self.last_stable_offset
+            aborted = log.aborted_in(records, start_offset, end_offset, may_block=may_block)
+            is_as_it_was = log.segments.snapshot() is segments
+            if is_as_it_was and (len(aborted) <= aborted_max or max_bytes < HEADER_SIZE):
+                return read, aborted
+            if is_as_it_was:
+                max_bytes = min(max_bytes, records.size) // 2
+            # Else cleaned segments came between, which know less of what was aborted.
+            records.release()
 
     def close(self) -> None:
         """The partition goes away: whoever waits looks again and finds it gone."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from drumlin.records.batch import HEADER_SIZE
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Answer, failed
 
@@ -137,34 +136,31 @@ class Reading:
         self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
     ) -> tuple[Any, Sequence[tuple[int, int]]]:
         """Records, and the aborted transactions among them: of very many, the first."""
-        log = partition.log
-        while True:
-            segments = log.segments.snapshot()
-            records = self._read(partition, fetch_offset, max_bytes, may_block)
-            if not records:
-                return records, _NO_ABORTED
-            end_offset = partition.last_stable_offset
-            found = log.aborted_in(records, fetch_offset, end_offset, may_block=may_block)
-            is_as_it_was = log.segments.snapshot() is segments
-            if is_as_it_was and (len(found) <= _ABORTED_MAX or max_bytes < HEADER_SIZE):
-                return records, [(each.producer_id, each.first_offset) for each in found]
-            if is_as_it_was:
-                max_bytes = min(max_bytes, records.size) // 2
-            # Else cleaned segments came between, which know less of what was aborted.
-            records.release()
+        read, aborted = partition.read_committed(
+            fetch_offset,
+            max_bytes,
+            _ABORTED_MAX,
+            minimum_one_batch=self.read_bytes == 0,
+            may_block=may_block,
+        )
+        if not read.slices:
+            return NOTHING, _NO_ABORTED
+        records = read.slices[0]
+        if not records.size:
+            return NO_ROOM, _NO_ABORTED
+        return records, [(each.producer_id, each.first_offset) for each in aborted]
 
 
 def unreadable(partition: Partition, error: OSError) -> Answer:
     """The answer for a partition whose device failed; its log dir learns of it."""
-    log = partition.log
-    return failed(log.log_directory.fail_log(error, f"read {log.name}").code)
+    return failed(partition.failed_to_read(error).code)
 
 
 def _diverging(
     partition: Partition, last_fetched_epoch: int, fetch_offset: int
 ) -> tuple[int, int] | None:
     """Where our log parts from that of a reader who has `last_fetched_epoch`."""
-    epoch, end_offset = partition.log.end_offset_for_epoch(last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(last_fetched_epoch)
     if epoch < 0:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if epoch == last_fetched_epoch and end_offset >= fetch_offset:

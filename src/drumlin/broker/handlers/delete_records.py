@@ -44,7 +44,7 @@ def _delete(context: RequestContext, shape: Shape, topic: str, index: int, offse
             raise KafkaError(ErrorCode.invalid_topic_exception)
         partition = context.broker.partitions.get(topic, index)
         partition.check_readable()
-        if "delete" not in partition.log.config.cleanup_policy:
+        if "delete" not in partition.config.cleanup_policy:
             raise KafkaError(ErrorCode.policy_violation)
         low_watermark = partition.delete_records_before(offset)
     except KafkaError as error:

@@ -46,7 +46,7 @@ def _partition(context: RequestContext, shape: Shape, topic: str, index: int) ->
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         partition = context.broker.partitions.get(topic, index)
         partition.check_readable()
-        for entry in partition.log.producer_state.freeze().entries():
+        for entry in partition.producer_state.freeze().entries():
             producers.append(_producer(shape, entry))
             yield
     except KafkaError as error:

@@ -117,19 +117,18 @@ def _check_version(version: int, timestamp: int) -> None:
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int) -> _Found:
-    log = partition.log
     end_offset = partition.readable_end_offset(isolation_level)
     if timestamp == _LATEST:
         return _Found(end_offset, -1, partition.leader_epoch)
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         offset = partition.log_start_offset
-        return _Found(offset, -1, log.leader_epochs.epoch_for(offset))
+        return _Found(offset, -1, partition.epoch_for(offset))
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _Found()
     if timestamp == _MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
+        found = partition.max_timestamp_offset()
     else:
-        found = log.offset_for_timestamp(timestamp)
+        found = partition.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end_offset:
         return _Found()
     return _Found(found.offset, found.timestamp, found.leader_epoch)

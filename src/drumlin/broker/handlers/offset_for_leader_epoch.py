@@ -44,7 +44,7 @@ def _answer(
         partition = context.broker.partitions.get(topic, wanted.partition)
         partition.check_readable()
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
         code = error.code
     return shape(

@@ -117,7 +117,7 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
     if not is_required and not adds:
         return NOT_REQUIRED
     producer = Producer(request.producer_id, request.producer_epoch)
-    state = broker.partitions.get(GROUP_METADATA, index).log.producer_state
+    state = broker.partitions.get(GROUP_METADATA, index).producer_state
     verification = state.begin_verification(
         *producer, _NO_SEQUENCE, broker.clock.wall_ms(), supports_epoch_bump=adds
     )

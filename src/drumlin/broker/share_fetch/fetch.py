@@ -340,6 +340,5 @@ class ShareFetch:
             except OSError as error:
                 given.records.release()
                 del self.given[shared]
-                log = self._live[shared].partition.log
-                failure = log.log_directory.fail_log(error, f"read {log.name}")
-                self.errors[shared] = failure.code
+                partition = self._live[shared].partition
+                self.errors[shared] = partition.failed_to_read(error).code

@@ -93,7 +93,7 @@ def read_batches(
         found.release()
         if isinstance(error, BlockingIOError):
             raise
-        raise partition.log.log_directory.fail_log(error, f"read {partition.log.name}") from error
+        raise partition.failed_to_read(error) from error
     if not headers:
         found.release()
         return None
@@ -114,8 +114,7 @@ def _aborted(
     """The batches whose transactions were aborted."""
     start_offset, end_offset = headers[0].base_offset, headers[-1].end_offset
     transactions: dict[int, list[AbortedTransaction]] = {}
-    log = partition.log
-    for each in log.aborted_transactions(start_offset, end_offset, may_block=may_block):
+    for each in partition.aborted_transactions(start_offset, end_offset, may_block=may_block):
         transactions.setdefault(each.producer_id, []).append(each)
     return [
         OffsetRange(header.base_offset, header.last_offset)

@@ -27,7 +27,7 @@ async def first_start_offset(broker: BrokerData, partition: Partition, reset: st
         return partition.log_start_offset
     if reset.startswith(_BY_DURATION):
         since_ms = broker.clock.wall_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
-        found = await broker.threads.reading(partition.log.offset_for_timestamp, since_ms)
+        found = await broker.threads.reading(partition.offset_for_timestamp, since_ms)
         if found is not None:
             return int(found.offset)
     return partition.high_watermark
