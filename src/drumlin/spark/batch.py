@@ -1,4 +1,4 @@
-"""`spark.read`: one look at where the partitions begin and end, then tasks over what is between."""
+"""`spark.read`: looks up once where the partitions start and end, and plans tasks over that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
         self._code = NO_CODE
 
     def __getstate__(self) -> dict[str, Any]:
-        # Whoever reads elsewhere may have no kernels. To look for ours takes milliseconds.
+        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
         return self.__dict__ | {"_code": pack()}
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
         return read_task(self._options, partition.value, self._code)
 
     def _within_logs(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Say at once, and not after every task has waited in vain, that a log is too short."""
+        """Report at once that a log is too short, before every task has waited in vain."""
         there = self._cluster.high_watermarks(at_least=wanted)
         for key, end_offset in wanted.items():
             if end_offset > there[key]:
@@ -67,7 +67,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """Takes the filters of a query; PySpark refuses such a reader unless its setting is on."""
+    """Accepts a query's filters; PySpark refuses such a reader unless pushdown is switched on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         if self._options.transform is not None:  # these are filters on the function's results
@@ -79,7 +79,7 @@ class FilteringBatchReader(BatchReader):
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
     """
     Raises:
-        OptionError: the options end a partition before they begin it; no record is lost by that.
+        OptionError: the options end a partition before they start it. That is no data loss.
     """
     for key, end_offset in sorted(end.items()):
         if start[key] > end_offset:

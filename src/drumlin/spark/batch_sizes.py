@@ -1,7 +1,7 @@
-"""Gives Arrow batches the size that Spark takes best, whatever the size of fetches was.
+"""Brings Arrow batches to the size that Spark handles best, whatever the size of fetches was.
 
-Each batch costs Spark's JVM some work, and a large one leaves its caches. What is fetched at a
-time is another question: that of the way to the brokers.
+Every batch costs Spark's JVM some work, and a large one does not fit its caches. The size of a
+fetch is chosen separately: it depends on the network to the brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 def of_good_size(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order, in batches of about `target_bytes`.
 
-    Small ones are put together, which copies them; large ones are cut, which does not.
+    Small batches are concatenated, which copies them. Large ones are sliced, which does not.
     """
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
@@ -34,7 +34,7 @@ def of_good_size(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterat
 
 
 def _pieces(batch: pa.RecordBatch, target_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Pieces of as many rows each; one piece where the batch is not much too large."""
+    """Slices with the same number of rows; only one if the batch is not much too large."""
     count = min(max(1, round(batch.nbytes / target_bytes)), batch.num_rows)
     rows = -(-batch.num_rows // count)
     for start in range(0, batch.num_rows, rows):

@@ -1,7 +1,7 @@
-"""What the driver asks of the cluster: which partitions there are, and where they begin and end.
+"""What the driver asks of the cluster: which partitions exist, and where they start and end.
 
-Only metadata and ListOffsets requests, each bounded in time: no group is joined and nothing is
-committed, so a driver can neither hang in a rebalance nor disturb other consumers.
+The driver must never join a group or commit: so it can neither hang in a rebalance nor disturb
+other consumers. Every request is bounded in time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import SourceOptions
 
-if TYPE_CHECKING:  # pulls in pyarrow, which a session that only looks for sources must not pay
+if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
     from drumlin.client.admin import TopicDescription
     from drumlin.client.client import Client
     from drumlin.client.offsets import OffsetSpec
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
-#: Brokers that know different topics under one name are not asked for ever.
+#: Brokers may go on disagreeing about a topic's id. They are not asked for ever.
 _CONFIRMATIONS_MAX: Final = 5
 
 
@@ -40,7 +40,7 @@ def client_of(options: SourceOptions) -> Client:
     """This process's client for a query's cluster.
 
     Spark reuses its Python workers, so the connections of one task serve the next; they end with
-    the process. A broker that is away when a worker starts is waited for as at any other time.
+    the process. A broker that is down when a worker starts is waited for as at any other time.
     """
     return _connect(options.bootstrap_servers, options.client_options)
 
@@ -53,9 +53,9 @@ def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Cli
 
 
 def looks(options: SourceOptions) -> Iterator[None]:
-    """As often as `fetchOffset.*` has the driver ask in all, with the time in between.
+    """Yield once for each attempt that `fetchOffset.*` allows, and sleep in between.
 
-    For answers that cannot be true; who believes one asks no further.
+    For answers that may be stale: the caller leaves the loop once it believes one.
     """
     for number in range(max(1, options.offset_fetch_attempts)):
         if number:
@@ -76,21 +76,22 @@ class Cluster:
         self._log_densities: LogDensities | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Readers go to tasks. What was learned for planning, and the client, stay here.
+        # Readers are sent to tasks. Densities, which serve for planning only, stay on the driver.
         return Cluster, (self._options,)
 
     def partitions(self) -> dict[TopicPartition, LogIdentity]:
-        """The topic-partitions of a query that begins: what it names must be there."""
+        """The partitions of a query that starts: those that its options name must exist."""
         return self._retrying(lambda: self._find(set(), must_exist=True))
 
     def logs(
         self, *, expected: Collection[TopicPartition], may_be_missing: bool = False
     ) -> dict[TopicPartition, LogView]:
-        """The partitions of a query that is running, as the cluster shows them now.
+        """The partitions of a running query, as the cluster shows them now.
 
-        `expected` are those that it reads already. One of them that is missing is left out: what
-        that means is not said here. What only the options name must be there, unless the query
-        is to go on whatever happens.
+        `expected` are the partitions that the query reads already. If one of them is missing, it
+        is left out of the result, and the caller decides what that means. A partition that only
+        the options name must exist, unless `failOnDataLoss` is false
+        or `may_be_missing` is set.
         """
         must_exist = self._options.fail_on_data_loss and not may_be_missing
 
@@ -98,8 +99,9 @@ class Cluster:
             return self._find(set(expected), must_exist=must_exist)
 
         def look() -> dict[TopicPartition, LogView]:
-            # All steps are repeated together, as a topic may go between them. Ends are asked by
-            # name: a topic that was made anew meanwhile would answer for the one before.
+            # All steps are repeated together, as a topic may be deleted between them. ListOffsets
+            # names topics by name only: a topic that was recreated meanwhile would answer for its
+            # predecessor. So the topic ids must be the same before and after.
             again = find()
             for _ in range(_CONFIRMATIONS_MAX):
                 found, ends = again, self._list((key, "latest") for key in again)
@@ -114,10 +116,10 @@ class Cluster:
         return self._retrying(look)
 
     def high_watermarks(self, at_least: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where logs end, whatever transactions are open.
+        """The high watermarks, whatever the query's isolation level is.
 
-        A leader that was just elected may know less than the log holds: what is below `at_least`
-        is asked again, as SPARK-26267 has it.
+        The high watermark of a leader that was just elected may lag: while one is below
+        `at_least`, the brokers are asked again (SPARK-26267).
         """
         for _ in looks(self._options):
             ends = self._retrying(
@@ -137,15 +139,15 @@ class Cluster:
         return key.topic in subscription.topics
 
     def is_deleted(self, topic_id: str) -> bool:
-        """Whether the cluster says that it knows no topic of this id any more."""
+        """Whether the cluster says that it no longer knows a topic with this id."""
         return self._retrying(lambda: client_of(self._options).is_topic_id_unknown(topic_id))
 
     def missing(
         self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
     ) -> set[TopicPartition]:
-        """Those of the partitions of a batch that are not there, and were waited for.
+        """The partitions of a batch that are still missing after a wait.
 
-        The wait ends early where the ids of their topics prove that they were deleted.
+        The wait ends early if the topic ids prove that all of them were deleted.
         """
         ends_at = time.monotonic() + self._patience_s
         while True:
@@ -164,7 +166,7 @@ class Cluster:
     def since(
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offsets that are not older; -1 where no record is that young."""
+        """The first offsets at or after a timestamp; -1 where no record is that young."""
         times = dict.fromkeys(partitions, time_ms)
         return self._retrying(lambda: self._list(times.items()))
 
@@ -174,11 +176,11 @@ class Cluster:
         side: Literal["starting", "ending"],
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, int]:
-        """The offsets at which the partitions start or end, if they do so at `limit`.
+        """The offsets that `limit` stands for in these partitions.
 
         Raises:
             OptionError: `limit` names other partitions, or no record is as young as a starting
-                timestamp asks.
+                timestamp.
         """
         wanted = limit.for_partitions(partitions)
         if wanted is None:
@@ -192,19 +194,19 @@ class Cluster:
         return wanted | self._retrying(lambda: self._list(named))
 
     def density(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
-        """Bytes per offset of each partition, as far as the brokers tell.
+        """The mean bytes per offset of each partition, as far as the brokers tell.
 
-        It only serves to make tasks of a good size, so a broker that does not know the request,
-        or a user who may not ask it, is no reason to fail. A figure serves for minutes.
+        The figures only help to size tasks. So the query does not fail if a broker does not know
+        the request or the user lacks the right to it. Answers are remembered for some minutes.
         """
         return self._known_densities().means(partitions)
 
     def densities(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
-        """Bytes per offset along these ranges, as far as the brokers tell."""
+        """How bytes per offset vary along these ranges, as far as the brokers tell."""
         return self._known_densities().about([each for each in ranges if each.size > 0])
 
     def densities_now(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
-        """The same, looked at for certain: what has been the same for long may have changed."""
+        """The same, but always sampled: a topic that has long been steady may have changed."""
         return self._known_densities().of([each for each in ranges if each.size > 0])
 
     def _known_densities(self) -> LogDensities:
@@ -232,7 +234,7 @@ class Cluster:
     ) -> dict[TopicPartition, LogIdentity]:
         """The partitions that the query reads, as metadata shows them.
 
-        With `must_exist` what the options name must be there, unless it is among `expected`.
+        With `must_exist`, all that the options name must exist, except for those in `expected`.
         """
         from drumlin.client.errors import as_client_error
         from drumlin.wire.errors import ErrorCode, KafkaError
@@ -260,10 +262,10 @@ class Cluster:
     def _look_up(
         self, expected_topics: set[str]
     ) -> tuple[dict[str, TopicDescription], Mapping[str, ErrorCode]]:
-        """The topics that the query reads, asked for by their names; a pattern asks for all.
+        """The topics that the query reads, looked up by name; for a pattern, all are listed.
 
-        A list of all topics leaves out what it does not know, or what nobody may see: a topic
-        that is expected and not in it is asked for by its name, which gives an answer.
+        A list of all topics leaves out the ones that the broker does not know or the user may not
+        see. An expected topic that is not in it is looked up by name, which tells the two apart.
         """
         client = client_of(self._options)
         subscription = self._options.subscription
@@ -309,11 +311,11 @@ class Cluster:
         return {TopicPartition(*key): place.offset for key, place in found.items()}
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Ask again after an error, as `fetchOffset.*` says.
+        """Ask again after an error, as often as `fetchOffset.*` says.
 
-        What nobody answered, or what may pass, as a partition without a leader, the client has
-        asked again already, for as long as it may take; a login that was refused would be refused
-        again, and lock a user out in the end.
+        Unanswered requests and transient errors, such as a partition without a leader, are raised
+        at once: the client has retried them already, for as long as its timeouts allow. So is a
+        refused login: it would be refused again, and could get the user locked out.
         """
         from drumlin.client.errors import (
             AuthenticationFailed,

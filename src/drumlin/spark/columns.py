@@ -1,7 +1,7 @@
-"""Turns the client's record batches into batches of exactly the type that Spark expects.
+"""Turns the client's record batches into batches of exactly the schema that Spark expects.
 
-Spark takes a batch over as it is if its schema fits to the letter; so nothing is converted row by
-row, keys and values are not touched, and columns that hold one value are built once and sliced.
+Spark takes over a batch as it is if the schema matches exactly. So nothing is converted row by
+row, keys and values are not copied, and columns that hold one value are built once and sliced.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _HEADERS: Final = pa.list_(
 )
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
-#: What Spark calls a column, what our client calls it, and its type for Spark. The client knows
-#: no topic: it reads one range at a time.
+#: Spark's name of a column, our client's name for it, and its type in Spark. The client's batches
+#: have no topic column, as each comes from one partition.
 _COLUMNS: Final[dict[str, tuple[str | None, pa.DataType]]] = {
     "key": ("key", pa.binary()),
     "value": ("value", pa.binary()),
@@ -33,22 +33,22 @@ _COLUMNS: Final[dict[str, tuple[str | None, pa.DataType]]] = {
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """What Spark expects of batches with these columns."""
+    """The schema that Spark expects of batches with these columns."""
     return pa.schema([(name, _COLUMNS[name][1]) for name in columns])
 
 
 def client_columns(columns: Sequence[str]) -> list[str]:
-    """What to ask of the client; with offsets always, as they tell how far a task has come."""
+    """The columns to ask the client for; always with offsets, which show a task's progress."""
     wanted = [ours for ours, _ in map(_COLUMNS.__getitem__, columns) if ours is not None]
     return wanted if "offset" in wanted else [*wanted, "offset"]
 
 
-#: More do not fit Spark's microseconds.
+#: A larger timestamp would overflow Spark's microseconds.
 _LARGEST_MS: Final = (2**63 - 1) // 1000
 
 
 class TimestampTooLarge(ValueError):
-    """A record's timestamp cannot be said in Spark's microseconds."""
+    """A record's timestamp cannot be expressed in Spark's microseconds."""
 
 
 class SparkColumns:
@@ -80,7 +80,7 @@ class SparkColumns:
         """Timestamps as Spark stores them.
 
         Raises:
-            TimestampTooLarge: they are no milliseconds, or not of any year that Spark has.
+            TimestampTooLarge: one does not fit, probably because it is not in milliseconds.
         """
         milliseconds = np.asarray(batch.column("timestamp").view(pa.int64()))
         if np.any((milliseconds > _LARGEST_MS) | (milliseconds < -_LARGEST_MS)):

@@ -1,7 +1,8 @@
 """Values that go from the driver to executors: by name, and only within one version of drumlin.
 
-Pickle writes a dataclass as a row of values. Another version on the executor, with one field more,
-would take each for another without an error. So they travel with their names and the version.
+Pickle writes a dataclass with slots as a list of values. An executor whose version has one field
+more would assign them to the wrong fields, without an error. So the values travel with their
+names and with the version.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ class VersionMismatch(RuntimeError):
 
 
 class Crossing:
-    """Base of dataclasses that cross. They may hold each other."""
+    """Base of the dataclasses that cross. One may contain another."""
 
     __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
         values = {field.name: getattr(self, field.name) for field in fields}
-        # The class goes by its name: another version may not even have it, and is to say so.
+        # The class travels as its name: another version may lack it, and must still report that.
         return arrive, (__version__, type(self).__module__, type(self).__qualname__, values)
 
 
@@ -33,7 +34,7 @@ def arrive(version: str, module: str, name: str, values: dict[str, Any]) -> Any:
     """The value as it was sent.
 
     Raises:
-        VersionMismatch: by another version of drumlin.
+        VersionMismatch: another version of drumlin sent it.
     """
     if version != __version__:
         raise VersionMismatch(

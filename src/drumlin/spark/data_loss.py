@@ -1,9 +1,9 @@
 """What happens when records that a query was to read are gone: `failOnDataLoss`.
 
-Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as a
-query that goes on has a hole in its result for ever; `failOnDataLoss=false` warns and goes on.
-Only what is proven gone is a loss: a broker that is away, behind or slow is waited for, and then
-the query fails, whatever the option says.
+Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as
+the result of a query that goes on would have a gap for ever; `failOnDataLoss=false` warns and
+goes on. Only records that are proven gone count as lost. A broker that is down, stale or slow is
+waited for; after that the query fails, whatever the option says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DataLoss(RuntimeError):
 
 
 class ReadFailed(RuntimeError):
-    """Records could not be read; nothing says that they are gone."""
+    """Records could not be read, but nothing proves that they are gone."""
 
 
 def report_data_loss(what: str, *, fail: bool, advice: str = _REMOVED) -> None:

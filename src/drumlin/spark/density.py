@@ -1,8 +1,8 @@
-"""How many bytes lie where in a log, as far as a few samples tell. Pure.
+"""How the bytes of a log are spread over its offsets, estimated from a few samples. Pure.
 
-Records of one log may be of very different sizes, and the cleaned head of a compacted log may
-hold a tenth of what its tail does in as many offsets. One mean for all of it would make tasks
-of a gigabyte in one place and of a megabyte in another.
+Records of one log may differ widely in size, and the cleaned part of a compacted log may hold a
+tenth of the bytes that its dirty part holds in as many offsets. With one mean for the whole log,
+one task would read a gigabyte and another a megabyte.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import Final
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.planning import OffsetRange
 
-#: How many bytes a task reads where the user asks for nothing else, as when Spark reads files. To
-#: start a task takes as long as to read a few megabytes, and it is a small piece to repeat.
+#: How many bytes a task reads by default, as when Spark reads files. Starting a task takes as long
+#: as reading a few megabytes, so this is large enough; it is still a small piece to repeat.
 TASK_BYTES: Final = 128 << 20
 
-#: Sampling goes on where this much may lie between two samples, up to so many samples a range.
+#: Sampling continues while this much may lie between two samples, up to `_SAMPLES_MAX` a range.
 _STRETCH_BYTES: Final = TASK_BYTES // 2
 _SAMPLES_MAX: Final = 128
 
-#: No range makes more tasks: 8 TiB in tasks of their usual size. A broker may name any end.
+#: The most tasks of one range: 8 TiB in tasks of the usual size. A limit is needed because a
+#: broker may report any end offset.
 _PARTS_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Offsets between two samples, and how many bytes each is taken to have."""
+    """The offsets between two samples, and the estimated bytes per offset."""
 
     start_offset: int
     end_offset: int
@@ -44,9 +45,10 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """Bytes per offset at some offsets of a log, in order; at least one.
+    """Bytes per offset at some offsets of a log, in offset order; at least one sample.
 
-    Between two samples the greater one counts: where sizes change, tasks get rather too small.
+    Between two samples the greater one counts: where sizes change, tasks become too small rather
+    than too large.
     """
 
     samples: tuple[tuple[int, float], ...]
@@ -57,11 +59,11 @@ class Density:
 
     @classmethod
     def mean(cls, bytes_per_offset: float) -> Density:
-        """The same everywhere."""
+        """The same density everywhere."""
         return cls(((0, bytes_per_offset),))
 
     def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
-        """All of `[start_offset, end_offset)`, in order."""
+        """The stretches that cover `[start_offset, end_offset)`, in order."""
         offsets = [offset for offset, _ in self.samples]
         inner = offsets[
             bisect.bisect_right(offsets, start_offset) : bisect.bisect_left(offsets, end_offset)
@@ -72,11 +74,11 @@ class Density:
             yield Stretch(start, end, max(before, after))
 
     def size_bytes(self, start_offset: int, end_offset: int) -> float:
-        """About how much lies there."""
+        """About how many bytes lie between these offsets."""
         return sum(each.size_bytes for each in self.stretches(start_offset, end_offset))
 
     def end_within(self, start_offset: int, end_offset: int, size_bytes: float) -> int:
-        """How far about `size_bytes` reach from `start_offset` on, at most to `end_offset`."""
+        """The offset about `size_bytes` after `start_offset`, at most `end_offset`."""
         for each in self.stretches(start_offset, end_offset):
             if each.size_bytes > size_bytes:
                 return each.start_offset + int(size_bytes / each.bytes_per_offset)
@@ -84,9 +86,9 @@ class Density:
         return end_offset
 
     def split(self, whole: OffsetRange, part_bytes: int) -> list[OffsetRange]:
-        """The range in parts of about the same bytes, none of them above `part_bytes`.
+        """The range in parts of about equal size, of at most `part_bytes` by the estimate.
 
-        Beyond a number of parts that no driver could plan, parts get larger.
+        The parts are larger if the range would make more of them than a driver can plan.
         """
         total = self.size_bytes(whole.start_offset, whole.end_offset)
         parts = max(1, min(math.ceil(total / part_bytes), whole.size, _PARTS_MAX))
@@ -103,16 +105,16 @@ class Density:
         ]
 
 
-#: Where nobody can tell.
+#: Assumed for a log that nothing is known about.
 _USUAL: Final = Density.mean(128.0)
 
 
 def split_by_bytes(
     ranges: Iterable[OffsetRange], densities: Mapping[TopicPartition, Density]
 ) -> list[OffsetRange]:
-    """Ranges of a size that is good for a task; empty ones are dropped.
+    """Split ranges to a size that suits a task; empty ones are dropped.
 
-    What nothing is known of gets no size: it may be larger than it seems.
+    The parts of a range with unknown density get no size, as they may be larger than assumed.
     """
     pieces: list[OffsetRange] = []
     for each in ranges:
@@ -133,7 +135,7 @@ def limit_bytes(
 ) -> dict[TopicPartition, int]:
     """Bring `end` nearer to `start` so that about `max_bytes` lie between them.
 
-    Every partition gets its share by how much it holds, and at least one offset.
+    Each partition gets a share in proportion to its bytes, and at least one offset.
     """
     logs = {key: densities.get(key, _USUAL) for key, offset in end.items() if offset > start[key]}
     sizes = {key: each.size_bytes(start[key], end[key]) for key, each in logs.items()}
@@ -148,10 +150,10 @@ def limit_bytes(
 
 
 def places_to_sample(whole: OffsetRange, samples: dict[int, float]) -> list[int]:
-    """Where samples are wanted next, if `samples` is what is known; none when it is enough.
+    """The offsets to sample next, given the `samples` so far; empty when they suffice.
 
-    First both ends; a stream has seen the offset before its start, where the last batch ended, and
-    that will do. Then the middle of all that may hold too much, until nothing does.
+    First come both ends. At the start, the offset before it will do: a stream has sampled that as
+    the end of its last batch. Then comes the middle of each stretch that may hold too many bytes.
     """
     last = whole.end_offset - 1
     starts = {whole.start_offset - 1, whole.start_offset}

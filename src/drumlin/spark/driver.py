@@ -1,4 +1,4 @@
-"""What a batch query and a micro-batch plan alike on the driver: two sets of offsets become tasks.
+"""Turns start and end offsets into tasks on the driver, for batch queries and micro-batches.
 
 Plans are small values that Spark pickles for each task: topics, partitions, offsets.
 """
@@ -28,8 +28,8 @@ def plan_tasks(
     """One `InputPartition` for each task, its value a tuple of the `OffsetRange`s to read.
 
     Raises:
-        DataLoss: a partition ends before it starts, so it has lost records, and the query is to
-            fail then.
+        DataLoss: a partition ends before its start, so records were lost, and the options have
+            the query fail.
     """
     ranges = []
     for key, end_offset in sorted(end.items()):
@@ -53,10 +53,10 @@ def limit_trigger(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
 ) -> Mapping[TopicPartition, int]:
-    """How far a micro-batch goes, by the limits of the options; all of them hold.
+    """The end offsets of a micro-batch, within every limit that the options set.
 
-    Bytes only about: the mean of a log tells where to look, and what is found there how far
-    to go. What is answered is journalled, so that a batch is repeated as it was.
+    The limit of bytes holds approximately: the mean density of a log says how far to sample, and
+    the samples say how far to go. Spark journals the result, so that a batch is repeated unchanged.
     """
     if options.max_offsets_per_trigger is not None:
         end = limit_rows(start, end, options.max_offsets_per_trigger)

@@ -1,8 +1,8 @@
-"""`commitOffsetsToGroup`: how far a stream has come, where tools look for it.
+"""`commitOffsetsToGroup`: shows a stream's progress where monitoring tools look for it.
 
-Spark keeps a query's offsets in its checkpoint, which no monitoring of a cluster sees. So they are
-committed to a consumer group as well, from outside, without a member. The group is told, never
-asked: nothing is read from it, and no trouble with it fails the query or holds it up for long.
+Spark keeps a query's offsets in its checkpoint, which tools for Kafka do not see. So they are
+committed to a consumer group as well, as an admin client does, without a member. The query never
+reads offsets from the group, and no failed commit fails the query or delays it for long.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _logger = logging.getLogger(__name__)
 
 #: How long a query that may be about to end waits for a commit.
 _PATIENCE_S: Final = 5.0
-#: Offsets are forgotten if they are not committed for long, also while nothing comes in.
+#: A group's offsets expire if they are not committed for long, even while no records arrive.
 _RENEWED_AFTER_S: Final = 3600.0
 _TRIED_AGAIN_AFTER_S: Final = 10.0
 
 
 class GroupProgress:
-    """What one query's group has been told. Without a group it does nothing."""
+    """Commits one query's progress to its group. Without a group it does nothing."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -43,10 +43,10 @@ class GroupProgress:
         self._complaint = ""
 
     def tell(self, done: Mapping[TopicPartition, int], *, may_end: bool) -> None:
-        """Everything before these offsets has been through the query.
+        """Commit that the query has processed everything before these offsets.
 
-        Commits in the background, one commit at a time: what comes meanwhile is in the next one.
-        Where the query may end after this, waits for it, within bounds.
+        Commits in the background, one commit at a time: progress in between goes into the next
+        one. With `may_end` the query may end after this, so the call waits, within bounds.
 
         Raises:
             OptionError: the group has members, at the first call.
@@ -73,20 +73,20 @@ class GroupProgress:
             self._complain(error)
 
     def _finish(self, timeout_s: float) -> None:
-        """Wait for the commit that is under way, and see what became of it."""
+        """Wait for the commit in progress, and note whether it has failed."""
         if self._committing is None:
             return
         try:
             self._committing.result(timeout_s)
         except Exception as error:  # noqa: BLE001 - likewise
-            self._committing.cancel()  # lest it overtakes the next
+            self._committing.cancel()  # so that it cannot be applied after the next one
             self._complain(error)
         else:
             self._has_failed = False
         self._committing = None
 
     def _complain(self, error: Exception) -> None:
-        """Once for each reason, however often it fails; and try again after a while."""
+        """Log each reason once, however often it recurs, and schedule another attempt."""
         self._has_failed = True
         self._due_at = time.monotonic() + _TRIED_AGAIN_AFTER_S
         complaint = f"offsets were not committed to group {self._group!r}: {error!r}"

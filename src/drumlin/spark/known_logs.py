@@ -1,12 +1,12 @@
 """What a running query knows of the logs that it reads, and how it judges a new answer. Pure.
 
-A cluster's answer about a log may be wrong: a broker that is behind leaves a topic out or names
-an end that has been passed. And it may be right that a log is another one now, as its topic was
-deleted and created anew. Told apart they are by the topic's id (KIP-516), by the leader epoch
-where there are no ids, and by asking again: what cannot be told at once is a doubt.
+A cluster's answer about a log may be stale: a lagging broker leaves out a topic, or reports an end
+offset that was passed long ago. Or it may be right, and the log is a new one, because its topic
+was deleted and recreated. The topic id tells the two apart (KIP-516), or the leader epoch where
+there are no ids. If neither can, the answer is a doubt, and the cluster is asked again.
 
-Nothing of this outlives the process. The checkpoint has offsets only, in the form of Spark's
-Kafka source, and so the first look after a restart has nothing but them to go by.
+None of this outlives the process. The checkpoint holds offsets only, in the form of Spark's Kafka
+source, so after a restart the first look has nothing else to go by.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drumlin.spark.offsets import TopicPartition
 
 
 class LogIdentity(NamedTuple):
-    """Which log it is: the topic's id where the broker knows ids, and how often it was led anew."""
+    """Which log it is: the topic id, if the broker knows ids, and the leader epoch."""
 
     topic_id: str | None
     leader_epoch: int  # -1 where the broker does not tell
@@ -35,28 +35,28 @@ class LogView(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What an answer says of each partition: each is in one of these."""
+    """What an answer says about the partitions: each is in exactly one of these."""
 
-    ends: dict[TopicPartition, int] = field(default_factory=dict)  # known ones, and new ones
-    away: set[TopicPartition] = field(default_factory=set)  # not shown; maybe only not now
-    shorter: set[TopicPartition] = field(default_factory=set)  # they end before what was read
-    made_anew: dict[TopicPartition, int] = field(default_factory=dict)  # another log; its end
-    gone: set[TopicPartition] = field(default_factory=set)  # proven
+    ends: dict[TopicPartition, int] = field(default_factory=dict)  # of known and new partitions
+    away: set[TopicPartition] = field(default_factory=set)  # not shown, perhaps only for now
+    shorter: set[TopicPartition] = field(default_factory=set)  # end before what was read
+    made_anew: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
+    gone: set[TopicPartition] = field(default_factory=set)  # proven to be deleted
 
     @property
     def doubts(self) -> set[TopicPartition]:
-        """What should be asked again."""
+        """The partitions that should be asked about again."""
         return self.away | self.shorter
 
 
 class KnownLogs:
-    """The logs of one query, from the first look of this process on."""
+    """The logs of one query, since this process first looked at them."""
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, LogIdentity] = {}
         self._topic_ids: dict[str, str | None] = {}
         self._ids_of_before: set[str] = set()
-        # Where the query stood in the log of before, until it stands in the new one.
+        # The query's position in the old log, until the query has moved on to the new one.
         self._made_anew: dict[TopicPartition, int] = {}
 
     @property
@@ -64,7 +64,7 @@ class KnownLogs:
         return self._topic_ids
 
     def remember(self, shown: Mapping[TopicPartition, LogIdentity | LogView]) -> None:
-        """Take over what the cluster shows, once it is believed."""
+        """Adopt what the cluster shows, once it is believed."""
         for key, log in shown.items():
             if log.topic_id in self._ids_of_before:
                 continue
@@ -74,7 +74,7 @@ class KnownLogs:
             self._logs[key] = LogIdentity(log.topic_id, log.leader_epoch)
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted; a broker that still shows it is behind."""
+        """Note that the topic was deleted; a broker that still shows it is stale."""
         topic_id = self._topic_ids.pop(topic, None)
         if topic_id is not None:
             self._ids_of_before.add(topic_id)
@@ -84,14 +84,14 @@ class KnownLogs:
     def judge(
         self, begin: Mapping[TopicPartition, int], shown: Mapping[TopicPartition, LogView]
     ) -> Findings:
-        """What `shown` says to a query that stands at `begin`."""
+        """Judge the answer `shown` for a query whose position is `begin`."""
         believed = {k: log for k, log in shown.items() if log.topic_id not in self._ids_of_before}
         new_ids = {key.topic: log.topic_id for key, log in believed.items()}
         findings = Findings({key: believed[key].end_offset for key in believed.keys() - begin})
         for key, position in begin.items():
             log = believed.get(key)
             if log is None:
-                # A topic keeps its partitions for life; one that was made anew may have fewer.
+                # A topic never loses partitions, but a recreated topic may have fewer.
                 is_gone = self._is_other_topic(key.topic, new_ids.get(key.topic))
                 (findings.gone if is_gone else findings.away).add(key)
             elif self._made_anew.get(key) == position or self._is_other_topic(
@@ -105,12 +105,12 @@ class KnownLogs:
         return findings
 
     def is_made_anew(self, key: TopicPartition, log: LogView) -> bool:
-        """Whether a log that is shorter than what was read of it must be another one.
+        """Whether a log that ends before the query's position must be a new one.
 
-        The leader epoch of a partition never goes back. And a log whose leader has never changed
-        has never been cut, so that one of epoch 0 that ends before an offset that was its end
-        once is a new log. That serves for the first look after a restart only: later the id, or
-        at least the epoch, is known.
+        The leader epoch of a partition never goes back. And a log that never changed its leader
+        was never truncated. So a log of epoch 0 that ends before an offset that it once had is a
+        new log. The latter is needed only for the first look after a restart: later the topic id,
+        or at least the epoch, is known.
         """
         known = self._logs.get(key)
         if known is None:
@@ -120,7 +120,7 @@ class KnownLogs:
         return 0 <= log.leader_epoch < known.leader_epoch
 
     def stands_before(self, made_anew: Mapping[TopicPartition, int]) -> None:
-        """Keep where the query stands in logs that were made anew, until it has moved on."""
+        """Keep the query's positions in the logs that were recreated, until it has moved on."""
         self._made_anew = dict(made_anew)
 
     def _is_other_topic(self, topic: str, topic_id: str | None) -> bool:
@@ -129,10 +129,10 @@ class KnownLogs:
 
 
 def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
-    """Where a batch ends in a log that was made anew, if the query stood at `position` before.
+    """Where a batch ends in a recreated log, if the query's position in the old one was `position`.
 
-    An end below the start is how the checkpoint says it: the batch begins where the log begins.
-    A query that repeats the batch after a restart reads just the same.
+    In the checkpoint, an end below the start marks such a batch: it is read from the new log's
+    start. So a query that repeats the batch after a restart reads the same records.
     """
     return min(end_offset, position - 1) if first_offset < position else end_offset
 
@@ -140,5 +140,5 @@ def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
 def begins_anew(
     begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Collection[TopicPartition]:
-    """The partitions whose log was made anew, by what the checkpoint says of a batch."""
+    """The partitions whose log was recreated, by the offsets in the checkpoint."""
     return {key for key, offset in end.items() if key in begin and offset < begin[key]}

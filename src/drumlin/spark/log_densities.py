@@ -1,6 +1,6 @@
-"""Asks brokers how dense logs are, and remembers it for some minutes.
+"""Asks brokers how dense logs are, and remembers the answers for some minutes.
 
-It only serves to make tasks and batches of a good size: what cannot be asked is no reason to fail.
+The answers only help to size tasks and batches. So a failed request must never fail a query.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _logger = logging.getLogger(__name__)
 _LIFE_S: Final = 300.0
 _ROUNDS_MAX: Final = 12
 
-#: Ranges of so few offsets are not all looked at: most hold next to nothing, and are many. Those
-#: with the most offsets stand for their topics, and what may be large by them is looked at, too.
+#: Not every range with at most this many offsets is sampled: there are many, and most hold next to
+#: nothing. The range with the most offsets stands for its topic. If a small range may be large by
+#: the density found there, it is sampled, too.
 UNSAMPLED_OFFSETS: Final = 256
 _TOPICS_MAX: Final = 16
 
 _Samples = dict[int, float]
 Look = Callable[[Collection[LogPlace]], Mapping[LogPlace, LogSample]]
-#: Gives what is known of the bytes per offset of whole logs, or raises `ClientError`.
+#: Returns the mean bytes per offset of whole logs, as far as known, or raises `ClientError`.
 AskMeans = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, float]]
 
 
@@ -45,7 +46,7 @@ class LogDensities:
         self._forget_at = 0.0
 
     def means(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
-        """Bytes per offset of whole logs, as far as the brokers tell."""
+        """The mean bytes per offset of whole logs, as far as the brokers tell."""
         from drumlin.client.errors import ClientError
 
         self._forget_what_is_old()
@@ -61,13 +62,13 @@ class LogDensities:
         return {key: each for key, each in known.items() if each is not None}
 
     def of(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
-        """How dense the logs are in these ranges, as far as is known, after a look at them."""
+        """How dense the logs are in these ranges, as far as the brokers tell; always sampled."""
         means = self.means(each.key for each in ranges)
         self._forget_what_lies_behind(ranges)
         return self._look_at(ranges, means)
 
     def about(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
-        """The same, without a look at the small batches of a stream that has been steady."""
+        """The same, but without sampling small ranges of topics whose density has been steady."""
         means = self.means(each.key for each in ranges)
         self._forget_what_lies_behind(ranges)
         small = self._steady.small(ranges)
@@ -99,7 +100,7 @@ class LogDensities:
         return densities
 
     def _largest_ends(self, sampled: Iterable[OffsetRange]) -> dict[str, float]:
-        """The bytes of an offset at the ends of these ranges, the most of each topic."""
+        """For each topic, the greatest bytes per offset found at the ends of these ranges."""
         largest: dict[str, float] = {}
         for each in sampled:
             found = self._samples.get(each.key, {}).get(each.end_offset - 1, 0.0)
@@ -138,7 +139,7 @@ class LogDensities:
             self._forget_at = time.monotonic() + _LIFE_S
 
     def _forget_what_lies_behind(self, ranges: Sequence[OffsetRange]) -> None:
-        """What a stream has left behind, but for the last of it."""
+        """Drop the samples before each range, except for the last one."""
         for each in ranges:
             known = self._samples.get(each.key, {})
             first = max((at for at in known if at <= each.start_offset), default=each.start_offset)
@@ -146,7 +147,7 @@ class LogDensities:
 
 
 def _examples(small: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Of each topic the range with the most offsets; where there are many topics, not of all."""
+    """The range with the most offsets of each topic, for the topics with the largest ranges."""
     largest: dict[str, OffsetRange] = {}
     for each in sorted(small, key=lambda each: each.size):
         largest[each.topic] = each

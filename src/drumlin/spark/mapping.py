@@ -1,11 +1,11 @@
-"""Work on Arrow batches in the worker that has fetched them, so that Spark sees only its results.
+"""Runs a function on Arrow batches in the worker that has fetched them; Spark sees its results.
 
-Spark turns every row that a source gives it into its own form, one by one, which takes longer than
-to fetch and decode it. A function over Arrow batches that filters, parses or sums up before that
-saves most of a query's time.
+Spark converts every row of a source into its own form, one by one, which takes longer than
+fetching and decoding it. A function over Arrow batches that filters, parses or aggregates before
+that saves most of a query's time.
 
-A batch query is planned in the program that asks for it, and read by `mapInArrow`, which costs
-less per task than a data source. A stream needs the data source, and hands it the function as text.
+A batch query is planned in the calling program and read by `mapInArrow`, which costs less per
+task than a data source. A stream needs the data source, and passes the function to it as text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.records.kernels.travelling import pack
 from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.options import SourceOptions
 
-if TYPE_CHECKING:  # a session that only looks for sources must not pay for these
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -37,19 +37,19 @@ def map_batches(
     bootstrap_servers: str,
     **options: object,
 ) -> DataFrame:
-    """What `function` makes of a topic's records, as a DataFrame.
+    """The results of `function` on a topic's records, as a DataFrame.
 
     The function runs once for each task, in the worker that reads the task's records: it is given
-    an iterator of Arrow batches and yields batches (or tables) of its own. What it sums up is
-    the sum of one task: let Spark add the tasks' results.
+    an iterator of Arrow batches and yields batches (or tables) of its own. An aggregate that it
+    computes covers one task only: let Spark combine those of all tasks.
 
     Args:
         topic: a name, or several with commas between them.
-        schema: of the function's results, as a `StructType` or in Spark's words.
+        schema: of the function's results, as a `StructType` or as DDL.
         options: those of `format("drumlin")`; `columns` may be a sequence of names.
 
     Raises:
-        OptionError: options that cannot be.
+        OptionError: the options are invalid.
     """
     from drumlin.spark.batch import BatchReader
     from drumlin.spark.cluster import Cluster
@@ -60,7 +60,7 @@ def map_batches(
     parsed.check_batch()
     tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
     read = functools.partial(_run_tasks, parsed, tasks, pack(), function, _struct(schema))
-    # One row a task: the number of what it is to read.
+    # One row for each task, with the index of the task.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbers.mapInArrow(read, _struct(schema))
 
@@ -76,8 +76,8 @@ def map_stream(
 ) -> DataFrame:
     """As `map_batches`, for a stream: the function runs once for each task of a micro-batch.
 
-    What stands in the checkpoint are offsets of the topic, as without a function: the function
-    may change from one start of the query to the next.
+    The checkpoint holds the topic's offsets, as without a function. So the function may change
+    from one start of the query to the next.
     """
     from drumlin.spark.transform import as_text
 
@@ -87,7 +87,7 @@ def map_stream(
 
 
 def _as_text(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
-    """Options as a data source gets them: text, with names in lower case."""
+    """The options as Spark passes them to a data source: as text, with names in lower case."""
     given = {"subscribe": topic, "kafka.bootstrap.servers": bootstrap_servers, **options}
     return {name.lower(): _text(value) for name, value in given.items()}
 
@@ -117,7 +117,7 @@ def _run_tasks(
     schema: StructType,
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """What a worker does for `mapInArrow`: it is told which of the tasks is its own."""
+    """Run tasks in a worker of `mapInArrow`; `numbers` holds the indexes of its tasks."""
     from drumlin.spark.tasks import read_task
     from drumlin.spark.transform import results
 
