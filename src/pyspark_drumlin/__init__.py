@@ -1,8 +1,8 @@
 """Where PySpark looks for `format("drumlin")`: it imports every package named `pyspark_*`.
 
-That happens in every PySpark session, also in those that never use Drumlin. So nothing is
-imported until PySpark asks for `DefaultSource`, and an installation in which it cannot be
-loaded (no PySpark 4, no pyarrow) simply has no such attribute: other data sources go on.
+PySpark does so in every session, even in those that never use Drumlin. So this module must import
+nothing until PySpark asks for `DefaultSource`. If the source cannot be loaded (no PySpark 4, no
+pyarrow), the attribute is simply missing, and other data sources work as before.
 """
 
 from __future__ import annotations

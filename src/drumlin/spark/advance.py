@@ -1,9 +1,9 @@
-"""How far a streaming query may go on: what is answered to Spark, and so journalled.
+"""How far a streaming query may advance: the offsets returned to Spark, and so journalled.
 
-A loss is found here, before it is in the checkpoint: a query that fails here goes on from where
-it was, once the cluster shows everything again. What is doubtful is asked again. A partition
-that is away keeps its position and is never taken for a new one; a position goes back only in
-a log that is proven to be another one.
+A loss must be found here, before it reaches the checkpoint: a query that fails here resumes from
+its old position, once the cluster shows everything again. Doubtful answers are asked for again.
+A partition that the cluster does not show keeps its position and is never taken for a new one.
+A position goes back only in a log that is proven to be a new one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Offsets = dict[TopicPartition, int]
 
 
 class Reach(NamedTuple):
-    """What there is to read now."""
+    """The offsets that can be read now."""
 
-    begin: Offsets  # where each partition of `end` begins, new ones and those made anew included
+    begin: Offsets  # where to start each partition of `end`, new and recreated ones included
     end: Offsets
 
 
 class Advance:
-    """The logs of one query, looked at again and again."""
+    """Compares the logs of one query with the cluster's answers, before each batch."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
         self._known = KnownLogs()
         self._target: dict[TopicPartition, LogView] | None = None
-        self._settled = Findings()  # the last ones: their doubts are not asked again
+        self._settled = Findings()  # the last findings: their doubts are not asked about again
         self._reported: dict[str, frozenset[TopicPartition]] = {}
         self.latest: Offsets | None = None  # as last seen, whatever was admitted
 
@@ -47,7 +47,7 @@ class Advance:
         return self._known.topic_ids
 
     def remember(self, logs: Mapping[TopicPartition, LogIdentity]) -> None:
-        """The logs of a query that begins."""
+        """Adopt the logs of a query that starts."""
         self._known.remember(logs)
 
     def fix_target(self) -> None:
@@ -55,13 +55,16 @@ class Advance:
         self._target = self._cluster.logs(expected=(), may_be_missing=True)
 
     def from_(self, begin: Offsets) -> Reach:
-        """What there is for a query that stands at `begin`.
+        """The offsets that a query whose position is `begin` can read.
 
         Raises:
-            DataLoss: something that was to be read is not there, and the query is to fail then.
+            DataLoss: records that were to be read are gone or not shown, and the options have the
+                query fail.
         """
         read = {key: offset for key, offset in begin.items() if self._cluster.reads(key)}
-        self._report("the options leave out what the query has read", begin.keys() - read.keys())
+        self._report(
+            "the options leave out partitions that the query has read", begin.keys() - read.keys()
+        )
         shown, findings = self._look(read)
         self._settle(findings, read, shown)
         first = self._cluster.earliest(
@@ -79,7 +82,7 @@ class Advance:
         return Reach({key: min(start[key], end[key]) for key in end}, end)
 
     def made_anew(self, ends: Offsets) -> set[TopicPartition]:
-        """Those of a batch's partitions that are other logs now, and shorter than the batch."""
+        """The partitions of a batch that are new logs now, and end before the batch does."""
         if not ends:
             return set()
         there = self._cluster.high_watermarks(at_least=ends)
@@ -90,7 +93,7 @@ class Advance:
         return {key for key in short & shown.keys() if self._known.is_made_anew(key, shown[key])}
 
     def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
-        """What the cluster shows; asked again while that is doubtful."""
+        """The cluster's answer and its findings; asked for again while they are doubtful."""
         if self._target is not None:
             findings = self._known.judge(begin, self._target)
             if self._is_settled(findings) and not self._names_more_than(begin, self._target):
@@ -110,7 +113,10 @@ class Advance:
         return shown, findings
 
     def _excuse_open_transactions(self, findings: Findings, begin: Offsets) -> None:
-        """A query that read uncommitted records before may stand behind the last stable offset."""
+        """Drop the doubt about positions between last stable offset and high watermark.
+
+        A query gets there if it was run with `read_uncommitted` before.
+        """
         if not findings.shorter or self._options.isolation_level == "read_uncommitted":
             return
         positions = {key: begin[key] for key in findings.shorter}
@@ -123,12 +129,12 @@ class Advance:
     def _settle(
         self, findings: Findings, begin: Offsets, shown: Mapping[TopicPartition, LogView]
     ) -> None:
-        """Prove what can be proven of the doubts, and report what is not as it should be."""
+        """Resolve the doubts that can be resolved, and report losses and remaining doubts."""
         for key in sorted(findings.shorter):
             if self._known.is_made_anew(key, shown[key]):
                 findings.shorter.remove(key)
                 findings.made_anew[key] = shown[key].end_offset
-        # Who shows a topic of that name, be it another one, may just be behind.
+        # A cluster that still shows a topic of that name, even with another id, may be stale.
         for topic in sorted({key.topic for key in findings.away} - {key.topic for key in shown}):
             topic_id = self.topic_ids.get(topic)
             if topic_id is not None and self._cluster.is_deleted(topic_id):
@@ -154,12 +160,12 @@ class Advance:
         self._settled = findings
 
     def _is_settled(self, findings: Findings) -> bool:
-        """Whether there is no doubt that has not been asked about, and reported, before."""
+        """Whether every doubt was asked about, and reported, before."""
         before = self._settled
         return findings.away <= before.away and findings.shorter <= before.shorter
 
     def _names_more_than(self, begin: Offsets, shown: Mapping[TopicPartition, LogView]) -> bool:
-        """Whether a topic that the options name is nowhere: then a new look says so."""
+        """Whether the options name a topic that nothing shows; a new look then raises an error."""
         topics = set(self._options.subscription.topics)
         there = {key.topic for key in begin} | {key.topic for key in shown}
         return self._options.fail_on_data_loss and not topics <= there
@@ -171,7 +177,7 @@ class Advance:
         describe: Callable[[TopicPartition], str] = str,
         advice: str | None = None,
     ) -> None:
-        """Fail, or warn once of each partition for as long as that lasts."""
+        """Fail, or warn: once for each partition, as long as the condition lasts."""
         now = frozenset(partitions)
         news = now - self._reported.get(what, frozenset())
         if not news:

@@ -175,7 +175,7 @@ class _Translation:
         self._position += 1
         last = self._class_character()
         if not isinstance(last, str) or last < first:
-            raise self._refused("a range that is none")
+            raise self._refused("an invalid range")
         return frozenset(map(chr, range(ord(first), min(ord(last), 127) + 1)))
 
     def _class_character(self) -> str | frozenset[str]:
@@ -206,4 +206,4 @@ class _Translation:
         return match
 
     def _refused(self, why: str) -> ValueError:
-        return ValueError(f"{self._java!r} cannot be said here: {why}")
+        return ValueError(f"{self._java!r} cannot be translated: {why}")

@@ -1,7 +1,7 @@
-"""Where a query starts and ends, from its options: a word, an offset or a time.
+"""Where a query starts and ends, from its options: a word, an offset or a timestamp.
 
-Each may be said for all partitions, for a topic or for a partition. What the words mean in
-offsets is the cluster's to say.
+Each can be given for all partitions, for a topic or for a partition. This module never resolves
+words and timestamps to offsets: only the cluster can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Side = Literal["starting", "ending"]
 
 
 def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
-    """The most special of three ways to say it wins: one time, times, offsets."""
+    """The limit on this side. One timestamp for all comes first, then timestamps, then offsets."""
     text = options.get(f"{side}timestamp")
     if text is not None:
         return OffsetLimit(parsed(f"{side}Timestamp", text, _time), is_timestamp=True)
@@ -39,7 +39,7 @@ def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
 
 
 def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
-    """What a batch is given must not start after its end.
+    """Check that a batch does not start after its end, as far as the options alone show that.
 
     Raises:
         OptionError: it does, whatever the topics hold; or start and end name different partitions.
@@ -47,7 +47,7 @@ def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
     if starting.is_timestamp != ending.is_timestamp:
         return
     if isinstance(starting.value, int) or isinstance(ending.value, int):
-        return  # known only when the cluster was asked
+        return  # cannot be known before the cluster has been asked
     if starting.topics or ending.topics:
         _check_pairs(starting.value, ending.value)
         return

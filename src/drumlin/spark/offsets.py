@@ -1,8 +1,8 @@
 """Topic-partitions and their offsets, as values and as the JSON that Spark's Kafka source uses.
 
 The JSON form `{"topic": {"0": 123}}` is what users write in options and what a streaming query
-keeps in its checkpoint; Spark calls one such object an offset. It never changes: old checkpoints
-must stay readable.
+keeps in its checkpoint; Spark calls one such object an offset. The form must never change: old
+checkpoints must stay readable.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from drumlin.spark.crossing import Crossing
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-#: What users may write for them.
+#: The words that users may write for them.
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
-#: What the protocol has room for. No log reaches that far: beyond it is a slip of the pen.
+#: The largest values of the protocol. No log reaches them: a larger number is a typing error.
 _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
 
@@ -36,11 +36,11 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetLimit(Crossing):
-    """Where a read starts or ends: one value for every partition, or one for each.
+    """Where a read starts or ends: one value for all partitions, or one for each.
 
     A value is an offset (`EARLIEST` and `LATEST` included) or, if `is_timestamp`, milliseconds
-    since the Unix epoch: then it means the first record that is not older. Beside partitions,
-    whole topics may be named.
+    since the Unix epoch, which stand for the first record that is not older. `topics` holds
+    values for whole topics.
     """
 
     value: int | Mapping[TopicPartition, int]
@@ -55,7 +55,7 @@ class OffsetLimit(Crossing):
     def for_partitions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
-        """The value of each; None if those that are named here are others, or not all."""
+        """The value for each partition; None if the limit names others, or not all of them."""
         if isinstance(self.value, int):
             return dict.fromkeys(partitions, self.value)
         named = {key: self.topics[key.topic] for key in partitions if key.topic in self.topics}
@@ -68,7 +68,7 @@ class OffsetLimit(Crossing):
         )
 
     def names(self) -> list[str]:
-        """What is named here, for people."""
+        """The topics and partitions that the limit names, for messages."""
         keys = () if isinstance(self.value, int) else self.value
         return sorted([*self.topics, *map(str, keys)])
 
@@ -85,7 +85,7 @@ def from_json(form: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int
     """The inverse of `to_json`.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the value has another form.
     """
     if not isinstance(form, Mapping):
         raise ValueError(f"not a map of topics: {form!r}")
@@ -97,7 +97,7 @@ def from_json(form: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int
 
 
 def parse_offsets(text: str) -> OffsetLimit:
-    """Offsets that a user wrote as JSON, with words for whole topics if need be.
+    """Offsets that a user wrote as JSON; for a whole topic, a word may stand in their place.
 
     Raises:
         ValueError: not of that form.

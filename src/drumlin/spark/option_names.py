@@ -1,8 +1,8 @@
-"""Which options there are, so that a misspelt one does not pass for one that was never given.
+"""The names of all options, so that a misspelt option does not pass unnoticed.
 
-Spark's Kafka source and sink ignore what they do not know, and so do these, but they say so.
-Programs give one set of options to both, and options of Kafka's clients that have no effect here:
-all these are known.
+Like Spark's Kafka source and sink, ours ignore options that they do not know, but they warn.
+Programs give the same options to both connectors, and options of Kafka's clients that have no
+effect here. All of these count as known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.spark.option_values import OptionError
 
 _logger = logging.getLogger(__name__)
 
-#: What the source understands, as its documentation spells it.
+#: The options of the source, as its documentation spells them.
 _SOURCE: Final = (
     "assign subscribe subscribePattern "
     "startingOffsets startingTimestamp startingOffsetsByTimestamp "
@@ -28,15 +28,15 @@ _SOURCE: Final = (
     "columns batchBytes maxBytesPerTrigger pushFilters"
 )
 
-#: What the sink understands, along with those of both.
+#: The options of the sink, and those that source and sink share.
 _SINK: Final = (
     "topic delivery includeHeaders strictOptions "
     "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation "
     "transactionalGroup transactionalOffsets"
 )
 
-#: What Spark, or the other half of a program, gives to a source along with its options; the
-#: second line when a table is made of it, and then each option once more as `option.…`.
+#: What Spark, or another part of a program, passes to a source along with its options. The second
+#: line comes when a table is created from it, and then each option once more as `option.…`.
 _OF_SPARK: Final = (
     "path paths checkpointLocation serialization.format transform "
     "provider owner comment location external is_managed_location collation table_type"
@@ -98,14 +98,14 @@ _OF_PRODUCERS: Final = (
     "transaction.two.phase.commit.enable transactional.id value.serializer"
 )
 
-#: By the name in lower case.
+#: All known names, by the name in lower case.
 _KNOWN: Final = {
     name.lower(): name for name in (*_SOURCE.split(), *_SINK.split(), *_OF_SPARK.split())
 } | {f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())}
 
 
 def unknown_options(names: Iterable[str]) -> list[str]:
-    """A phrase for each name (in any case) that no option has, with the nearest that there is."""
+    """A phrase for each name (in any case) that is no option, with the closest known name."""
     return [
         _with_hint(name)
         for name in sorted(each.lower() for each in names)
@@ -116,7 +116,7 @@ def unknown_options(names: Iterable[str]) -> list[str]:
 def refuse_unknown(names: Iterable[str]) -> None:
     """
     Raises:
-        OptionError: there are unknown ones.
+        OptionError: some names are unknown.
     """
     unknown = unknown_options(names)
     if unknown:
@@ -124,7 +124,7 @@ def refuse_unknown(names: Iterable[str]) -> None:
 
 
 def warn_of_unknown(names: Iterable[str]) -> None:
-    """Say which options have no effect because there are none of that name."""
+    """Warn of each option that has no effect because its name is unknown."""
     for phrase in unknown_options(names):
         _logger.warning("the data source 'drumlin' ignores an option it does not have: %s", phrase)
 

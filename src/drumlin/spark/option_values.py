@@ -1,6 +1,6 @@
-"""One option's text as a value: numbers, choices, durations. Each complaint names the option.
+"""Parses the text of one option: numbers, choices, durations. Each error names the option.
 
-Nothing here knows which options there are.
+This module must not know which options exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DURATION_UNITS_MS: Final = {
 
 
 class OptionError(ValueError):
-    """An option of the source that cannot be; the message names it."""
+    """An option of the source or the sink is invalid; the message names it."""
 
 
 def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
@@ -37,7 +37,7 @@ def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> s
 
 
 def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """True or false, however it is capitalised."""
+    """True or false, in any capitalisation."""
     allowed = ("true", "false") if default else ("false", "true")
     return choice(options, name, allowed) == "true"
 
@@ -54,7 +54,7 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def size_bytes(options: Mapping[str, str], name: str, default: int) -> int:
-    """How large something may be that Kafka's protocol and Arrow count in 31 bits."""
+    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it."""
     value = positive(options, name) or default
     if value >= 2**31:
         raise OptionError(f"option '{name}' must be below 2 GiB, not {value}")
@@ -69,7 +69,7 @@ def converted(
 
 
 def text(options: Mapping[str, str], name: str) -> str | None:
-    """Words that must not be blank; None where the option is not given."""
+    """Text that must not be blank; None where the option is not given."""
     value = options.get(name.lower())
     if value is None:
         return None
@@ -79,10 +79,10 @@ def text(options: Mapping[str, str], name: str) -> str | None:
 
 
 def topic_name(name: str, topic: str) -> str:
-    """A topic that the option `name` names. No cluster has one of any other form.
+    """The topic name given in the option `name`.
 
     Raises:
-        OptionError: no topic can be called that, so that to ask for it is of no use.
+        OptionError: no topic can have this name, so asking the cluster for it is useless.
     """
     from drumlin.metadata.names import check_topic_name
     from drumlin.wire.errors import KafkaError
@@ -95,10 +95,10 @@ def topic_name(name: str, topic: str) -> str:
 
 
 def whole_number(text: str) -> int:
-    """Digits with a sign or without; Python's `int` takes `1_000` and more.
+    """Digits with or without a sign; Python's `int` would also accept `1_000` and more.
 
     Raises:
-        ValueError: not of that form, or more than 64 bits hold.
+        ValueError: the text has another form, or the number does not fit into 64 bits.
     """
     if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
         raise ValueError(f"expected a whole number, got {text!r}")
@@ -108,7 +108,7 @@ def whole_number(text: str) -> int:
 
 
 def not_negative(text: str) -> int:
-    """A whole number that is not below zero.
+    """A whole number that is not negative.
 
     Raises:
         ValueError: not of that form.
@@ -132,10 +132,10 @@ def duration_ms(text: str) -> int:
 
 
 def parsed(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
-    """What `parse` makes of the text.
+    """The text as `parse` converts it.
 
     Raises:
-        OptionError: it raised a ValueError.
+        OptionError: `parse` raised a ValueError.
     """
     try:
         return parse(text)

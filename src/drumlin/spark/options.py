@@ -1,8 +1,7 @@
-"""The source's options: the names, defaults and refusals of Spark's Kafka source.
+"""The source's options, with the names, defaults and refusals of Spark's Kafka source.
 
-Options arrive as text with names in lower case. `SourceOptions.parse` checks them all before
-anything is asked of a broker; what only a batch or only a stream may say is checked by
-`check_batch` and `check_stream`.
+Options arrive as text with names in lower case. `SourceOptions.parse` checks them all before any
+request is sent. `check_batch` and `check_stream` check what holds for one kind of query only.
 """
 
 from __future__ import annotations
@@ -52,33 +51,33 @@ _REFUSED_KAFKA_OPTIONS: Final = {
     "kafka.interceptor.classes": "an interceptor could change the records",
 }
 
-#: Options of the Kafka client that have an effect here, and what ours calls them.
+#: Options of Kafka's client that have an effect here, and the name of each in our client.
 _CLIENT_OPTIONS: Final = {
     "kafka.request.timeout.ms": "request_timeout_ms",
-    "kafkaConsumer.pollTimeoutMs": "request_timeout_ms",  # the same in the end: it wins
+    "kafkaConsumer.pollTimeoutMs": "request_timeout_ms",  # the same here; of the two, this wins
     "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
     "kafka.retry.backoff.ms": "retry_backoff_ms",
     "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
 }
 
-#: How long the driver and tasks go on trying, where no option says so.
+#: How long the driver and tasks go on trying by default.
 _PATIENCE_MS: Final = 60_000
 
-#: What a task fetches and decodes at a time, and what it hands to Spark.
+#: How much a task fetches and decodes at a time, and the size of the batches it hands to Spark.
 _FETCH_BYTES: Final = 8 << 20
 _BATCH_BYTES: Final = 8 << 20
 
-#: The columns of Spark's Kafka source, in its order; the last only if it is asked for.
+#: The columns of Spark's Kafka source, in its order; `headers` comes last, and only on request.
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription(Crossing):
-    """Which topic-partitions to read: exactly one of the three is set."""
+    """Which topic-partitions to read: exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
-    pattern: str | None = None  # Python's, for whole names
+    pattern: str | None = None  # in Python's syntax, to match whole names
     partitions: tuple[TopicPartition, ...] = ()
 
 
@@ -92,7 +91,7 @@ class SourceOptions(Crossing):
     ending: OffsetLimit | None
     no_match_is_latest: bool
     fail_on_data_loss: bool
-    columns: tuple[str, ...]  # of Spark's schema, in the order that is wanted
+    columns: tuple[str, ...]  # of Spark's schema, in the order of the result
     push_filters: bool
     split_rule: SplitRule
     max_offsets_per_trigger: int | None
@@ -103,9 +102,9 @@ class SourceOptions(Crossing):
     offset_fetch_attempts: int
     offset_fetch_interval_ms: int
     fetch_bytes: int
-    progress_group: str | None  # to which a stream commits how far it has come
+    progress_group: str | None  # the consumer group to which a stream commits its progress
     batch_bytes: int
-    transform: Transform | None  # a user's function over what is read
+    transform: Transform | None  # a user's function over the records that are read
     client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
 
     @classmethod
@@ -113,7 +112,7 @@ class SourceOptions(Crossing):
         """Check and convert the options, whose names are in lower case.
 
         Raises:
-            OptionError: what Spark's Kafka source refuses too, or says only when it reads.
+            OptionError: Spark's Kafka source refuses the options too, or fails when it reads.
         """
         _refuse_kafka_options(options)
         if not options.get("kafka.bootstrap.servers", "").strip():
@@ -155,10 +154,11 @@ class SourceOptions(Crossing):
         return source
 
     def check_batch(self) -> None:
-        """What holds for a batch query only.
+        """Check what holds for batch queries only.
 
         Raises:
-            OptionError: it would start at the end, or end at the beginning.
+            OptionError: the query would start at the end, end at the beginning, or start after
+                its end.
         """
         starting, ending = self.batch_limits()
         if not starting.is_timestamp and LATEST in starting.values():
@@ -172,15 +172,15 @@ class SourceOptions(Crossing):
             self.min_offsets_per_trigger,
         )
         if any(limits):
-            _logger.warning("limits of a trigger mean nothing in a batch")
+            _logger.warning("limits of a trigger have no effect in a batch query")
         if self.progress_group is not None:
-            _logger.warning("commitOffsetsToGroup means nothing in a batch")
+            _logger.warning("commitOffsetsToGroup has no effect in a batch query")
 
     def check_stream(self) -> None:
-        """What holds for a streaming query only.
+        """Check what holds for streaming queries only.
 
         Raises:
-            OptionError: it has an end.
+            OptionError: the options set an end.
         """
         if self.ending is not None:
             raise OptionError("ending offsets and timestamps are not valid in streaming queries")
@@ -214,8 +214,8 @@ def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, ClientOption
         number = positive(options, name)
         if number is not None:
             values[keyword] = number
-    # A cluster whose brokers are restarted one by one is without a leader for a while, and a task
-    # that fails is lost work. Who sets a time of his own gets that.
+    # In a rolling restart, partitions have no leader for a while, and a task that fails is lost
+    # work. A timeout that the user has set comes first.
     if "request_timeout_ms" not in values:
         values["call_timeout_ms"] = _PATIENCE_MS
     return tuple(values.items())
@@ -258,7 +258,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the option `columns`; of all there are, `headers` only with `includeHeaders`."""
+    """The columns of the option `columns`; by default all, `headers` only with `includeHeaders`."""
     everything = (*COLUMNS, HEADERS_COLUMN)
     include_headers = boolean(options, "includeHeaders", default=False)
     text = options.get("columns")

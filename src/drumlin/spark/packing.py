@@ -1,7 +1,7 @@
-"""Puts small ranges together, so that many partitions with little in them share a task. Pure.
+"""Packs small ranges together, so that many partitions with few records share a task. Pure.
 
-To start a task takes Spark as long as to read a few megabytes. A topic of many partitions, of
-which each has a few records, would be read at the speed at which tasks start.
+For Spark, starting a task takes as long as reading a few megabytes. With one task a partition,
+many small partitions would be read no faster than tasks start.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 
 from drumlin.spark.planning import OffsetRange
 
-#: A task of ranges that are put together reads about as much, or that many ranges: each costs
-#: a request of its own, though several are under way at a time.
+#: A packed task reads at most about this many bytes and this many ranges. The ranges are limited
+#: because each costs a request of its own, though several are in flight at a time.
 PACKED_BYTES: Final = 4 << 20
 PACKED_RANGES: Final = 32
 
 
 def pack_ranges(ranges: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
-    """What each task reads: first those of one large range, then those of several small ones.
+    """The ranges of each task: first the tasks of one range, then those of several small ones.
 
-    Ranges of unknown size stay by themselves. Packs are about the same: 33 tiny ranges are 17
-    and 16, not 32 and one.
+    A range of unknown size gets a task of its own. Packs are balanced: 33 tiny ranges make packs
+    of 17 and 16, not of 32 and one.
     """
     tasks: list[tuple[OffsetRange, ...]] = [(each,) for each in ranges if not _is_small(each)]
     small = [each for each in ranges if _is_small(each)]

@@ -1,7 +1,7 @@
-"""Decides which offsets a micro-batch takes and how they are shared out among tasks. Pure.
+"""Decides which offsets a micro-batch takes and how they are divided among tasks. Pure.
 
-Nothing here asks a broker: offsets go in, ranges come out. Sizes are counted in offsets, which
-compaction and transaction markers make larger than the number of records.
+This module must never ask a broker: offsets go in, ranges come out. Sizes are counted in offsets.
+Because of compaction and transaction markers there may be fewer records than offsets.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FETCH_BYTES_MIN: Final = 64 << 10
 class OffsetRange(Crossing):
     """The offsets `[start_offset, end_offset)` of one partition.
 
-    `topic_id`, where it is known, is that of the topic that was looked at when this was planned:
-    it proves whether a topic that is missing later was deleted. `size_bytes` is what the offsets
-    are expected to take, and None where nobody can tell.
+    `topic_id`, if known, is the topic's id at the time of planning. If the topic is missing later,
+    the id proves whether it was deleted. `size_bytes` is the expected size of the records, or None
+    if it is unknown.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class OffsetRange(Crossing):
 
     @property
     def fetch_bytes(self) -> int | None:
-        """What to fetch at once, so that a small range does not bring much that is behind it."""
+        """The size of a fetch that hardly reads beyond the end of a small range."""
         return None if self.size_bytes is None else self.size_bytes * 5 // 4 + _FETCH_BYTES_MIN
 
     @property
@@ -48,13 +48,13 @@ class OffsetRange(Crossing):
         return TopicPartition(self.topic, self.partition)
 
     def part(self, start_offset: int, end_offset: int, size_bytes: int | None) -> OffsetRange:
-        """Some of these offsets, with what they are expected to take."""
+        """A part of these offsets, with its expected size."""
         return replace(
             self, start_offset=start_offset, end_offset=end_offset, size_bytes=size_bytes
         )
 
     def split(self, parts: int) -> list[OffsetRange]:
-        """This range in `parts` ranges of the same size, give or take one offset."""
+        """This range, split into `parts` ranges of equal size, give or take one offset."""
         borders = [self.start_offset + self.size * part // parts for part in range(parts + 1)]
         return [
             self.part(start, end, None) for start, end in itertools.pairwise(borders) if start < end
@@ -65,9 +65,9 @@ class OffsetRange(Crossing):
 class SplitRule(Crossing):
     """How ranges become tasks.
 
-    Without a wish of the user's, by bytes (see `density`): even a single partition keeps many
-    cores busy. Otherwise, as in Spark's Kafka source, first no task gets more than `max_records`,
-    then the largest ranges are split until there are about `min_partitions` tasks.
+    By default they are split by bytes (see `density`), so that even a single partition keeps many
+    cores busy. With either option set, it goes as in Spark's Kafka source: first ranges are split
+    to at most `max_records`, then the largest ones until there are about `min_partitions` tasks.
     """
 
     min_partitions: int | None = None
@@ -79,7 +79,7 @@ class SplitRule(Crossing):
 
 
 def split_by_rule(ranges: Iterable[OffsetRange], rule: SplitRule) -> list[OffsetRange]:
-    """The ranges that tasks read, as the user wishes; empty ones are dropped."""
+    """Split ranges as the user's options ask; empty ones are dropped."""
     waiting = [each for each in ranges if each.size > 0]
     if rule.max_records is not None:
         limit = rule.max_records
@@ -108,7 +108,7 @@ def limit_rows(
 ) -> dict[TopicPartition, int]:
     """Bring `end` nearer to `start` so that about `max_rows` offsets lie between them.
 
-    Every partition gets its share of the limit by how much it holds, and at least one offset, so
+    Each partition gets a share of the limit in proportion to its offsets, and at least one, so
     that a small partition never starves beside a large one.
     """
     waiting = {key: offset - start[key] for key, offset in end.items() if offset > start[key]}
@@ -123,5 +123,5 @@ def limit_rows(
 
 
 def rows_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
-    """How many offsets wait between `start` and `end`."""
+    """How many offsets lie between `start` and `end`."""
     return sum(max(0, offset - start[key]) for key, offset in end.items())

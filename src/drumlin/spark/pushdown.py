@@ -1,11 +1,11 @@
-"""What filters of a batch query say of the places to read: partitions, offsets, a time. Pure.
+"""Turns the filters of a batch query into bounds on partitions, offsets and time. Pure.
 
-Filters on partition and offset are kept by reading nothing else, and Spark need not apply them
-again. Filters on the timestamp bound where to begin: times need not grow with offsets, so
-what lies behind the first record that is young enough may be older, and Spark filters all the same.
+Filters on partition and offset are met exactly by reading nothing else, so Spark need not apply
+them again. A filter on the timestamp only bounds where to start. Timestamps need not grow with
+offsets: records after the first one that is young enough may be older, so Spark must filter, too.
 
-Only with the option `pushFilters`: PySpark 4.3 keeps for a DataFrame what its last filter left to
-read, and reads no more for a query on the same DataFrame that has no filter, or another one.
+Only with the option `pushFilters`: PySpark 4.3 keeps the plan that a DataFrame's last filter left,
+and a later query on the same DataFrame, with another filter or none, then reads no more than that.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _NEVER_NULL: Final = {"partition", "offset", "timestamp", "topic", "timestampTyp
 
 
 def is_offered() -> bool:
-    """Whether this process was started to hand filters down.
+    """Whether PySpark started this process with filter pushdown switched on.
 
-    PySpark refuses a reader that takes filters where its setting is off, and tells the source
-    in no other way: with the setting on, another module of PySpark asks for the reader.
+    With its setting off, PySpark refuses a reader that takes filters. It does not pass the setting
+    to the source. But with the setting on, another module of PySpark creates the reader.
     """
     return _WORKER in sys.modules
 
@@ -54,7 +54,7 @@ class Span:
     last: int | None = None
 
     def and_(self, other: Span) -> Span:
-        """The numbers that are in both."""
+        """The numbers that are in both spans."""
         firsts = [each for each in (self.first, other.first) if each is not None]
         lasts = [each for each in (self.last, other.last) if each is not None]
         return Span(max(firsts, default=None), min(lasts, default=None))
@@ -67,22 +67,23 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which records the filters of a query leave: none outside of these."""
+    """Bounds on the records that pass a query's filters: none lies outside."""
 
     partitions: Span = Span()
-    among: frozenset[int] | None = None  # partitions by number
+    among: frozenset[int] | None = None  # only these partitions, if set
     offsets: Span = Span()
-    since_ms: int | None = None  # none that is older
+    since_ms: int | None = None  # only records that are not older
 
     def reads(self, partition: int) -> bool:
-        """Whether anything of a partition is wanted."""
+        """Whether the bounds let any record of a partition pass."""
         return self.partitions.holds(partition) and (self.among is None or partition in self.among)
 
     def cut(self, start: Offsets, end: Offsets, since: Offsets) -> tuple[Offsets, Offsets]:
-        """What is left to read between `start` and `end`.
+        """The starts and ends that are left to read.
 
-        `since` has the first offsets at `since_ms`, -1 where no record is that young. Where an
-        end lies before its start it stays so: that is a loss, for others to report.
+        `since` has the first offsets at `since_ms`, -1 where no record is that young. A partition
+        whose end lies before its start is left as it is: that is a data loss, which the caller
+        reports.
         """
         starts, ends = {}, {}
         for key, end_offset in end.items():
@@ -102,7 +103,7 @@ class Bounds:
 
 
 def take_filters(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
-    """The bounds that filters set, and the filters that Spark must apply all the same."""
+    """The bounds that filters set, and the filters that Spark must still apply."""
     bounds, left = Bounds(), []
     for each in filters:
         narrowed, is_exact = _narrowed(bounds, each)
@@ -113,7 +114,7 @@ def take_filters(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
 
 
 def _narrowed(bounds: Bounds, each: Filter) -> tuple[Bounds, bool]:
-    """The bounds with one filter more, and whether it needs no other judge then."""
+    """The bounds narrowed by one more filter, and whether they meet the filter exactly."""
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     name = attribute[0] if len(attribute) == 1 else ""
     if isinstance(each, IsNotNull):
@@ -137,7 +138,7 @@ def _narrowed(bounds: Bounds, each: Filter) -> tuple[Bounds, bool]:
 
 
 def _span(each: Any) -> Span | None:
-    """What a comparison with a whole number leaves; None for anything else."""
+    """The span that a comparison with whole numbers leaves; None for any other filter."""
     if isinstance(each, In):
         if not each.value or not all(map(_is_whole, each.value)):
             return None
@@ -168,7 +169,7 @@ def _has_no_gaps(values: Iterable[int]) -> bool:
 def _since_ms(each: Any) -> int | None:
     """The millisecond before which no record passes; None if the filter sets no such bound.
 
-    ListOffsets has names of its own for times before the epoch: those set no bound.
+    In ListOffsets, negative timestamps have special meanings: times before 1970 set no bound.
     """
     value = getattr(each, "value", None)
     if isinstance(each, In) and value and all(isinstance(time, datetime) for time in value):

@@ -1,6 +1,6 @@
 """The options `kafka.security.…`, `kafka.ssl.…` and `kafka.sasl.…` of the source.
 
-They mean what they mean to Spark's Kafka source. Files are read where a connection is made: on the
+They mean the same as in Spark's Kafka source. Files are read where connections are made: on the
 driver and on each executor.
 """
 
@@ -16,10 +16,10 @@ _PREFIX = "kafka."
 
 
 def security_of(options: Mapping[str, str]) -> Security | None:
-    """How the connections of a query are secured, if they are; what is secret in it does not show.
+    """How the connections of a query are secured; None for plain text. Its repr hides secrets.
 
     Raises:
-        SecurityOptionError: an option cannot be; the message names it and not its value.
+        SecurityOptionError: an option is invalid; the message names it, but not its value.
     """
     from drumlin.peer.security.security import Security
 

@@ -1,4 +1,4 @@
-"""Settings of a Spark session that make source and sink cheaper, each as it was measured to."""
+"""Settings of a Spark session that make source and sink cheaper; each was measured to do so."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Checks that Arrow's Java library makes with every value that Spark reads: a fifth of its work.
+#: Turn off checks of Arrow's Java library for every value that Spark reads: a fifth of its work.
 _JVM_FLAGS: Final = (
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 )
 _UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
-#: A writing task holds two of the batches that Spark hands over; rows of 500 KB make 64 MiB each.
+#: A writing task holds two of Spark's batches at a time; of rows of 500 KB, each would be 64 MiB.
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_BYTES_MAX: Final = 8 << 20
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Set on a builder what makes `format("drumlin")` cheaper, and give it back.
+    """Make `format("drumlin")` cheaper by settings on a builder; returns the builder.
 
-    What was set on it before stays, but for the settings named in docs/spark.md; options of the
-    JVM are added to those that are there. It acts on a session that starts after it.
+    Earlier settings of the builder stay, except for those named in docs/spark.md. JVM options are
+    added to the ones that are there. It has an effect only on a session that starts later.
     """
     builder = builder.config(_UNIX_SOCKETS, "true")
     if _BATCH_BYTES not in _given(builder):
@@ -34,7 +34,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def _given(builder: SparkSession.Builder) -> dict[str, str]:
-    """What was set on the builder so far, which it keeps to itself."""
+    """The builder's settings so far; PySpark has no public way to read them."""
     return dict(getattr(builder, "_options", {}))
 
 

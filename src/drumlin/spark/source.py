@@ -1,4 +1,4 @@
-"""The data source `drumlin`: what Spark's readers and writers reach by that name.
+"""The data source `drumlin`: the readers and writers that Spark creates by that name.
 
 PySpark imports this module in every session that looks for data sources, so it must stay light:
 everything that needs pyarrow or a broker is imported where it is used.
@@ -60,7 +60,7 @@ class DrumlinDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Spark makes one for each load() or save(), but also for every batch of a stream.
+        # Spark creates a source for each load() or save(), but also for every batch of a stream.
         _warn_once(frozenset(options))
 
     def schema(self) -> StructType:
@@ -101,8 +101,8 @@ class DrumlinDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002
     ) -> DataSourceStreamWriter:
-        # With output mode complete Spark says `overwrite`. As in Spark's Kafka sink, all rows of
-        # the result are appended with every batch: a compacted topic has the last of each key.
+        # In output mode `complete` Spark passes `overwrite`. As in Spark's Kafka sink, every batch
+        # appends all rows of the result: a compacted topic keeps the last one of each key.
         from drumlin.spark.writing.columns import written_columns
         from drumlin.spark.writing.options import SinkOptions
         from drumlin.spark.writing.writers import StreamWriter
@@ -111,13 +111,13 @@ class DrumlinDataSource(DataSource):
         return StreamWriter(options, written_columns(schema, options.topic))
 
     def _checked_options(self, schema: StructType) -> SourceOptions:
-        """The options, with the columns of `schema`: `.schema(...)` selects columns too.
+        """The options, with the columns of `schema`: `.schema(...)` selects columns, too.
 
         Raises:
-            OptionError: it has other columns or types, or contradicts the option `columns`.
+            OptionError: `schema` has other columns or types, or contradicts the option `columns`.
         """
         options = SourceOptions.parse(self.options)
-        if "transform" in self.options:  # then `schema` is that of its results
+        if "transform" in self.options:  # then `schema` is that of the function's results
             from drumlin.spark.transform import Transform
 
             transform = Transform(self.options["transform"], schema.json())

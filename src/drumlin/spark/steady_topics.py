@@ -1,8 +1,8 @@
-"""Knows of which topics the batches have been alike for a while. Pure.
+"""Tracks which topics' density has been steady for a while, and need not be sampled. Pure.
 
-A stream of small batches would fetch a piece of the log at each trigger, only to find what it
-found the last time. What has been alike for long enough is looked at now and then: should its
-records become larger meanwhile, a few tasks read more than others, and nothing else happens.
+A stream of small batches would sample the log at each trigger, only to find the same density as
+before. A steady topic is sampled now and then only. Should its records become larger meanwhile,
+a few tasks read more than others; there is no other harm.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 from drumlin.spark.packing import PACKED_BYTES
 from drumlin.spark.planning import OffsetRange
 
-#: So many looks in a row have to find the same, give or take a factor.
+#: A topic is steady once this many samplings in a row agree, up to this factor.
 _LOOKS_ALIKE: Final = 4
 _ALIKE: Final = 2.0
-#: What they found then stands for so long.
+#: The density is then trusted for this long.
 _LIFE_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class _Finding:
-    """What looks at a topic have found, and how many of them in a row."""
+    """The density that was sampled last, and how many samplings in a row agreed on it."""
 
     bytes_per_offset: float
     looks: int
@@ -32,14 +32,14 @@ class _Finding:
 
 
 class SteadyTopics:
-    """The topics of one query."""
+    """How steady the topics of one query are."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._findings: dict[str, _Finding] = {}
 
     def looked(self, found: Mapping[str, float]) -> None:
-        """A look at topics has found so many bytes per offset, at the most."""
+        """Note a sampling: the most bytes per offset that it found in each topic."""
         ends_at = self._now() + _LIFE_S
         for topic, density in found.items():
             before = self._findings.get(topic)
@@ -50,7 +50,7 @@ class SteadyTopics:
                 self._findings[topic] = _Finding(density, 1, ends_at)
 
     def small(self, ranges: Collection[OffsetRange]) -> dict[OffsetRange, float]:
-        """Those of the ranges that need no look, as little is in them, and their densities."""
+        """The ranges that need not be sampled, as they hold little, with their densities."""
         now = self._now()
         known = {
             topic: each.bytes_per_offset

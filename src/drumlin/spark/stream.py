@@ -1,10 +1,10 @@
-"""`spark.readStream`: the long-lived half on the driver that says how far the next batch goes.
+"""`spark.readStream`: the long-lived reader on the driver that decides how far each batch goes.
 
-Spark keeps one reader in a Python process for the life of a query and journals the offsets that
-it answers, before it reads. Everything that must survive is in that journal: after a restart a
-new reader gets the journalled offsets back, and asked for the same range, tasks read the same
-records. So what is wrong must be found before it is answered (`Advance`), and a question about
-a batch has one answer however often it is asked: a stream joined with itself asks twice.
+Spark keeps one reader in a Python process for the life of a query. It journals the offsets that
+the reader returns before it reads. All state that must survive is in that journal: after a restart
+a new reader gets the journalled offsets back, and for the same range, tasks read the same records.
+So a data loss must be found before offsets are returned (`Advance`). And Spark must get the same
+answer about a batch however often it asks: for a stream joined with itself it asks twice.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress = GroupProgress(options)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Whoever reads elsewhere may have no kernels. To look for ours takes milliseconds.
+        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
         return self.__dict__ | {"_code": pack()}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -73,8 +73,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark hands it back to `latestOffset` unless the trigger wants everything. It knows no
-        # limit that has both a minimum and a maximum: the options themselves have the numbers.
+        # Spark passes it back to `latestOffset` unless the trigger wants everything. It has no
+        # limit with both a minimum and a maximum, so `latestOffset` takes them from the options.
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -89,13 +89,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._advance.fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` itself if there is to be none.
+        """Where the next batch ends; `start` itself if there is to be no batch.
 
         Raises:
-            DataLoss: something is not right, and the query is to fail then: nothing was journalled.
+            DataLoss: records are missing, and the options have the query fail. Nothing has been
+                journalled.
         """
         begin = from_json(start)
-        # Not in `commit`: Spark calls that a batch later, and for the last one never.
+        # Not in `commit`: Spark calls that one batch later, and for the last batch never.
         self._progress.tell(begin, may_end=self._is_available_now)
         reach = self._advance.from_(begin)
         if self._must_journal_start(begin):
@@ -110,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the logs, from which a query's progress tells how far it is behind."""
+        """The ends of the logs, from which Spark computes a query's lag."""
         return None if self._advance.latest is None else to_json(self._advance.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -137,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _starts_at_end(self) -> bool:
-        """Whether the start depends on when it is asked for."""
+        """Whether the start depends on the time at which it is resolved."""
         if self._starting.is_timestamp:
             return self._options.no_match_is_latest
         return LATEST in self._starting.values()
@@ -145,23 +146,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _must_journal_start(self, begin: Offsets) -> bool:
         """Whether the first batch must be an empty one, and is still to come.
 
-        Spark journals only where batches end. If a query that starts at the end of the log died
-        in its first batch, it would start again at a later end, and what came in between would
-        be lost. An empty batch before the first record puts the start into the journal.
+        Spark journals only the ends of batches. If a query that starts at the end of the log died
+        in its first batch, it would restart at a later end, and lose the records in between.
+        An empty batch before the first record puts the start into the journal.
         """
         return self._first_batch is None and self._starts_at_end and begin == self._initial
 
     def _is_first_batch(self, begin: Offsets, finish: Offsets) -> bool:
-        """Whether this is the empty batch, repeated after the query has died in it.
+        """Whether this is the empty first batch, perhaps repeated after the query died in it.
 
-        Its end is in the journal. Its start is asked for anew, and may lie behind that end by now.
+        Its end is in the journal. Its start is resolved anew, and may lie after that end by now.
         """
         if self._must_journal_start(begin):
             self._first_batch = (begin, finish)
         return (begin, finish) == self._first_batch
 
     def _is_too_little(self, row_count: int) -> bool:
-        """Whether `minOffsetsPerTrigger` asks to wait: never for long, and not for a last batch."""
+        """Whether to wait, as `minOffsetsPerTrigger` asks.
+
+        It never waits longer than `maxTriggerDelay`, nor with the trigger availableNow.
+        """
         smallest = self._options.min_offsets_per_trigger
         if smallest is None or self._is_available_now or self._admitted_at is None:
             return False
@@ -169,9 +173,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return row_count < smallest and waited_ms < self._options.max_trigger_delay_ms
 
     def _start_of_repeated(self, begin: Offsets, finish: Offsets) -> Offsets:
-        """The start of the first batch, which was asked for anew as the query died in that batch.
+        """The start of the first batch, resolved anew because the query died in that batch.
 
-        Partitions that have come since are new to the next batch. Retention may have been at work.
+        Partitions added since then belong to the next batch. Retention may have removed records.
         """
         late = set(begins_anew(begin, finish))
         if late:
@@ -179,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: min(begin[key], end) for key, end in finish.items() if key in begin}
 
     def _start_of_new(self, new: set[TopicPartition], finish: Offsets) -> Offsets:
-        """Partitions that came up since the last batch are read from their first record on."""
+        """Where to start partitions that are new since the last batch: at their first record."""
         if not new:
             return {}
         missing = self._cluster.missing(new, self._advance.topic_ids)
@@ -192,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: min(offset, finish[key]) for key, offset in start.items()}
 
     def _without_what_is_gone(self, begin: Offsets, finish: Offsets) -> Offsets:
-        """For a batch that is repeated after a restart: without what can never be read again."""
+        """The ends of a batch repeated after a restart, without partitions that are lost."""
         wanted = {key: offset for key, offset in finish.items() if offset > begin[key]}
         gone = self._cluster.missing(wanted, self._advance.topic_ids) if wanted else set()
         if gone:

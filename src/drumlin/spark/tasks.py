@@ -1,9 +1,9 @@
 """A task: reads ranges of offsets and yields them as Arrow batches in Spark's schema.
 
-A range may hold fewer records than offsets, down to none: compaction and transactions leave
-gaps, which are passed over in silence. A loss is only what is proven gone: offsets below the
-start of the log, and a topic that was deleted. Whatever else keeps a task from reading, be it
-a broker that is away, an election or a transaction that hangs, is waited for and then fails it.
+A range may hold fewer records than offsets, or none: compaction and transactions leave gaps,
+which are skipped silently. Only records that are proven gone count as lost: those below the log
+start offset, and those of a deleted topic. Anything else that keeps a task from reading, such as a
+broker that is down, an election or a hanging transaction, is waited for and then fails the task.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _PAUSE_S: Final = 0.5
 def read_task(
     options: SourceOptions, ranges: Sequence[OffsetRange], code: TravellingCode
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, each of them once; in order within a range.
+    """The records of the ranges, each exactly once; in offset order within a range.
 
-    `code` are the driver's kernels: a worker may be in a container that has never compiled any.
+    `code` holds the driver's kernels: a worker's container may never have compiled any.
 
     Raises:
-        DataLoss: records are gone, and the query is to fail then.
-        ReadFailed: they cannot be read, and are not proven gone.
+        DataLoss: records are gone, and the options have the query fail.
+        ReadFailed: records cannot be read, but are not proven gone.
     """
     from drumlin.records import kernels
     from drumlin.spark.batch_sizes import of_good_size
@@ -62,7 +62,7 @@ def _read_ranges(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Itera
 def _read_range(
     options: SourceOptions, offset_range: OffsetRange, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One range; `batches` are its records from its start on, which are being fetched already."""
+    """Read one range; `batches` are its records from its start on, already being fetched."""
     from drumlin.client.errors import ClientError
 
     progress = _Progress(options, offset_range)
@@ -86,7 +86,7 @@ def read_options(options: SourceOptions) -> ReadOptions:
 
 
 class _Progress:
-    """How far a task has come in a range."""
+    """A task's progress in a range."""
 
     def __init__(self, options: SourceOptions, offset_range: OffsetRange) -> None:
         self._options = options
@@ -99,7 +99,7 @@ class _Progress:
         return self._position >= self._range.end_offset
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches from the present position on; advances with every batch."""
+        """Convert the batches from the present position on; the position moves with each."""
         from drumlin.spark.columns import SparkColumns
 
         columns = SparkColumns(self._range.topic, self._range.partition, self._options.columns)
@@ -109,7 +109,7 @@ class _Progress:
         self._position = self._range.end_offset
 
     def read_on(self) -> Iterator[pa.RecordBatch]:
-        """What is left of the range, as the log is now."""
+        """Read the rest of the range, as the log is now."""
         return client_of(self._options).read_range(
             self._range.topic,
             self._range.partition,
@@ -119,14 +119,14 @@ class _Progress:
         )
 
     def skip_or_wait(self, error: Exception) -> None:
-        """After `error`: pass over what is proven gone, or let some time go by.
+        """After `error`: skip what is proven gone, or wait a while.
 
-        The client has waited already for what may pass, except for a topic that is missing and an
-        offset beyond the end of the log: a broker that has just started knows less than others.
+        The client itself has retried transient errors, except for two: a missing topic, and an
+        offset beyond the end of the log. A broker that has just started may answer with either.
 
         Raises:
-            DataLoss: there is a loss, and the query is to fail then.
-            ReadFailed: there is no reason to try once more.
+            DataLoss: records are gone, and the options have the query fail.
+            ReadFailed: there is no point in trying again.
         """
         from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
 
@@ -151,7 +151,7 @@ class _Progress:
         self._moved_at = time.monotonic()
 
     def _topic_is_deleted(self) -> bool:
-        """Whether the topic that the plan was made for is proven gone."""
+        """Whether the topic of the plan, known by its id, is proven to be deleted."""
         from drumlin.client.errors import ClientError
 
         if self._range.topic_id is None:

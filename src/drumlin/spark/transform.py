@@ -1,6 +1,6 @@
-"""A user's function over the Arrow batches of a task: how it travels, and what it may give back.
+"""A user's function over the Arrow batches of a task: how it travels, and what it may return.
 
-It comes from the program that runs the query, and is unpickled in the tasks only.
+It comes from the program that runs the query. It must be unpickled in the tasks only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from drumlin.spark.crossing import Crossing
 
-#: Is given the batches of one task, as many as there are, and gives its results.
+#: Takes an iterator of all batches of one task, and yields the results.
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch | pa.Table]]
 
 
@@ -38,7 +38,7 @@ class Transform(Crossing):
         return f"Transform({len(self.pickled)} characters)"
 
     def results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the function makes of a task's batches."""
+        """The function's results on a task's batches."""
         function = cloudpickle.loads(base64.b64decode(self.pickled))
         return results(function, batches, StructType.fromJson(json.loads(self.schema_json)))
 
@@ -46,10 +46,10 @@ class Transform(Crossing):
 def results(
     function: BatchFunction, batches: Iterator[pa.RecordBatch], schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """What the function makes of a task's batches, in the types of `schema`.
+    """The function's results on a task's batches, converted to the types of `schema`.
 
     Raises:
-        TypeError, ValueError: it gave something else.
+        TypeError, ValueError: the function yielded something else.
     """
     wanted = to_arrow_schema(schema, timezone="UTC")
     for result in function(batches):
@@ -58,10 +58,11 @@ def results(
 
 
 def _fitting(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """A result with exactly the columns and types that Spark was told.
+    """A result with exactly the columns and types that Spark expects.
 
     Raises:
-        ValueError: it lacks a column, or has what cannot be converted.
+        TypeError: it is neither a batch nor a table.
+        ValueError: it lacks a column, or holds a value that cannot be converted.
     """
     if not hasattr(batch, "schema"):
         raise TypeError(f"the function must yield Arrow batches or tables, not {type(batch)}")

@@ -1,4 +1,5 @@
 """The sink: rows of a DataFrame become records of topics.
 
-The driver checks options and schema; tasks write. Nothing here reads topics.
+The driver checks options and schema; tasks write. This package must never read records for a
+query.
 """
