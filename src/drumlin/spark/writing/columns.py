@@ -1,7 +1,7 @@
-"""Which columns of a DataFrame become which part of a record, checked before a row is written.
+"""Maps the columns of a DataFrame to the parts of a record; checked before a row is written.
 
-As in Spark's Kafka sink: `value` must be there, and columns of other names are left out. What
-goes beyond it is `timestamp`; that sink leaves the time to the producer.
+As in Spark's Kafka sink, `value` must be there, and columns of other names are left out. The
+column `timestamp` is an addition: that sink leaves the timestamp to the producer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def written_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
     """The columns of the rows that are written; `topic` is the option, which wins.
 
     Raises:
-        OptionError: there is no value or no topic, or a column is of a type it cannot have.
+        OptionError: there is no value or no topic, or a column has a type that does not fit.
     """
     names = schema.fieldNames()
     if "value" not in names:

@@ -1,8 +1,8 @@
 """A function for `foreachBatch` that writes each micro-batch to topics, in one decision.
 
-For what `writeStream.format("drumlin")` cannot take: PySpark offers no sink in Python the output
-mode update, and a stream has one sink. It only puts together the rows and options of one batch
-write; that makes sure itself that a batch is written once.
+It covers what `writeStream.format("drumlin")` cannot: PySpark does not allow the output mode
+`update` for sinks in Python, and a stream has one sink only. This module only assembles the rows
+and options of one batch write; the write itself ensures that a batch is written once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from drumlin.spark.option_values import OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Makes of a micro-batch the rows of one topic.
+#: Turns a micro-batch into the rows of one topic.
 RowsOf: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
-#: Types differ between the rows of several topics, and a union has one of each.
+#: The rows of different topics may differ in these columns' types; in a union they must not.
 _AS_BINARY: Final[tuple[str, ...]] = ("key", "value")
 _QUERY_ID: Final = "sql.streaming.queryId"
 
@@ -38,13 +38,14 @@ def sink(
             micro-batch; or None if the rows have a column `topic`. However many topics there are,
             a batch becomes visible in all of them or in none.
         options: those of `format("drumlin")` as a sink; those with dots as `**{"kafka.acks": …}`.
-            None is an option that is not given.
-            `transactionalGroup` names a consumer group to which the batch's end in the topics that
-            the query reads is committed in the same decision.
+            An option that is None counts as not given.
+            `transactionalGroup` names a consumer group. The offsets at which the batch ends, in the
+            topics that the query reads, are committed to it in the same decision.
 
     Raises:
-        OptionError: there is no topic at all; or, in a batch, `transactionalGroup` and a query
-            that reads something else than topics, or Spark Connect and exactly once.
+        OptionError: `topic` is an empty mapping. When a batch is written: `transactionalGroup` is
+            set and the query reads something other than topics, or exactly-once delivery is asked
+            for over Spark Connect.
     """
     given = {name.lower(): _text(each) for name, each in options.items() if each is not None}
     given["kafka.bootstrap.servers"] = bootstrap_servers
@@ -80,10 +81,10 @@ def _write(
 
 
 def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
-    """Over Spark Connect a write in a batch is a command of its own, which has no query.
+    """Over Spark Connect, a write in `foreachBatch` is a separate command that shows no query.
 
     Raises:
-        OptionError: it would be written again with the batch, and was to be written once.
+        OptionError: the write is to be exactly once, but would be made again with the batch.
     """
     is_remote = type(batch).__module__.startswith("pyspark.sql.connect.")
     if is_remote and options.get("delivery", "").strip().lower() != "at-least-once":
@@ -100,9 +101,9 @@ def _save(rows: DataFrame, options: Mapping[str, str]) -> None:
 
 
 def _make_active(session: SparkSession) -> None:
-    """Spark looks for data sources in Python by the thread's session; a new thread has none."""
+    """Set the thread's session, by which Spark finds Python data sources; a new thread has none."""
     jvm = getattr(session, "_jvm", None)
-    if jvm is None:  # over Spark Connect the server sees to that
+    if jvm is None:  # over Spark Connect the server does this
         return
     sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
     if not sessions.getActiveSession().isDefined():
@@ -110,10 +111,11 @@ def _make_active(session: SparkSession) -> None:
 
 
 def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
-    """The rows of all topics, each with the name of its own.
+    """The rows of all topics, each row with the name of its topic.
 
     Raises:
-        OptionError: those of a topic cannot be records: a union would fill in what they lack.
+        OptionError: the rows of a topic cannot be records. Without this check, the union would
+            fill in their missing columns.
     """
     from pyspark.sql.functions import col, lit
 
@@ -136,10 +138,10 @@ def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
 def _source_ends(batch: DataFrame) -> dict[str, dict[str, int]]:
     """Where the micro-batch ends in the topics that the query reads: {topic: {partition: offset}}.
 
-    Spark shows it to the source alone; the batch's offsets in the running query have it as well.
+    Spark passes these offsets to the source only, but the running query on the JVM has them, too.
 
     Raises:
-        OptionError: it reads something else.
+        OptionError: the query reads something other than topics.
     """
     ends: dict[str, dict[str, int]] = {}
     offsets = _query_of(batch).availableOffsets().values().toSeq()
@@ -153,7 +155,7 @@ def _source_ends(batch: DataFrame) -> dict[str, dict[str, int]]:
         for topic, partitions in source.items():
             known = ends.setdefault(topic, {})
             for partition, offset in partitions.items():
-                # Read twice, as in a join with itself: what both have passed is through.
+                # A partition may be read twice, as in a self-join: commit what both have passed.
                 known[partition] = min(offset, known.get(partition, offset))
     return ends
 
@@ -163,7 +165,7 @@ def _is_partitions(value: object) -> bool:
 
 
 def _query_of(batch: DataFrame) -> Any:
-    """The running query, as Java has it: the session of a batch is a clone that knows of none."""
+    """The running query on the JVM; a batch's session is a clone and has no running queries."""
     session = batch.sparkSession
     query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
     if query_id is None:

@@ -1,9 +1,9 @@
-"""Which sink and which batch a task writes for: what Spark says about it only there.
+"""Names the sink and the batch that a task writes for, from the properties of Spark's task.
 
-A stream's sink is named after the query and the topic, and so is a batch write in `foreachBatch`:
-a query that starts again from its checkpoint finds what it had decided, and one that has a copy
-of the checkpoint and another topic does not take that for its own. Any other batch write has a
-name that is new, unless the option `writeId` gives it one for its topic.
+The sink of a stream, or of a batch write in `foreachBatch`, is named after the query and the topic.
+So a query that restarts from its checkpoint finds its own decisions, and a query with a copy of the
+checkpoint and another topic does not take them for its own. Any other batch write gets a new name,
+unless the option `writeId` gives it one for its topic.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = "spark.jobGroup.id"
 _DESCRIPTION: Final = "spark.job.description"
-#: Together they name one execution of one batch, whoever has set a job group meanwhile.
+#: Together they identify one execution of one batch, even if a job group was set meanwhile.
 _EXECUTION: Final = ("spark.app.id", "spark.app.startTime", "spark.sql.execution.root.id")
-#: Spark gives this to the session of a micro-batch alone, and so to all who write from it.
+#: Spark sets this only in the session of a micro-batch, and so for all writes from it.
 _OF_MICRO_BATCH: Final = "spark.sql.streaming.offsetLog.formatVersion"
 _NAME_MAX: Final = 150
 
@@ -28,7 +28,7 @@ Property = Callable[[str], str | None]
 
 
 class WriteNames(NamedTuple):
-    """What the options and the writer know. `write` is new for every writer."""
+    """The names from the options, and `write`, which is unique to each writer."""
 
     topic: str | None
     sink_id: str | None
@@ -37,7 +37,7 @@ class WriteNames(NamedTuple):
 
 
 class BatchIdentity(NamedTuple):
-    """`query` is "" where batches are not counted: then the sink is of this write alone."""
+    """`query` is "" if batches are not counted: then the sink belongs to this write alone."""
 
     sink: str
     query: str
@@ -49,7 +49,7 @@ def of_stream(names: WriteNames, local_property: Property) -> BatchIdentity:
     """The batch of a streaming query that writes by `writeStream`.
 
     Raises:
-        OptionError: Spark does not say which batch of which query this is.
+        OptionError: Spark does not tell which batch of which query this is.
     """
     query, batch = local_property(_QUERY), local_property(_BATCH)
     if query is None or batch is None:
@@ -64,7 +64,8 @@ def of_write(names: WriteNames, local_property: Property) -> BatchIdentity:
     """A batch write, in `foreachBatch` or by itself.
 
     Raises:
-        OptionError: a write that is made again with every batch has the name of a single one.
+        OptionError: `writeId`, the name of a single write, is set for one in `foreachBatch`; or
+            the write comes from a thread that does not have the stream's properties.
     """
     query, batch = local_property(_QUERY), local_property(_BATCH)
     if query is None or batch is None:
@@ -92,23 +93,23 @@ def _alone(names: WriteNames, local_property: Property) -> BatchIdentity:
                 "such threads with pyspark.inheritable_thread_target, or write in foreachBatch's"
             )
         return BatchIdentity(f"{prefix}.{names.write}", "", 0, names.write)
-    # Jobs that write to several topics have the same name for each of them. Dots are in all three
-    # themselves: with dots between them, another write might have the same name, and be dropped.
+    # A job that writes to several topics uses the same `writeId` for each. All three parts may
+    # contain dots: joined by dots, two writes could get the same name, and one would be dropped.
     sink = f"{prefix}/{names.topic or ''}/{names.write_id}"
     return BatchIdentity(_fitting(sink, prefix), "", 0, names.write)
 
 
 def _fitting(sink: str, prefix: str) -> str:
-    """The name, or a digest of it where it is too long."""
+    """The name, or a digest of it if it is too long."""
     if len(sink) <= _NAME_MAX:
         return sink
     return f"{prefix}.{hashlib.sha256(sink.encode()).hexdigest()[:32]}"
 
 
 def _run(names: WriteNames, local_property: Property) -> str:
-    """The query's run, which is new at every start; where a job group hides it, the execution.
+    """The query's run, which is new at every start; if a job group hides it, the execution.
 
-    Two writes of one execution must have the same, or the second passes for a repetition.
+    Two writes of one execution must have the same run, or the second would pass for a repetition.
     """
     group = local_property(_RUN)
     if group is not None and f"runId = {group}" in (local_property(_DESCRIPTION) or ""):

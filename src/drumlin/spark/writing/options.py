@@ -1,7 +1,7 @@
 """The sink's options: the names and meanings of Spark's Kafka sink and of Kafka's producer.
 
-Options arrive as text with names in lower case. All are checked before a row is written; what
-contradicts something else is refused, and no option promises what the sink does not do.
+Options arrive as text with names in lower case. All are checked before a row is written.
+Contradictory options are refused, and so are options that promise what the sink does not do.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REFUSED: Final = {
     "kafka.transactional.id": "the sink names its transactions itself; see 'sinkId'",
 }
 
-#: Options that only mean something where each batch is written once.
+#: Options that have an effect only with exactly-once delivery.
 _OF_EXACTLY_ONCE: Final = (
     "sinkId",
     "writeId",
@@ -58,7 +58,7 @@ _OF_EXACTLY_ONCE: Final = (
     "transactionalOffsets",
 )
 
-#: Options of the Kafka client that have an effect here, and what ours calls them.
+#: Options of Kafka's client that have an effect here, and the name of each in our client.
 _CLIENT_OPTIONS: Final = {
     "kafka.request.timeout.ms": "request_timeout_ms",
     "kafka.max.block.ms": "call_timeout_ms",
@@ -67,7 +67,7 @@ _CLIENT_OPTIONS: Final = {
     "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
 }
 
-#: How long a call other than a delivery goes on trying, where no option says so.
+#: How long a call other than a delivery goes on trying by default.
 _PATIENCE_MS: Final = 60_000
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
@@ -81,7 +81,7 @@ class SinkOptions(Crossing):
     """All options of one query's sink, checked; picklable, as tasks get them too."""
 
     bootstrap_servers: str
-    topic: str | None  # of all rows; None: each row names its own
+    topic: str | None  # for all rows; None: each row names its topic
     delivery: Delivery
     sink_id: str | None
     write_id: str | None
@@ -102,7 +102,7 @@ class SinkOptions(Crossing):
         """Check and convert the options, whose names are in lower case.
 
         Raises:
-            OptionError: one that cannot be, or that contradicts another.
+            OptionError: an option is invalid, or contradicts another.
         """
         for name, reason in _REFUSED.items():
             if name in options:
@@ -112,9 +112,9 @@ class SinkOptions(Crossing):
         if boolean(options, "strictOptions", default=False):
             refuse_unknown(options)
         is_exact = choice(options, "delivery", ("exactly-once", "at-least-once")) == "exactly-once"
-        if "kafka.linger.ms" in options:  # rows are collected to windows, however long it takes
+        if "kafka.linger.ms" in options:  # checked only: windows of rows are not sent by time
             converted(options, "kafka.linger.ms", whole_number, "0")
-        boolean(options, "includeHeaders", default=True)  # the column is written if it is there
+        boolean(options, "includeHeaders", default=True)  # checked only: headers are always written
         acks, retries = _acks(options), _count(options, "kafka.retries")
         is_idempotent = _is_idempotent(options, acks, retries)
         if is_exact:
@@ -164,7 +164,7 @@ def _is_idempotent(options: Mapping[str, str], acks: str, retries: int | None) -
 def _check_exact(options: Mapping[str, str], acks: str, *, is_idempotent: bool) -> None:
     """
     Raises:
-        OptionError: what is asked for otherwise cannot be written exactly once.
+        OptionError: the other options rule out exactly-once delivery.
     """
     if is_idempotent:
         return
@@ -183,7 +183,7 @@ def _check_exact(options: Mapping[str, str], acks: str, *, is_idempotent: bool) 
 def _check_not_exact(options: Mapping[str, str]) -> None:
     """
     Raises:
-        OptionError: an option promises what the delivery does not do.
+        OptionError: an option has a meaning with exactly-once delivery only.
     """
     for name in _OF_EXACTLY_ONCE:
         if name.lower() in options:
@@ -231,7 +231,7 @@ def _source(options: Mapping[str, str]) -> SourceOffsets | None:
     group, offsets = text(options, "transactionalGroup"), options.get("transactionaloffsets")
     if group is None:
         return None
-    if offsets is None:  # Spark tells a sink nothing of where its sources are
+    if offsets is None:  # Spark does not tell a sink the offsets of its sources
         raise OptionError(
             "the option 'transactionalGroup' is for `drumlin.spark.sink` in foreachBatch; any "
             "stream that reads topics has 'commitOffsetsToGroup', which commits afterwards"
@@ -242,7 +242,7 @@ def _source(options: Mapping[str, str]) -> SourceOffsets | None:
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:
-    """A number from 0 to what 31 bits hold; None where the option is not given."""
+    """A number from 0 to 2**31 - 1; None where the option is not given."""
     given = options.get(name)
     if given is None:
         return None
@@ -272,7 +272,7 @@ def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, ClientOption
         number = positive(options, name)
         if number is not None:
             values[keyword] = number
-    # As the source: a cluster whose brokers are restarted one by one is to be waited for.
+    # As in the source: a rolling restart of the brokers must not fail a task.
     if "request_timeout_ms" not in values:
         values.setdefault("call_timeout_ms", _PATIENCE_MS)
     return tuple(values.items())

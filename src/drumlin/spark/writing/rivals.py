@@ -1,8 +1,8 @@
-"""Two runs of one query at a time: what a copy of a checkpoint makes possible.
+"""Detects two runs of one query at a time, which a copy of a checkpoint makes possible.
 
-Their batches have the same numbers and need not have the same rows, so that one would take for
-its own what the other has decided. A run finds a batch decided when it starts, and only then.
-Spark makes a writer for each commit, but keeps the process: that is what remembers here.
+Their batches have the same numbers, but perhaps different rows, so that one run would take the
+other's decision for its own. A lone run finds a batch already decided only as it starts, never
+later. Spark creates a writer for each commit, but keeps the process, so the state is kept here.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from drumlin.spark.writing.protocol.messages import TaskIdentity
 
 _RUNS_MAX: Final = 10_000
 
-#: Runs that have committed here, and what they were the first to decide. Oldest first.
+#: The last batch of each run that has committed in this process. The oldest commit comes first.
 _last_own: dict[tuple[str, str], int] = {}
 
 
 def check_alone(identity: TaskIdentity, *, was_decided: bool) -> None:
-    """After a commit: has this run decided the batch, or found it decided?
+    """Check after a commit that no other run has decided a batch since this run started.
 
     Raises:
-        Superseded: it had gone on to this batch by itself, and another run has decided that.
+        Superseded: this run has written an earlier batch, and found this one decided by another.
     """
     if not identity.query:
         return

@@ -1,6 +1,6 @@
 """A task that writes: Spark's Arrow batches go to topics.
 
-A failure says what could not be written and why; Spark runs the task again, or the query fails.
+An error says what could not be written and why; Spark then repeats the task, or fails the query.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Cli
 def write_at_least_once(
     options: SinkOptions, columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]
 ) -> StreamReport:
-    """Write all rows in no transaction; a repeated task writes them again.
+    """Write all rows without a transaction; a repeated task writes them again.
 
     Raises:
-        WriteFailed: one cannot be written, be it for what it is or for what brokers say.
+        WriteFailed: a row cannot be encoded, or the brokers did not accept it.
     """
     client = client_of(options)
 
@@ -66,9 +66,9 @@ def write_once(
     """Write all rows in a transaction that is left open, unless the batch is decided already.
 
     Raises:
-        WriteFailed: one cannot be written, be it for what it is or for what brokers say; or this
-            is the second write of a batch under one name.
-        SinkError: the batch is not to be written by this run.
+        WriteFailed: a row cannot be encoded, or the brokers did not accept it; or this is the
+            second write of a batch under one name.
+        SinkError: this run must not write the batch.
     """
     from drumlin.spark.writing.protocol.entry import AlreadyDecided, begin_task
 
@@ -100,7 +100,7 @@ def write_once(
 
 
 def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:
-    """A batch is decided once in a run: more than that is another write, which would be lost."""
+    """A run decides a batch once. A second write under the same name would be lost: refuse it."""
     from drumlin.spark.writing.protocol.performing import Performer
     from drumlin.spark.writing.protocol.reading import glance
 
@@ -121,13 +121,13 @@ def _append(
     columns: tuple[str, ...],
     batches: Iterable[pa.RecordBatch],
 ) -> StreamReport:
-    """Without a row nothing is opened."""
+    """Write the rows; the appender is opened with the first one, so never for an empty task."""
     import pyarrow as pa
 
     from drumlin.client.errors import ClientError
     from drumlin.client.stream_appender import RowsRefused, StreamReport
 
-    pa.default_memory_pool().release_unused()  # what earlier tasks of this process have left
+    pa.default_memory_pool().release_unused()  # memory that earlier tasks of this process left
     appender = None
     try:
         for batch in batches:

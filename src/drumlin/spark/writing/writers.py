@@ -1,7 +1,7 @@
-"""The writers that PySpark asks for: of a batch and of a stream.
+"""The writers that PySpark asks for: one for batches and one for streams.
 
-Spark pickles a writer for the tasks. That of a stream is made anew for every micro-batch, and
-once more for its commit: nothing is shared but options and messages.
+Spark pickles a writer for the tasks. It creates a stream's writer anew for every micro-batch, and
+once more for its commit, so a writer must not rely on state beyond its options and messages.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has written; `message` is what the protocol has to say, if it took part."""
+    """What a task has written; `message` is the protocol's, None for at-least-once delivery."""
 
     record_count: int
     message: TaskMessage | None = None
 
 
 class _Writer:
-    """What both have in common."""
+    """What both writers have in common."""
 
     _identify: Callable[[WriteNames, Property], BatchIdentity]
 
@@ -56,13 +56,13 @@ class _Writer:
         self._code = NO_CODE
 
     def __getstate__(self) -> dict[str, Any]:
-        # Whoever writes elsewhere may have no kernels. To look for ours takes milliseconds.
+        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
         state = self.__dict__ | {"_code": pack()}
-        garbage.spare_what_is_loaded()  # the planner's process has done all it is there for
+        garbage.spare_what_is_loaded()  # the planning process has nothing else to do after this
         return state
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs in a task."""
+        """Write a task's rows; runs in the task."""
         from drumlin.records import kernels
 
         kernels.bring(self._code)
@@ -125,12 +125,12 @@ class _Writer:
             abort_run(client, self._settings(identity), identity)
 
     def _settings(self, identity: TaskIdentity) -> SinkSettings:
-        """What holds for this very sink: a plain write without a `writeId` has one of its own."""
+        """The settings for this sink; a plain write without a `writeId` uses its sink only once."""
         is_for_once = not identity.query and self._options.write_id is None
         return dataclasses.replace(self._options.settings, is_for_once=is_for_once)
 
     def _alone(self) -> TaskIdentity:
-        """Whose the tasks are if this is a batch write by itself: there, Spark tells no more."""
+        """The identity of a plain batch write's tasks, without Spark's task properties."""
         return TaskIdentity(*of_write(self._names, lambda _: None), partition=0)
 
 

@@ -6,11 +6,12 @@ For writers, in `entry` (which loads a client; this package does not):
                  AlreadyDecided: return written.message and write nothing
                  TaskWrite: written.transaction takes rows, from the first one on;
                  message = written.finish(rows, checksum), or written.abort() if anything fails
-    afterwards   commit_batch(client, settings, messages, batch_id)
+    on the driver
+                 commit_batch(client, settings, messages, batch_id)
                  abort_batch(client, settings, messages, batch_id), None for tasks that failed
-                 abort_run(client, settings, identity) after a failed job: what killed tasks left
+                 abort_run(client, settings, identity) after a failed job, for killed tasks
 
 The protocol itself is in `task`, `driver` and `aborting`: generators that yield `requests`. They
-know no client and no clock, so that tests run the very same code on a model of a cluster.
-Why it is right is told in docs/exactly-once-sink.md.
+must not use a client or a clock, so that tests run the very same code on a model of a cluster.
+docs/exactly-once-sink.md explains why the protocol is correct.
 """

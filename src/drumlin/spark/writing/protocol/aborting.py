@@ -1,8 +1,8 @@
-"""After a failed job or a failed commit: abort what cannot come to count, finish what does.
+"""After a failed job or commit: aborts transactions that cannot win, and finishes those that won.
 
-Spark calls abort with the very messages whose commit has failed, and a commit that failed may
-have decided. So what could be decided is aborted only after it is written down that it must not
-be any more; whoever wakes up to decide it reads that.
+Spark calls abort with the messages whose commit has failed, and a failed commit may still have
+decided. So before a transaction that may yet win is aborted, its job must be refused in the sink's
+log of decisions. A driver that tries to decide it later reads the refusal there.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from drumlin.spark.writing.protocol.winners import Fates, finish
 
 
 def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSettings) -> Steps[int]:
-    """Gives how many transactions were aborted.
+    """Abort a batch's transactions; returns how many were aborted.
 
-    None among the messages is a task that has not come to its end: then no commit was asked for,
-    and none ever will be with these messages.
+    A message that is None stands for a task that did not finish. Then no commit was requested, and
+    none ever will be with these messages.
     """
     told = [each for each in messages if each is not None]
     if not any(each.opened for each in told):
@@ -52,14 +52,14 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
     yield PrepareTopic(settings.decision_topic)
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
     if state is not None and state.is_settled(batch):
-        # Ours may have won, and who won is not written any more; nothing is open of it then.
+        # Ours may have won, which the state no longer shows. Winners are not open any more.
         return (yield from abort_open(job))
     if state is not None and state.batch == batch:
         fates = yield from finish(job.sink, batch, state.winners)
         if not fates.lost:
             yield from mark_done(driver, job.sink, settings, state)
             return (yield from _fenced(job.besides(state.winners)))
-    # Ours are no winners, but may become some: of a batch that is not decided, or not whole.
+    # Ours may still win: the batch is undecided, or some of its winners are lost.
     if state is not None and {each.opened for each in state.winners} & set(job.opened):
         return 0
     refusing = (state or SinkState(job.query)).refusing(job.token)
@@ -68,10 +68,10 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
 
 
 def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
-    """After a job that failed before its commit: abort what any task of its run has left open.
+    """After a job that failed before its commit: abort whatever its run's tasks have left open.
 
-    An earlier job of the run may have decided, as where a function in `foreachBatch` tries again:
-    its winners are kept.
+    An earlier job of the run may have decided, for instance if a function in `foreachBatch` tries
+    again. Its winners are kept.
     """
     seen = yield from glance(identity.sink, settings, identity.batch)
     yield PrepareTopic(settings.decision_topic)
@@ -90,12 +90,12 @@ def _fenced(transactional_ids: tuple[str, ...]) -> Steps[int]:
 
 
 def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, ...]]]:
-    """For an operator: finish what is decided, abort all else that is open, whoever writes it.
+    """For an operator: finish the decided batch, and abort all other open transactions of the sink.
 
-    The runs it belongs to must not decide any more: their queries fail and have to be restarted.
+    The runs of the aborted transactions are refused: their queries fail and must be restarted.
 
     Raises:
-        WinnersLost: of what is decided, something has timed out; nothing was aborted then.
+        WinnersLost: some decided transactions have timed out; nothing was aborted.
     """
     yield PrepareTopic(settings.decision_topic)
     seen = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
@@ -115,14 +115,14 @@ def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[st
 
 
 def forget(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, ...]]]:
-    """For an operator: whatever batch comes next, of whatever query, is the sink's first.
+    """For an operator: let the next batch, of any query, be the sink's first.
 
-    What is decided is committed as far as it can be, and all else that is open is aborted: nobody
-    else would do that any more. Where the decision cannot be read, it is aborted as well. Gives
-    what has become of winners, and what was aborted.
+    Decided transactions are committed as far as possible. All others that are open are aborted, as
+    nothing else would abort them later. If the decision cannot be read, its transactions are
+    aborted, too. Returns the fates of the winners, and the ids of the aborted transactions.
 
     Raises:
-        Unfinished: of winners it is not known yet whether they are committed; nothing is forgotten.
+        Unfinished: it is not known yet whether the winners are committed; nothing is forgotten.
     """
     yield PrepareTopic(settings.decision_topic)
     driver = yield InitDriver(names.driver_id(sink))
@@ -145,6 +145,6 @@ def forget(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, .
 
 
 def _runs_of(transactional_ids: Sequence[str], batch: int) -> list[str]:
-    """What refuses the runs of these tasks, from a batch on."""
+    """The entries that refuse the runs of these tasks, from `batch` on."""
     told = map(names.parse_task_id, transactional_ids)
     return sorted({refused_run(batch, each.run) for each in told if each is not None})
