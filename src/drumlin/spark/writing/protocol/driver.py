@@ -1,10 +1,10 @@
-"""The driver's side: one decision a batch, after which the winners are committed.
+"""The driver's side: one decision per batch, after which the winners are committed.
 
-Who decides has fenced all other drivers before it read what was decided last, and its decision
-goes through only if nobody has fenced it since. So decisions of a sink follow one another, each
-made in knowledge of the one before. See docs/exactly-once-sink.md for why each step is there.
+A driver fences all others before it reads the last decision, and its own decision goes through only
+if no other driver has fenced it since. So the decisions of a sink are totally ordered, and each is
+made with knowledge of the one before. docs/exactly-once-sink.md gives the reason for each step.
 
-What is not decided is aborted here only if this commit knows that it will not decide it.
+A commit must never abort an undecided transaction unless it knows that it will not decide it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from drumlin.spark.writing.protocol.state import Office, SinkState
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
-#: How long transactions may hold up readers that neither messages nor Spark have told of.
+#: How long a transaction that no message and no hint of Spark's reveals may hold up readers.
 _LOOK_AGAIN_MS: Final = 10_000
 
 
@@ -102,22 +102,22 @@ class Job:
         return sum(each.rows for each in self.winners)
 
     def besides(self, winners: Sequence[Winner]) -> tuple[str, ...]:
-        """The ids of this job's transactions that are not among these."""
+        """The ids of this job's transactions that are not among `winners`."""
         kept = {each.opened for each in winners}
         return tuple(each.transactional_id for each in self.winners if each.opened not in kept)
 
     def may_have_losers(self, state: SinkState | None, settings: SinkSettings, now_ms: int) -> bool:
         """Whether to look for transactions that no message names.
 
-        A stage that is repeated as a whole leaves no trace in its messages, so now and then it is
-        looked for anyway: a request to each broker, which costs little beside so much time.
+        A stage that is repeated as a whole leaves no trace in its messages. So the brokers are
+        asked every `_LOOK_AGAIN_MS` anyway: one request to each costs little at that interval.
         """
         who = [message.identity for message in self.messages]
         if settings.speculation or any(each.attempt > 0 or each.has_twins for each in who):
             return True
         if state is None or state.run != self.run:
             return True
-        # Spark counts attempts. Where some of another stage ran in between, ours may be repeated.
+        # Spark numbers task attempts. A gap means other attempts in between: ours may be repeated.
         numbers = [each.task_id for each in who]
         has_gap = max(numbers) - min(numbers) >= len(numbers)
         return has_gap or not 0 <= now_ms - state.looked_ms < _LOOK_AGAIN_MS
@@ -131,20 +131,20 @@ def commit(
     clock: Callable[[], int] = now_ms,
     office: Office | None = None,
 ) -> Steps[CommitReport]:
-    """Decide a batch and commit it; or go on with what was decided of it.
+    """Decide a batch and commit it; or complete an earlier decision on it.
 
-    `office` is what the sink's last commit in this process has left, if that is known.
+    `office` is what the sink's last commit in this process has left, if there was one.
 
     Raises:
-        SinkError: see errors.py; but for NotRepairable and StateLost a repeated batch is all it
-            takes.
+        SinkError: see errors.py. Repeating the batch is the remedy, except after NotRepairable and
+            StateLost.
     """
     job = Job.of(messages, batch)
     if office is not None:
         report = yield from _commit_in_office(office, job, settings, source, clock)
         if report is not None:
             return report
-    # Who is far behind is not to fence those who are not.
+    # A driver with an outdated batch must not fence the current one.
     seen = yield from glance(job.sink, settings, batch)
     if seen is not None and seen.batch is not None and seen.batch > batch:
         yield from abort_open(job)
@@ -152,7 +152,7 @@ def commit(
     try:
         yield PrepareTopic(settings.decision_topic)
     except RequestFailed:
-        # No decision can be, so none names ours: readers are not to wait for their time-out.
+        # Without the topic no decision can name ours: readers must not wait until they time out.
         yield FenceAll(job.besides(()))
         raise
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
@@ -167,13 +167,13 @@ def commit(
             decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)
             yield from write(driver, job.sink, settings, decision.state, source)
     except (SinkError, ValueError) as error:
-        if not isinstance(error, DecisionUnknown | Fenced):  # who has fenced us may decide ours
+        if not isinstance(error, DecisionUnknown | Fenced):  # the fencing driver may decide ours
             yield FenceAll(job.besides(() if state is None else state.winners))
         if isinstance(error, Fenced):
             raise Fenced(
-                f"sink {job.sink!r}: batch {batch} is written by somebody else at the same time, "
-                "who has come later and goes on. This commit decides nothing; to write the batch "
-                f"again finds out what is decided ({error})"
+                f"sink {job.sink!r}: batch {batch} is written by another driver at the same "
+                "time, which has come later and goes on. This commit decides nothing; the next run "
+                f"of the batch finds out what is decided ({error})"
             ) from error
         raise
     return (yield from _complete(driver, job, settings, decision, clock))
@@ -186,10 +186,10 @@ def _commit_in_office(
     source: SourceOffsets | None,
     clock: Callable[[], int],
 ) -> Steps[CommitReport | None]:
-    """Decide without a new fence. None: it cannot be, and nothing was decided or aborted.
+    """Decide without a new fence. None if that is impossible; nothing was decided or aborted then.
 
-    Somebody may have come meanwhile, and even have decided these very transactions. That shows
-    when the decision is refused, at the latest; until then nothing may be done about them.
+    Another driver may have fenced this one, and may even have decided these transactions. At the
+    latest that shows when the decision is refused. Until then they must not be aborted.
     """
     driver, state = office
     if any(message.found_decided for message in job.messages):
@@ -198,7 +198,7 @@ def _commit_in_office(
         check(job, settings, state)
         if state.batch == job.batch:
             return None
-        yield PrepareTopic(settings.decision_topic)  # else who writes there has the broker make it
+        yield PrepareTopic(settings.decision_topic)  # else the append could auto-create the topic
         decision = yield from _first_decision(job, state, clock())
         may_have_losers = job.may_have_losers(state, settings, clock())
         decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)
@@ -211,9 +211,9 @@ def _commit_in_office(
 
 
 def abort_open(job: Job) -> Steps[int]:
-    """Abort what is open of a job whose batch is settled: it has lost for ever.
+    """Abort the open transactions of a job whose batch is settled: they have lost for ever.
 
-    What is not open may have won, and its ids be in use again.
+    Those that are not open may have won, and their ids may be in use again.
     """
     known = yield Describe(tuple(each.transactional_id for each in job.winners))
     lost = tuple(each.transactional_id for each in job.winners if is_open(each, known))
@@ -222,7 +222,7 @@ def abort_open(job: Job) -> Steps[int]:
 
 
 class _Age(NamedTuple):
-    """Of the winner that was open first; by the broker's clock."""
+    """When the oldest winner was opened, by the broker's clock, and its timeout."""
 
     start_ms: int = -1
     timeout_ms: int = 0
@@ -233,7 +233,7 @@ class _Age(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What stands, or will stand, for the batch; and what was found before it was written."""
+    """The state that is, or will be, recorded for the batch, and what was found beforehand."""
 
     state: SinkState
     needs_writing: bool
@@ -260,16 +260,16 @@ def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
 
 
 def refused_run(batch: int | str, run: str) -> str:
-    """What stands for all of a run among what is refused, from a batch on."""
+    """The entry in `refused` that stands for a whole run, from a batch on."""
     return f"{batch}:run:{run}"
 
 
 def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_Decision]:
-    """The messages' transactions win, once an earlier batch is whole.
+    """The messages' transactions win, once the batch before is completely committed.
 
     Raises:
-        WinnersLost, Unfinished, NotRepairable: an earlier batch is not.
-        Superseded: tasks have seen a decision that is not there.
+        WinnersLost, Unfinished, NotRepairable: the batch before cannot be completed.
+        Superseded: tasks have seen a decision that is no longer there.
     """
     if state is not None and not state.is_done:
         assert state.batch is not None
@@ -299,7 +299,7 @@ def _decided_before(job: Job, state: SinkState) -> Steps[_Decision]:
 
     Raises:
         NotDecided, WinnersLost: the batch has to be run once more.
-        NotRepairable: lost rows are not the ones that this run has for them.
+        NotRepairable: this run has other rows than those that were lost.
     """
     if state.is_done:
         return _Decision(state, needs_writing=False, is_finished=True)
@@ -323,7 +323,7 @@ def _decided_before(job: Job, state: SinkState) -> Steps[_Decision]:
 
 
 def _replacements(job: Job, fates: Fates) -> list[Winner]:
-    """Transactions of this job with the very rows that were lost."""
+    """Transactions of this job that hold exactly the lost rows."""
     messages = {message.identity.key: message for message in job.messages}
     own = {each.key: each for each in job.winners}
     found, different, not_written = [], [], []
@@ -347,10 +347,10 @@ def _replacements(job: Job, fates: Fates) -> list[Winner]:
 def _checked(
     decision: _Decision, job: Job, clock: Callable[[], int], *, may_have_losers: bool
 ) -> Steps[_Decision]:
-    """What is to be known before a decision is written.
+    """Check a decision before it is written, and look for losers if there may be any.
 
     Raises:
-        NotDecided: a transaction that was to win is over.
+        NotDecided: a transaction that was to win is no longer open.
     """
     if may_have_losers:
         losers = yield from _open_losers(job, decision.state)
@@ -360,17 +360,17 @@ def _checked(
 
 
 def _open_losers(job: Job, decided: SinkState) -> Steps[tuple[str, ...]]:
-    """Ids of open transactions that will count for nothing once the batch is decided.
+    """Ids of open transactions that lose when the batch is decided.
 
-    Listed before the decision: whatever is open then is of this batch or of an earlier one, as
-    nobody begins the next before this one is decided. So it is a loser for ever, and may be
-    aborted at any later time.
+    They are listed before the decision. An open transaction then belongs to this batch or to an
+    earlier one, as no run begins the next batch before this one is decided. So it has lost for
+    ever, and may be aborted at any later time.
     """
     return (yield from open_besides(job.sink, decided.winners))
 
 
 def open_besides(sink: str, winners: Sequence[Winner]) -> Steps[tuple[str, ...]]:
-    """Ids of the sink's open transactions, whoever's, that are not among these."""
+    """Ids of the sink's open transactions, of any run, that are not among `winners`."""
     kept = {each.transactional_id for each in winners}
     found = yield ListOpen(f"{names.PREFIX}{sink}.")
     return tuple(
@@ -383,10 +383,10 @@ def open_besides(sink: str, winners: Sequence[Winner]) -> Steps[tuple[str, ...]]
 
 
 def _check_open(job: Job, decided: SinkState) -> Steps[_Age]:
-    """How long those have been open that are to win.
+    """The age of the oldest transaction that is to win.
 
     Raises:
-        NotDecided: a transaction that was to win is over.
+        NotDecided: a transaction that was to win is no longer open.
     """
     own = {each.opened for each in job.winners}
     new = [each for each in decided.winners if each.opened in own]
@@ -412,11 +412,11 @@ def write(
     state: SinkState,
     source: SourceOffsets | None = None,
 ) -> Steps[None]:
-    """Record and note in one transaction, which goes through if nobody has fenced us.
+    """Write record and note in one transaction, which fails if another driver has fenced us.
 
     Raises:
-        RequestFailed: nothing of it stands.
-        DecisionUnknown: whether it stands shows later.
+        RequestFailed: none of it was written.
+        DecisionUnknown: whether it was written shows only later.
     """
     topic = settings.decision_topic
     is_told_by_note = settings.is_for_once and not state.note.has_more
@@ -443,7 +443,7 @@ def _complete(
     decision: _Decision,
     clock: Callable[[], int],
 ) -> Steps[CommitReport]:
-    """Commit the winners, note that, abort what lost."""
+    """Commit the winners, note that they are, and abort the losers."""
     state = decision.state
     losers = tuple(dict.fromkeys((*job.besides(state.winners), *decision.losers)))
     if not decision.is_finished:
@@ -472,10 +472,10 @@ def _complete(
 
 
 def mark_done(driver: Opened, sink: str, settings: SinkSettings, state: SinkState) -> Steps[bool]:
-    """Note that all winners are committed. If that fails, whoever comes next does it.
+    """Note that all winners are committed. If that fails, the next driver does it.
 
-    `driver` has written `state`, or read it behind its fence: the note goes through only if nobody
-    has fenced it since, so `state` is still the last decision then.
+    `driver` has written `state`, or has read it after fencing the others. The note goes through
+    only if no driver has fenced it since, so `state` is still the last decision then.
     """
     try:
         yield from write(driver, sink, settings, state.done())

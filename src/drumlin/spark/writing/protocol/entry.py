@@ -1,4 +1,4 @@
-"""The protocol as the writers call it: with a client, and waiting for each answer."""
+"""The protocol as the writers call it: runs its steps on a client and waits for each answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AlreadyDecided(NamedTuple):
-    """The batch is decided: write nothing, and give this message to the driver."""
+    """The batch is already decided: write nothing, and send this message to the driver."""
 
     message: TaskMessage
 
@@ -53,10 +53,10 @@ class TaskWrite:
 
     @property
     def transaction(self) -> Transaction:
-        """Where the rows go. It is begun here: do not ask for it before there is a row.
+        """The transaction for the rows. The first access begins it, so only do so with a row.
 
         Raises:
-            RequestFailed: it cannot be begun; the task may be run again.
+            RequestFailed: the transaction cannot be begun; the task may be run again.
         """
         if self._opened is None:
             self._opened = self._performer.run(
@@ -65,15 +65,15 @@ class TaskWrite:
         return self._performer.transaction(self._opened)
 
     def finish(self, rows: int, checksum: str) -> TaskMessage:
-        """Everything is written: wait until it is acknowledged, and leave the rest to the driver.
+        """End the writing: wait for all acknowledgements, and leave the rest to the driver.
 
         Args:
             rows: how many were written.
-            checksum: of them, whatever their order: the same rows always have the same.
+            checksum: of the rows, independent of their order.
 
         Raises:
-            RequestFailed: not all of it could be written, or it is not known whether it may count;
-                it is aborted.
+            RequestFailed: not all rows could be written, or it is not known whether they may count;
+                the transaction is aborted.
         """
         message = TaskMessage(self._identity, False, self._opened, rows, checksum)
         try:
@@ -87,7 +87,7 @@ class TaskWrite:
         return finished
 
     def why_over(self, error: Exception) -> str | None:
-        """Rows could not be written: is it because the transaction is over, and why is that?"""
+        """Why the transaction is over, if that is why rows could not be written; else None."""
         if self._opened is None:
             return None
         with contextlib.suppress(ClientError):
@@ -97,7 +97,7 @@ class TaskWrite:
         return None
 
     def abort(self) -> None:
-        """Take back what was written. Raises nothing: what cannot be aborted now times out."""
+        """Abort the transaction. Never raises: if it cannot be aborted now, it times out."""
         opened, self._opened = self._opened, None
         if opened is not None:
             self._performer.perform(AbortOwn(opened))
@@ -106,11 +106,11 @@ class TaskWrite:
 def begin_task(
     client: Client, identity: TaskIdentity, settings: SinkSettings
 ) -> TaskWrite | AlreadyDecided:
-    """Before a task reads its first row: is there anything to write?
+    """Find out, before a task reads its first row, whether there is anything to write.
 
     Raises:
-        Superseded: another run of the query has gone on, or another query has this sink.
-        StateLost: what the sink has decided cannot be read.
+        Superseded: another run of the query is ahead, or another query uses this sink.
+        StateLost: the sink's last decision cannot be read.
         RequestFailed: the cluster does not answer, or refuses.
     """
     performer = Performer(client)
@@ -130,10 +130,10 @@ def commit_batch(
 ) -> CommitReport:
     """Decide the batch, and commit what its tasks have written. All messages are needed.
 
-    Warns if the batch took more than half of the time that its transactions may be open.
+    Warns if the batch took more than half of its transactions' timeout.
 
-    If it raises, call `abort_batch` with the same messages, and run the batch again; unless it is
-    `NotRepairable` or `StateLost`, of which only a person knows the way out.
+    If it raises, call `abort_batch` with the same messages, and run the batch again. After
+    `NotRepairable` or `StateLost` an operator has to act first.
 
     Raises:
         SinkError: see `errors`.
@@ -168,11 +168,11 @@ def commit_batch(
 
 
 def _check_at_rest(client: Client, sink: str, group: str) -> None:
-    """Brokers take a transaction's offsets for a group whatever its members do meanwhile.
+    """Check that the group has no members: brokers accept a transaction's offsets even if it has.
 
     Raises:
-        NotDecided: it has members. They hear nothing of these offsets, and commit their own.
-        RequestFailed: the cluster does not tell.
+        NotDecided: it has members. They do not see these offsets, and commit their own.
+        RequestFailed: the group cannot be described.
     """
     try:
         found = client.describe_group(group)
@@ -198,11 +198,11 @@ def abort_batch(
 ) -> int:
     """After a failed job or commit: abort what was written, unless the batch is decided.
 
-    None stands for a task that has not come to its end. Only with such a one it is certain that
-    no commit was asked for, so do not leave it out.
+    A message that is None stands for a task that did not finish. It alone proves that no commit was
+    requested, so do not leave it out.
 
     Raises:
-        SinkError: nothing was aborted; it times out, or the next run of the batch does it.
+        SinkError: nothing was aborted; transactions time out, or the batch's next run aborts them.
     """
     performer = Performer(client)
     try:
@@ -214,10 +214,10 @@ def abort_batch(
 def abort_run(client: Client, settings: SinkSettings, identity: TaskIdentity) -> int:
     """After a job that failed before its commit: abort what its killed tasks have left open.
 
-    `identity`: any of its tasks'. Transactions that are decided are kept.
+    `identity` is that of any of its tasks. Decided transactions are kept.
 
     Raises:
-        SinkError: nothing was aborted; it times out, or the next run of the batch does it.
+        SinkError: nothing was aborted; transactions time out, or the batch's next run aborts them.
     """
     performer = Performer(client)
     try:

@@ -1,6 +1,6 @@
-"""What a sink has decided: the record in the decision topic, and the note beside its offset.
+"""A sink's last decision: the record in the decision topic, and the note beside its offset.
 
-The record is versioned JSON under the sink's name as its key, so that any consumer can show it.
+The record is versioned JSON, with the sink's name as its key, so that any consumer can show it.
 The note is the metadata of the group's committed offset: enough for a task to know that its
 batch is new, without reading the record.
 """
@@ -16,7 +16,7 @@ from drumlin.spark.writing.protocol.errors import StateLost
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 VERSION: Final = 1
-#: So many aborted jobs are remembered of one batch; one can only wake while it is among them.
+#: How many refused jobs and runs are remembered; the oldest are dropped first.
 _REFUSED_MAX: Final = 64
 
 
@@ -34,7 +34,7 @@ class Note(NamedTuple):
     batch: int | None
     run: str
     is_done: bool
-    has_more: bool  # which only the record tells
+    has_more: bool  # whether the record holds more than this note
     looked_ms: int = -1
 
     def encode(self) -> str:
@@ -54,7 +54,7 @@ class Note(NamedTuple):
     def decode(cls, sink: str, text: str) -> Note:
         """
         Raises:
-            StateLost: it is none of ours.
+            StateLost: the text is not a note of ours.
         """
         found = _parsed(sink, text, "the committed offset's metadata")
         try:
@@ -75,14 +75,14 @@ class SinkState:
     """What is known of a sink.
 
     Attributes:
-        batch: the last that was decided; None: none was.
+        batch: the last batch that was decided; None before the first decision.
         is_done: all its winners are committed; they are forgotten then.
-        refused: jobs that were aborted after their commit had been asked for, and runs that an
-            operator has aborted: they must not decide any more. Each begins with its batch, and
-            is forgotten when that is done: it can neither be decided nor repaired then.
+        refused: jobs aborted after their commit had been requested, and runs that an operator has
+            aborted: they must not decide any more. Each entry begins with its batch. It is dropped
+            once that batch is done, which can then neither be decided nor repaired.
         repairs: how often winners of the batch were replaced.
-        is_forgotten: an operator has said that whatever batch comes next is the first.
-        looked_ms: when a driver has last looked for transactions that no message names.
+        is_forgotten: an operator has declared the next batch, whichever it is, to be the first.
+        looked_ms: when a driver last looked for transactions that no message names.
     """
 
     query: str
@@ -102,19 +102,19 @@ class SinkState:
         return Note(self.query, self.batch, self.run, self.is_done, has_more, self.looked_ms)
 
     def is_settled(self, batch: int) -> bool:
-        """Whether all of a batch that counts is committed."""
+        """Whether all winners of a batch are committed."""
         return self.batch is not None and (
             self.batch > batch or (self.batch == batch and self.is_done)
         )
 
     def done(self) -> SinkState:
-        """All winners are committed."""
+        """The state once all winners are committed."""
         kept = tuple(each for each in self.refused if _batch_of(each) >= self.next_batch)
         return replace(self, is_done=True, winners=(), refused=kept)
 
     @property
     def next_batch(self) -> int:
-        """The least that can be decided next."""
+        """The lowest batch that can be decided next."""
         return 0 if self.batch is None else self.batch + 1
 
     def refusing(self, *tokens: str) -> SinkState:
@@ -122,7 +122,7 @@ class SinkState:
         return replace(self, refused=refused[-_REFUSED_MAX:])
 
     def encode(self, sink: str) -> bytes:
-        """JSON; winners as rows, as there may be ten thousand."""
+        """As JSON; winners are arrays, as there may be ten thousand."""
         prefix = f"{names.PREFIX}{sink}."
         winners = [
             [each.part, each.partition, each.transactional_id.removeprefix(prefix), *each[3:]]
@@ -148,7 +148,7 @@ class SinkState:
     def decode(cls, sink: str, value: bytes) -> SinkState:
         """
         Raises:
-            StateLost: it is no record of this sink.
+            StateLost: the value is not a record of this sink.
         """
         found = _parsed(sink, value, "the record")
         prefix = f"{names.PREFIX}{sink}."
@@ -173,15 +173,15 @@ class SinkState:
 
     @classmethod
     def from_note(cls, note: Note) -> SinkState:
-        """All there is to know, if the note says that nothing is left to do."""
+        """The whole state, if the note says that the record holds no more."""
         return cls(note.query, note.batch, note.run, note.is_done, looked_ms=note.looked_ms)
 
 
 class Office(NamedTuple):
     """What a commit leaves to the next one in its process: it has written `state` as `driver`.
 
-    As long as nobody else initialises the driver's id, that is the last decision, and what is
-    written next as `driver` goes through.
+    Until another process initialises the driver's transactional id, `state` is the last decision,
+    and the next write as `driver` goes through.
     """
 
     driver: Opened

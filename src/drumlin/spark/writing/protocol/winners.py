@@ -1,7 +1,7 @@
-"""What has become of the transactions that a decision names.
+"""Finds out what has become of the transactions that a decision names, and commits them.
 
-A winner that is open is committed, by whoever comes along: that can be repeated. None is ever
-aborted here.
+Any task or driver may commit a winner that is open: the commit can be repeated. This module must
+never abort one.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
 
 
 class Fates(NamedTuple):
-    """Winners by what has become of them."""
+    """Winners by their outcome."""
 
     committed: tuple[Winner, ...]
     lost: tuple[Winner, ...]
 
     @property
     def is_void(self) -> bool:
-        """Nothing of the decision was or will be seen by anybody."""
+        """No reader has seen or will see any part of the decision."""
         return bool(self.lost) and not self.committed
 
 
 def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
-    """Commit the winners of a decided batch, as far as they are open.
+    """Commit the winners of a decided batch that are still open.
 
     Raises:
-        Unfinished: of some it is not known yet.
-        NotRepairable: of some it can not be known any more.
+        Unfinished: the outcome of some is not known yet.
+        NotRepairable: the outcome of some cannot be known any more.
     """
     if not winners:
         return Fates((), ())
@@ -63,24 +63,24 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
 
 
 def is_open(winner: Winner, known: dict[str, Description]) -> bool:
-    """Whether this very transaction could be committed now."""
+    """Whether this transaction, not a later one of the same id, could be committed now."""
     found = known.get(winner.transactional_id)
     return found is not None and found.state == ONGOING and found.is_of(winner.opened)
 
 
 def is_lost(winner: Winner, known: dict[str, Description]) -> bool:
-    """Whether it was aborted, as far as one look can tell while its batch is not done."""
+    """Whether it was aborted, as far as its description tells while the batch is not done."""
     found = known.get(winner.transactional_id)
     if found is None or found.producer_id != winner.producer_id:
-        return False  # who knows: the driver finds out, and says so
-    # An id that was taken when all was over has the next epoch, too: but not this state.
+        return False  # unknown: the driver finds out, and reports it
+    # An id taken over after a commit has the next epoch, too, but not one of these states.
     return found.state in _ABORTED or found.epoch > winner.epoch + 1
 
 
 def must_write(state: SinkState, key: tuple[str, int]) -> Steps[bool]:
-    """Whether a task of a decided batch has to write its rows again; commits what it had written.
+    """Whether a task of a decided batch must write its rows again; commits its winner if open.
 
-    It has to if its own winner was lost, or if all were: then nothing was decided, in effect.
+    It must if its own winner was lost, or if all were: then nothing was decided, in effect.
     """
     known = yield Describe(tuple(each.transactional_id for each in state.winners))
     own = next((each for each in state.winners if each.key == key), None)
@@ -95,5 +95,5 @@ def must_write(state: SinkState, key: tuple[str, int]) -> Steps[bool]:
 
 
 def missing(winners: Iterable[Winner], known: dict[str, Description]) -> list[Winner]:
-    """Those that are not open."""
+    """The winners that are not open."""
     return [each for each in winners if not is_open(each, known)]
