@@ -1,4 +1,4 @@
-"""Why a batch of the sink was not written. Each says what a restart of the query leads to."""
+"""Why a batch of the sink was not written. Each error says what a restart of the query does."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class DecisionUnknown(SinkError):
 
 
 class Unfinished(SinkError):
-    """The batch is decided; not all of its transactions are known to be committed yet.
+    """The batch is decided, but not all of its transactions are known to be committed yet.
 
-    The next run of the batch goes on with that.
+    The next run of the batch commits the rest.
     """
 
 
 class WinnersLost(SinkError):
-    """The batch is decided, and transactions of it timed out before they were committed.
+    """The batch is decided, but some of its transactions timed out before they were committed.
 
     The next run of the batch writes their rows again, if it can prove that they are the same.
     """
@@ -54,10 +54,10 @@ class WinnersLost(SinkError):
 
 
 class NotRepairable(SinkError):
-    """Rows of a decided batch are missing, and cannot be written again without a doubt.
+    """Rows of a decided batch are missing, and cannot safely be written again.
 
-    The query has to stop: to go on would lose these rows, to write the batch anew would double
-    others.
+    The query has to stop: going on would lose these rows, and writing the batch anew would
+    duplicate others.
     """
 
     def __init__(self, sink: str, batch: int, lost: Sequence[Winner], why: str) -> None:
@@ -71,15 +71,15 @@ class NotRepairable(SinkError):
 
 
 class StateLost(SinkError):
-    """What the sink has decided cannot be read: the decision topic or the group is gone."""
+    """The sink's last decision cannot be read: the decision topic or the group is gone."""
 
 
 class RequestFailed(SinkError):
-    """The cluster refused a request, or did not answer it in time; it may have been done."""
+    """The cluster refused a request, or did not answer in time; it may have taken effect."""
 
 
 class Fenced(RequestFailed):
-    """Somebody else has initialised the transactional id since, or it timed out."""
+    """Another process has initialised the transactional id since, or it timed out."""
 
 
 def _named(winners: Sequence[Winner]) -> str:

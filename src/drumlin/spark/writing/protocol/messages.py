@@ -1,6 +1,6 @@
-"""What tasks and drivers tell each other, and what they are told by their options.
+"""The messages between tasks and drivers, and the settings that both get from the options.
 
-These cross processes by pickle; all are plain values.
+These cross processes by pickle, so all must be plain values.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings(Crossing):
-    """The same for all who write to one sink.
+    """The settings of one sink, the same for all its writers.
 
     Attributes:
-        decision_topic: where decisions are; made, compacted, if it is not there.
+        decision_topic: where decisions are written; created, compacted, if it is missing.
         transaction_timeout_ms: of tasks' transactions; None: the longest that the broker allows.
         may_begin_late: a batch other than 0 may be the first that the cluster knows of. Without
-            it such a batch is refused, as its decision may have been lost.
+            it such a batch is refused, as an earlier decision may have been lost.
         speculation: look for losers with each batch, whatever Spark says about twins.
-        is_for_once: the sink's name was made up for one write, so nobody ever comes back to it:
-            what its group does not know was never decided, and what is done leaves no record.
+        is_for_once: the sink's name was made up for one write and is never used again: without an
+            offset in its group nothing was decided, and a finished write leaves no record.
     """
 
     decision_topic: str = names.DECISION_TOPIC
@@ -39,12 +39,12 @@ class SinkSettings(Crossing):
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity(Crossing):
-    """Which task of what this is.
+    """Which task attempt this is, and of which batch.
 
     Attributes:
         sink: the sink's name: the query's id and the topic, unless an option gives another.
-        query: whose batches are counted: the query's id; "" where batches are not counted.
-        batch: Spark's number of the micro-batch; 0 for what is one batch alone.
+        query: the id of the query whose batches are counted; "" if batches are not counted.
+        batch: Spark's number of the micro-batch; 0 for a single batch write.
         run: new at every start of the query (`spark.jobGroup.id`), or of the write.
         partition, attempt: as TaskContext has them.
         part: tells several writes of one batch apart, if one decision is made for all.
@@ -72,13 +72,13 @@ class TaskIdentity(Crossing):
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage(Crossing):
-    """What a task tells the driver.
+    """A task's report to the driver.
 
     Attributes:
         found_decided: the batch was decided already, so the task has written nothing.
-        opened: its transaction, all acknowledged and open; None: it had no rows.
+        opened: its transaction, open and with all rows acknowledged; None: it had no rows.
         rows: how many it has written.
-        checksum: of its rows, whatever their order; the same rows always have the same.
+        checksum: of its rows, independent of their order.
     """
 
     identity: TaskIdentity
@@ -98,23 +98,23 @@ class TaskMessage(Crossing):
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets(Crossing):
-    """Offsets of what was read, committed to a group together with the decision."""
+    """Offsets of the source, committed to a group together with the decision."""
 
     group: str
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 class CommitReport(NamedTuple):
-    """What a commit has come to.
+    """The result of a commit.
 
     Attributes:
-        was_decided: by an earlier run of the batch; this one has changed nothing.
-        repaired: so many tasks' rows were written again, as their transactions had timed out.
-        is_marked_done: else a later commit marks it; nothing is wrong with the batch.
-        aborted: transactions of losers and zombies.
-        open_ms: how long the first of the winners was open; 0: not known.
+        was_decided: an earlier run of the batch has decided; this one wrote no decision.
+        repaired: how many tasks' rows were written again, as their transactions had timed out.
+        is_marked_done: if not, a later commit marks it; nothing is wrong with the batch.
+        aborted: how many transactions of losers and zombies were aborted.
+        open_ms: how long the oldest winner was open; 0: not known.
         timeout_ms: after how long it would have been aborted.
-        office: spares the sink's next commit to fence and to read.
+        office: saves the sink's next commit from fencing and reading.
     """
 
     batch: int
@@ -135,6 +135,6 @@ class CommitReport(NamedTuple):
 
 
 def token_of(opened: Iterable[Opened]) -> str:
-    """Names a set of transactions: that of one job, as a repeated job has others."""
+    """A name for the transactions of one job; a repeated job has other transactions."""
     text = "\n".join(sorted(f"{each[0]} {each[1]} {each[2]}" for each in opened))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,7 +20,7 @@ _TASK_ID: Final = re.compile(r"drumlin\.(.+)\.([A-Za-z0-9-]{1,64})\.([0-9a-f]{12
 
 
 class TaskId(NamedTuple):
-    """What a task's transactional id says."""
+    """The parts of a task's transactional id."""
 
     sink: str
     run: str
@@ -50,21 +50,21 @@ def check_sink(sink: str) -> str:
 
 
 def run_name(run: str) -> str:
-    """A run's own name where it fits into an id, else a digest: users name their job groups."""
+    """A run's name as ids contain it: a digest if it does not fit, as users name job groups."""
     return run if _RUN.fullmatch(run) else hashlib.sha256(run.encode()).hexdigest()[:32]
 
 
 def parse_task_id(transactional_id: str) -> TaskId | None:
-    """None: it is not the id of a sink's task."""
+    """The parts of the id; None if it is not the id of a sink's task."""
     found = _TASK_ID.fullmatch(transactional_id)
     return TaskId(found[1], found[2], found[3], int(found[4])) if found else None
 
 
 def driver_id(sink: str) -> str:
-    """The transactional id of all drivers of a sink: who initialises it fences the others."""
+    """The transactional id shared by all drivers of a sink: initialising it fences the others."""
     return f"{PREFIX}{sink}.driver"
 
 
 def group_of(sink: str) -> str:
-    """The group to which the place of the last decision is committed."""
+    """The group to which the offset of the last decision is committed."""
     return f"{PREFIX}{sink}"

@@ -1,6 +1,6 @@
-"""What commits leave to the next ones of their sinks, in the memory of one process.
+"""Keeps what a sink's last commit in this process leaves to the next one.
 
-It may be out of date: that shows when it is used, see `driver.commit`.
+It may be out of date, which shows when it is used: see `driver.commit`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _lock = threading.Lock()
 
 
 def take(client: Client, sink: str, decision_topic: str) -> Held | None:
-    """What the sink's last commit has left. Nobody else gets it."""
+    """Take what the sink's last commit has left; only one caller gets it."""
     with _lock:
         return _held.get(client, {}).pop((sink, decision_topic), None)
 
 
 def leave(client: Client, sink: str, decision_topic: str, held: Held) -> None:
-    """For the sink's next commit. Sinks that have had none for the longest time are forgotten."""
+    """Leave it for the sink's next commit. Sinks without a commit for the longest are dropped."""
     with _lock:
         offices = _held.setdefault(client, {})
         forgotten = [offices.pop((sink, decision_topic), None)]

@@ -1,8 +1,8 @@
-"""The transactional ids that a process has made up for itself, and when it uses one again.
+"""The transactional ids that a process has made up for itself, and when it reuses one.
 
-Nobody else initialises them while their transaction may count. One is used again only after its
-last transaction was *seen committed* and its batch done: a loser may still be aborted, under its
-id, by whoever was about to do that and fell asleep.
+No other process initialises them while their transaction may win. An id is reused only after its
+last transaction was *seen committed* and its batch done. The id of a loser is not: a driver that
+was about to abort the loser, and was suspended, may still fence the id later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Opened
 from drumlin.spark.writing.protocol.winners import COMMITTED
 
-#: Of so many runs of sinks ids are kept to be used again; each batch write is a run of its own.
+#: For how many runs of sinks ids are kept for reuse; each batch write is a run of its own.
 _RUNS_MAX: Final = 100
 
 
@@ -40,7 +40,7 @@ class OwnIds:
         self._made_for_forgotten = 0  # no run that is forgotten has an id above
 
     def choose(self, sink: str, run: str, state: SinkState | None) -> Steps[str]:
-        """An id under which no transaction is open that may come to count."""
+        """An id without an open transaction that may still win."""
         own = self._of_run(sink, run)
         if not own.free and state is not None:
             settled = [key for key, batch in own.waiting.items() if state.is_settled(batch)]
@@ -57,7 +57,7 @@ class OwnIds:
         return str(names.TaskId(sink, names.run_name(run), self._process, own.made - 1))
 
     def detached(self, sink: str, run: str, opened: Opened, batch: int) -> None:
-        """This process is done with a transaction; others may commit or abort it."""
+        """Note that this process has finished with a transaction; drivers commit or abort it."""
         self._of_run(sink, run).waiting[opened] = batch
 
     def _of_run(self, sink: str, run: str) -> _Of:
@@ -73,7 +73,7 @@ _owned: OwnIds | None = None
 
 
 def of_this_process() -> OwnIds:
-    """A process that was forked has its own."""
+    """This process's ids; a forked process has its own."""
     global _owned
     if _owned is None:
         _owned = OwnIds()

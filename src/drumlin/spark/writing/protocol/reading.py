@@ -1,8 +1,8 @@
-"""Finding out what a sink has decided last.
+"""Reads a sink's last decision.
 
-One look at the group is mostly enough. If the group has forgotten, as it does after a week
-without a batch, the decision topic is searched. A decision that is known to be there and cannot
-be read is an error, never "nothing was decided".
+The group's committed offset usually suffices. If it has expired, as it does after a week without
+a batch, the decision topic is searched. A decision that is known to exist but cannot be read is an
+error; it must never count as "nothing was decided".
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from drumlin.spark.writing.protocol.winners import COMMITTED
 
 
 def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | None]:
-    """What whoever holds no fence may know: it may be out of date, but was true.
+    """The sink's state as seen without fencing: it may be out of date, but was true once.
 
-    Winners are there only if `batch` itself is decided and not done, and nobody replaces its
-    record just now. None: the group knows nothing, which does not say that nothing was decided.
+    It has winners only if `batch` itself is decided and not done, and its record is not being
+    replaced just now. None: the group has no offset, which does not prove that nothing was decided.
     """
     anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
     if anchor is None:
@@ -43,17 +43,17 @@ def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | N
 def take_over(
     sink: str, settings: SinkSettings, *, is_known: bool
 ) -> Steps[tuple[Opened, SinkState | None]]:
-    """Fence all other drivers, and learn what was decided last; None: nothing was.
+    """Fence all other drivers, and read the last decision; None if there was none.
 
-    `is_known`: the group has told of a decision.
+    `is_known`: the group's offset has already shown that there was a decision.
 
     Raises:
         StateLost: something was decided, and cannot be read.
     """
     driver_id = names.driver_id(sink)
     if not is_known and not settings.is_for_once:
-        # Topic and offset go together. What is left then is the id of who has decided, which says
-        # so until somebody begins under it.
+        # The topic and the group's offset may be lost together. The driver's transactional id is
+        # left then: until a driver begins under it again, its state shows that there were commits.
         found = (yield Describe((driver_id,))).get(driver_id)
         if found is not None and found.state in COMMITTED:
             value = yield FindRecord(settings.decision_topic, sink)
@@ -64,7 +64,7 @@ def take_over(
 
 
 def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
-    """The truth, for whoever has just initialised the driver's id; None: nothing was decided."""
+    """The last decision, None if there was none; exact once the driver's id was initialised."""
     topic = settings.decision_topic
     look = FetchAnchor(names.group_of(sink), topic, True)
     anchor: Anchor | None = yield look
@@ -81,7 +81,7 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
         before, anchor = anchor, (yield look)
         if anchor == before:
             raise _lost(sink, settings, note)
-        # Somebody has fenced us and goes on; what we decide would not go through.
+        # Another driver has fenced us and goes on; our decision would not go through.
     if settings.is_for_once:
         return None
     value = yield FindRecord(topic, sink)
@@ -102,7 +102,7 @@ def check_query(sink: str, state: SinkState | None, query: str) -> None:
 
 
 def superseded(sink: str, state: SinkState, batch: int) -> Superseded:
-    """Why a batch that is behind is not written."""
+    """The error for a batch before the last decided one."""
     return Superseded(
         f"sink {sink!r}: batch {state.batch} is decided, by run {state.run}, and this is batch "
         f"{batch}: another run of the query has gone on"

@@ -1,8 +1,8 @@
-"""What the protocol asks of a cluster, one value a request.
+"""What the protocol asks of a cluster: one value per request.
 
-The protocol is written as generators that yield these and are sent the answers; what fails is
-thrown into them as `RequestFailed`. So the same code runs against a cluster and against a model
-of one, and between any two requests its process may die.
+The protocol consists of generators that yield these and are sent the answers. A failure is thrown
+into them as `RequestFailed`. So the same code runs against a cluster and against a model of one,
+and tests can end its process between any two requests.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ReadRecord(NamedTuple):
 
 
 class FindRecord(NamedTuple):
-    """-> bytes | None: the last committed value with this key in all of the topic.
+    """-> bytes | None: the last committed value with this key in the whole topic.
 
-    The topic has to be there: whoever asks has prepared it.
+    The topic must exist: prepare it first.
     """
 
     topic: str
@@ -45,7 +45,7 @@ class FindRecord(NamedTuple):
 
 
 class PrepareTopic(NamedTuple):
-    """-> None: make the decision topic, if it is not there; refuse one that forgets by age."""
+    """-> None: create the decision topic if it is missing; refuse one that deletes by age."""
 
     topic: str
 
@@ -60,18 +60,18 @@ class Description(NamedTuple):
     timeout_ms: int = -1
 
     def is_of(self, opened: Opened) -> bool:
-        """Whether nobody has initialised the id since, nor has it timed out."""
+        """Whether the id was not initialised again since, and has not timed out."""
         return (self.producer_id, self.epoch) == opened[1:]
 
 
 class Describe(NamedTuple):
-    """-> dict[str, Description]: those ids that coordinators know."""
+    """-> dict[str, Description]: for those of the ids that their coordinators know."""
 
     transactional_ids: tuple[str, ...]
 
 
 class ListOpen(NamedTuple):
-    """-> tuple[str, ...]: ids that begin so and have an open transaction, of the whole cluster."""
+    """-> tuple[str, ...]: the cluster's ids with this prefix that have an open transaction."""
 
     prefix: str
 
@@ -95,9 +95,9 @@ class AbortOwn(NamedTuple):
     opened: Opened
 
 
-#: "committed"; "aborted": it is certain that it was, or will be; "unknown": no coordinator knows
-#: the id any more, or what was written in it, or somebody has taken it since; "unanswered": ask
-#: again later.
+#: "committed" and "aborted": it certainly was, or will be; "unknown": no coordinator knows the id
+#: or its transaction any more, or the id was initialised again since; "unanswered": ask again
+#: later.
 Outcome: TypeAlias = Literal["committed", "aborted", "unknown", "unanswered"]
 
 
@@ -108,9 +108,9 @@ class CommitAll(NamedTuple):
 
 
 class FenceAll(NamedTuple):
-    """-> int: InitProducerId on each id, which aborts what is open under it; how many took it.
+    """-> int: InitProducerId on each id, which aborts its open transaction; how many succeeded.
 
-    One that cannot be reached is left to its time-out.
+    A transaction whose coordinator cannot be reached is left to time out.
     """
 
     transactional_ids: tuple[str, ...]
@@ -125,7 +125,7 @@ class InitDriver(NamedTuple):
 class Append(NamedTuple):
     """-> int: a record in the driver's transaction; its offset in partition 0.
 
-    Without a value it has compaction drop what was written under the key before.
+    Without a value it is a tombstone: compaction drops earlier records with the key.
     """
 
     driver: Opened
@@ -143,9 +143,9 @@ class SendOffsets(NamedTuple):
 
 
 class CommitDriver(NamedTuple):
-    """-> None: the driver's transaction is committed; what it writes next is another one.
+    """-> None: the driver's transaction is committed; its next write begins another one.
 
-    That goes through as long as nobody has initialised its id.
+    It fails if the driver's id was initialised again since.
     """
 
     driver: Opened

@@ -1,6 +1,6 @@
-"""The task's side: find out whether the batch is decided, write in an own transaction, let go.
+"""The task's side: asks whether the batch is decided, writes in its own transaction, lets go.
 
-A task never commits what it writes: that is the driver's, after the decision.
+A task must never commit what it writes: the driver does so after the decision.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from drumlin.spark.writing.protocol.transactions import Opened
 
 
 def begin(identity: TaskIdentity, settings: SinkSettings) -> Steps[SinkState | TaskMessage | None]:
-    """What to know before writing; a message if there is nothing to write.
+    """The sink's state before writing; a message instead if there is nothing to write.
 
     Raises:
-        Superseded: a later batch is decided, or the sink is another query's.
+        Superseded: a later batch is decided, or the sink belongs to another query.
     """
     sink, batch = identity.sink, identity.batch
     state = yield from glance(sink, settings, batch)
@@ -35,7 +35,7 @@ def begin(identity: TaskIdentity, settings: SinkSettings) -> Steps[SinkState | T
 def open_transaction(
     identity: TaskIdentity, settings: SinkSettings, ids: OwnIds, state: SinkState | None
 ) -> Steps[Opened]:
-    """A transaction of this attempt alone. Not before there is a row: readers wait for its end."""
+    """Open this attempt's own transaction. Call it with the first row only: readers wait for it."""
     transactional_id = yield from ids.choose(identity.sink, identity.run, state)
     opened: Opened = yield InitTask(transactional_id, settings.transaction_timeout_ms)
     return opened
@@ -48,10 +48,10 @@ def finish(
     message: TaskMessage,
     begun: SinkState | None,
 ) -> Steps[TaskMessage]:
-    """Let go of what was written; whoever comes too late takes it back.
+    """Leave the transaction to the driver, or abort it if the batch was decided meanwhile.
 
-    A batch that was decided meanwhile has its winners: this transaction would be nobody's, and
-    hold up readers until it timed out.
+    A decided batch has its winners. No driver would end this transaction, and it would hold up
+    readers until it timed out.
     """
     opened = message.opened
     if opened is None:
