@@ -1,7 +1,7 @@
-"""Performs the protocol's requests with a client. Nothing is decided here.
+"""Performs the protocol's requests with a client. This module must never decide anything.
 
-What the client raises is told to the protocol as `RequestFailed`; what it raises of ends of
-transactions is told apart, as there it matters.
+The client's errors reach the protocol as `RequestFailed`. Errors about the end of a transaction
+are told apart by outcome, as the protocol depends on that.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Performer:
     def perform(self, request: ask.Request) -> Any:
         """
         Raises:
-            RequestFailed: the cluster has refused it, or not answered.
+            RequestFailed: the cluster has refused the request, or not answered.
         """
         try:
             return _PERFORMED[type(request)](self, request)
@@ -99,15 +99,15 @@ class Performer:
         return self._transactions[opened]
 
     def take_over(self, opened: Opened, transaction: Transaction) -> None:
-        """What an earlier performer has handed over is written in here."""
+        """Adopt a transaction that an earlier performer has handed over."""
         self._transactions[opened] = transaction
 
     def hand_over(self, opened: Opened) -> Transaction:
-        """A transaction that is not ended here."""
+        """Give away a transaction, which `close` then leaves open."""
         return self._transactions.pop(opened)
 
     def close(self) -> None:
-        """Abort what a driver has begun and not brought to an end."""
+        """Abort the transactions that a driver has begun and not ended."""
         for each in self._transactions.values():
             if each.state == "open":
                 with contextlib.suppress(ClientError):
@@ -122,7 +122,7 @@ class Performer:
         return None if place is None else Anchor(place.offset, place.metadata)
 
     def _read_record(self, it: ask.ReadRecord) -> bytes | None:
-        # Committed it is, as its offset is. Open transactions of other sinks do not matter then.
+        # The record is committed, as its offset is: open transactions of other sinks don't matter.
         try:
             batches = list(self._client.read_range(it.topic, 0, it.offset, it.offset + 1))
         except (UnknownTopic, OffsetOutOfRange, LogEndsEarly):
@@ -130,7 +130,7 @@ class Performer:
         return _last_with_key(batches, it.key)
 
     def _find_record(self, it: ask.FindRecord) -> bytes | None:
-        # No topic would not mean that nothing was decided: it has been made, so it was deleted.
+        # A missing topic does not mean that nothing was decided: it was created, so it was deleted.
         place = (it.topic, 0)
         end = self._client.list_offsets({place: "latest"})[place].offset
         self._wait_until_stable(it.topic, end)
@@ -138,7 +138,7 @@ class Performer:
         return _last_with_key(batches, it.key)
 
     def _wait_until_stable(self, topic: str, end: int) -> None:
-        """Until no transaction is open before `end`: what it hides may be what is looked for.
+        """Wait until no transaction is open before `end`: it could hide the record looked for.
 
         Raises:
             RequestFailed: it takes longer than a dead driver's transaction may.
@@ -171,7 +171,7 @@ class Performer:
     def _check_cleanup(self, topic: str) -> None:
         """
         Raises:
-            RequestFailed: it lets decisions go by age or size, and nobody would notice.
+            RequestFailed: its retention would silently delete decisions, by age or size.
         """
         seen = _seen_topics.setdefault(self._client, set())
         if topic in seen:

@@ -14,7 +14,7 @@ class Opened(NamedTuple):
 
 
 class Winner(NamedTuple):
-    """A task's transaction that counts, and what is in it. `part`: which of several writes."""
+    """A task's winning transaction, and what it holds. `part`: which of several writes."""
 
     part: str
     partition: int
@@ -33,5 +33,5 @@ class Winner(NamedTuple):
         return Opened(self.transactional_id, self.producer_id, self.epoch)
 
     def has_the_rows_of(self, other: Winner) -> bool:
-        """As far as count and checksum can tell."""
+        """Whether both hold the same rows, as far as count and checksum can tell."""
         return (self.rows, self.checksum) == (other.rows, other.checksum)
