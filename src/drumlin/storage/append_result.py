@@ -1,4 +1,4 @@
-"""What became of a batch that was handed to a log."""
+"""The result of appending a batch to a log."""
 
 from __future__ import annotations
 

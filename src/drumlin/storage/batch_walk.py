@@ -1,7 +1,7 @@
 """From batch to batch through a log file, by small reads of headers.
 
 Batches follow each other without gaps, so the size in each header leads to the next one. Only
-headers are looked at; whether the bytes behind them are sound is recovery's question.
+headers are looked at; whether the records after them are sound is recovery's question.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find_batch(
     As `walk_headers` would find it, but without making an object of every header on the way.
 
     Raises:
-        CorruptRecord: there are bytes that are no batch before one is found.
+        CorruptRecord: bytes that are no batch come before the batch wanted.
     """
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:

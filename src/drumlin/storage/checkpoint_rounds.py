@@ -1,7 +1,7 @@
-"""Writing the checkpoints of a log dir: what its logs are asked for, and what is kept of others.
+"""Writing the checkpoints of a log dir: offsets of its logs, and those kept for logs not loaded.
 
-What was noted of a deleted log is forgotten; of one that is there and could not be loaded, never:
-its recovery point keeps it from being read, and cut, from its beginning on.
+What was noted of a deleted log is dropped. What was noted of a log that exists but could not be
+loaded is always kept: its recovery point keeps it from being recovered, and cut, from offset 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Logs = Mapping[tuple[str, int], "PartitionLog"]
 def write_checkpoints(
     directory: LogDirectory, logs: Callable[[], Logs], high_watermarks: PartitionOffsets | None
 ) -> None:
-    """Recovery points and log start offsets; high watermarks where they are given. Blocks.
+    """Write recovery points and log start offsets; high watermarks if they are given. Blocks.
 
     Raises:
         OSError: the device fails.

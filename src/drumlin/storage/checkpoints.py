@@ -20,7 +20,7 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
-#: Ours alone. Only which partitions are in it matters; there is no such file as a rule.
+#: Drumlin's own. Only which partitions are in it matters; usually there is no such file.
 UNCLEAN: Final = "unclean-logs-checkpoint"
 _VERSION: Final = 0
 
@@ -34,7 +34,7 @@ def encode_checkpoint(offsets: PartitionOffsets) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
-    """What `encode_checkpoint` wrote.
+    """Read what `encode_checkpoint` wrote.
 
     Raises:
         ValueError: the file is no checkpoint, or is cut off.
@@ -59,7 +59,7 @@ class Checkpoint:
         self._files = files
         self._lock = threading.Lock()
         self._offsets: dict[tuple[str, int], int] | None = None  # None: not read yet
-        self._is_behind = False  # the file, with what `set` could not write
+        self._is_behind = False  # the file lacks what `set` could not write
 
     def read(self) -> dict[tuple[str, int], int]:
         """All offsets; nothing if the file is missing or broken (which is logged)."""
@@ -70,8 +70,8 @@ class Checkpoint:
         """Replace the file durably, if anything in it changed.
 
         Args:
-            current: asked when nobody else can change the file any more, so that what was
-                raised or lowered until then is in its answer.
+            current: called while no other thread can change the file, so that its answer has all
+                that was raised or lowered until then.
         """
         with self._lock:
             offsets = current()
@@ -84,13 +84,13 @@ class Checkpoint:
             return self._current().get(key)
 
     def set(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
-        """Note one partition's offset, durably.
+        """Store one partition's offset, durably.
 
-        After an `OSError` it is known here, and written with the next change or `keep`.
+        After an `OSError` the offset is kept in memory, and written with the next change or `keep`.
 
         Args:
-            only_if: asked when nobody else can change the file any more: whoever makes a
-                partition anew has `lower` forget what was noted of the one before.
+            only_if: called while no other thread can change the file. A partition that is deleted
+                and created again has had its old offset removed by `lower`; it must not come back.
         """
         with self._lock:
             offsets = self._current()
@@ -99,14 +99,14 @@ class Checkpoint:
                 self._replace(self._offsets)
 
     def raise_to(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
-        """Note, durably, that all below `offset` is as it should be; `only_if` as for `set`."""
+        """Store `offset`, durably, if it is above the one stored; `only_if` as for `set`."""
         with self._lock:
             offsets = self._current()
             if offsets.get(key, 0) < offset and only_if():
                 self._replace({**offsets, key: offset})
 
     def keep(self, current: Callable[[], Container[tuple[str, int]]]) -> None:
-        """Forget all partitions but these, which are asked for as by `write`."""
+        """Drop all partitions but those that `current` returns; it is called as by `write`."""
         with self._lock:
             keys = current()
             offsets = self._current()
@@ -115,7 +115,7 @@ class Checkpoint:
                 self._replace(kept)
 
     def lower(self, key: tuple[str, int], offset: int) -> None:
-        """Make sure that nothing above `offset` is believed of this partition."""
+        """Store `offset`, durably, if it is below the one stored for this partition."""
         with self._lock:
             offsets = self._current()
             if offsets.get(key, 0) > offset:

@@ -1,8 +1,8 @@
-"""Writing a segment that is to take the place of others, beside the log: `.cleaned` files.
+"""Writing a segment that is to replace others, in `.cleaned` files beside the log.
 
-Owns that the files are complete and on the device before anybody may see them. The log knows
-nothing of them until they are exchanged (`segment_swap.py`); a crash before that removes them.
-Runs in the cleaner's thread. All methods raise `OSError`; then `abandon` is all that is left.
+Owns that the files are complete and on the device before they can be read. The log knows nothing
+of them until the swap (`segment_swap.py`); after a crash before that, the next start removes them.
+Runs in the cleaner's thread. All methods raise `OSError`; then only `abandon` may be called.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class CleanedSegmentWriter:
     """One new segment, written from its first batch to its last."""
 
     def __init__(self, log: PartitionLog, base_offset: int) -> None:
-        """Create the files in the log's folder; after an error there are none of them."""
-        # A plan that is still there could take what is written now for what it means.
+        """Create the files in the log's folder; after an error none of them is left."""
+        # A swap plan still on the device could name the files that are written now.
         log.swaps.settle()
         self.base_offset = base_offset
         self._partition_log = log
@@ -98,14 +98,14 @@ class CleanedSegmentWriter:
 
         Args:
             entries: by the rule of `Segment.append`; positions are those in the file.
-            progress: where indexing stands behind them.
+            progress: where indexing stands after these batches.
         """
         self._write(data, last_offset)
         self._index(entries)
         self.largest_timestamp = progress.largest_timestamp
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """What readers of this segment must skip, in the order of their markers."""
+        """Add aborted transactions for the transaction index, in the order of their markers."""
         self._aborted += transactions
 
     def _write(self, data: Buffer, last_offset: int) -> None:
@@ -137,11 +137,11 @@ class CleanedSegmentWriter:
     # -- the end -----------------------------------------------------------------------
 
     def finish(self, modified_ms: int) -> Segment:
-        """Complete the indexes and have all files on the device, still as `.cleaned`.
+        """Complete the indexes and sync all files, still named `.cleaned`.
 
         Args:
-            modified_ms: the last-modified time that the log file gets: that of the newest
-                segment that it takes the place of.
+            modified_ms: the last-modified time for the log file: that of the newest segment that
+                it replaces.
 
         Returns:
             The segment, for a `SegmentSwap`.
@@ -173,7 +173,7 @@ class CleanedSegmentWriter:
         return segment
 
     def abandon(self) -> None:
-        """Remove what there is of it. What can't be removed goes with the next start."""
+        """Remove the files. What can't be removed now is removed at the next start."""
         for output in self._outputs:
             try:
                 output.close()
@@ -209,7 +209,7 @@ class _Output:
         self._files.set_aside(self.descriptor, self._size, length)
 
     def cut(self) -> None:
-        """Give back the blocks behind the end."""
+        """Give back the blocks reserved after the end."""
         self._files.truncate(self.descriptor, self._size)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a cleaner must know of a log, taken at one moment on the thread that changes the log."""
+"""A snapshot of a log for its cleaner, taken on the thread that changes the log."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ class CleaningView(NamedTuple):
     #: The first offset of an undecided transaction, or the log end offset.
     last_stable_offset: int
     producers: FrozenProducers
-    #: How often the log was cut so far: what was cleaned before a cut must not be put to use.
+    #: How often the log was truncated so far: a cleaning begun before a truncation must be dropped.
     truncations: int
     config: LogConfig
 
     @property
     def last_data_offsets(self) -> dict[int, int]:
-        """Producer id -> last offset of its last batch of records, by which duplicates are known.
+        """Producer id -> last offset of its last data batch, which must stay to detect duplicates.
 
-        Found when first asked for, in whatever thread that is.
+        Computed on first use, in the thread of that use.
         """
         return self.producers.last_data_offsets
 
     @property
     def epochs_without_data(self) -> dict[int, int]:
-        """Producer id -> epoch, of those without such a batch: control batches keep them alive."""
+        """Producer id -> epoch, if it has no data batch: a control batch keeps it alive."""
         return self.producers.epochs_without_data
 
 
 def note_cleaned(log: LogState, view: CleaningView, end_offset: int) -> None:
-    """Have the checkpoint say that the log is clean up to `end_offset`; nothing if it was cut.
+    """Store in the cleaner checkpoint that the log is clean up to `end_offset`.
+
+    Does nothing if the log was truncated since `view` was taken.
 
     Raises:
         OSError: it could not be written.
     """
-    with log.swaps.lock:  # a cut lowers it under the same lock
+    with log.swaps.lock:  # a truncation lowers it under the same lock
         if log.truncations == view.truncations and not log.is_deleted:
             log.log_directory.cleaner_offsets.set(
                 (log.topic, log.partition), end_offset, only_if=lambda: not log.is_deleted

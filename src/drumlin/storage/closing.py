@@ -1,4 +1,4 @@
-"""The clean stop of one log: afterwards the next start finds all it needs without recovering."""
+"""The clean shutdown of one log: the next start can load it without recovery."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CHEAP_TO_REPLAY_BYTES: Final = 16 * 1024
 
 
 def complete(log: LogState) -> None:
-    """Have the active segment, and what is known of producers, ready for the last flush.
+    """Make the active segment and the producer state ready for the last flush.
 
     Producers and timestamps at the end of a small segment are found again by reading it, unless
     records of theirs were deleted; an idle partition need not spend disk blocks on them.
@@ -28,7 +28,7 @@ def complete(log: LogState) -> None:
 
 
 def _are_producers_found(log: LogState) -> bool:
-    """Whether the active segment, and a snapshot at its beginning, tell of all producers."""
+    """Whether the active segment, and a snapshot at its start, hold the whole producer state."""
     base_offset = log.segments.active.base_offset
     if log.log_start_offset > base_offset:
         return False
@@ -36,6 +36,6 @@ def _are_producers_found(log: LogState) -> bool:
 
 
 def _has_snapshot(log: LogState, offset: int) -> bool:
-    """One that was only noted counts: the last flush writes it."""
+    """A snapshot that is only noted counts too: the last flush writes it."""
     path = snapshot_path(log.path, offset)
     return log.durability.has_noted_snapshot(offset) or log.log_directory.files.exists(path)

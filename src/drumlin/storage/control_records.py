@@ -1,4 +1,4 @@
-"""Control records: what the end of a transaction looks like in a log.
+"""Control records: the markers that end a transaction in a log.
 
 Key: version int16, type int16 (0 abort, 1 commit). Value: version int16, coordinator epoch int32.
 """

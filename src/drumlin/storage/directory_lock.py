@@ -1,7 +1,7 @@
 """The `.lock` file of a log dir: one server at a time, Apache Kafka included.
 
-An "open file description" lock: it meets Java's locks and those of other processes, and also
-those of another server in this same process, and goes when the descriptor is closed.
+An "open file description" lock: it conflicts with Java's locks and those of other processes, and
+also with those of another server in this process. It ends when the descriptor is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DirectoryLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Whether the dir is ours now.
+        """Take the lock; whether the dir is ours now.
 
         Raises:
             OSError: the file can't be opened.
@@ -46,10 +46,10 @@ class DirectoryLock:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a server has a dir in use. Changes nothing there.
+    """Whether a server is using a dir. Changes nothing there.
 
     Raises:
-        OSError: it can't be told.
+        OSError: the lock file can't be read.
     """
     try:
         descriptor = os.open(f"{path}/{FILE_NAME}", os.O_RDONLY | os.O_CLOEXEC)

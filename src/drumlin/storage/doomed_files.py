@@ -1,6 +1,6 @@
-"""Files and folders that are to be removed later: when their readers have had time to finish.
+"""Files and folders to be removed later, when their readers have had time to finish.
 
-They carry a `.deleted` or `-delete` name already, so a restart finds the ones left and goes on.
+They have a `.deleted` or `-delete` name already, so a restart finds and removes those left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def name_for_deleted(path: str, files: Files) -> str:
-    """What a file is called until it is removed; one of its name may be waiting for that."""
+    """The name of a file until it is removed; an earlier file of that name may still be there."""
     renamed, number = path + DELETED_SUFFIX, 1
     while files.exists(renamed):
         renamed, number = f"{path}.{number}{DELETED_SUFFIX}", number + 1
@@ -42,7 +42,7 @@ class DoomedFiles:
         self._due += [(due, path) for path in paths]
 
     def remove_due(self) -> None:
-        """Remove those whose time has come; what can't be removed is tried again. Blocks."""
+        """Remove what is due; what can't be removed is tried again next time. Blocks."""
         now = self._clock.monotonic()
         for entry in [entry for entry in self._due if entry[0] <= now]:
             path = entry[1]

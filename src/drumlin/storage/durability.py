@@ -1,11 +1,11 @@
-"""What of one log would survive a power failure, and how the rest gets there.
+"""What part of one log would survive a power failure, and syncing the rest.
 
-Owns the recovery point: everything below it is on the device, so recovery reads from there on.
+Owns the recovery point: everything below it is on the device, so recovery starts there.
 Appends and retention, on the broker's loop, only note what is to be synced, and never wait;
-`sync` does it, in any thread. Whoever calls it, or cuts the log, holds `lock`.
+`sync` does it, in any thread. The caller of `sync` holds `lock`, and so does a truncation.
 
-What is noted while a `sync` runs is left to the next one. So notes are taken and given in single
-steps (of a dict, or of `Unsynced`), and none is ever taken back for what came before it.
+What is noted while a `sync` runs is left to the next one. So notes are added and taken in single
+steps (of a dict, or of `Unsynced`), and the sync of an earlier note never clears a later one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Durability:
         self._names.note()
 
     def give_up(self) -> None:
-        """The folder goes, or its log is loaded anew: nothing is put in place there any more."""
+        """The folder is deleted, or its log is loaded anew: no file is put there any more."""
         with self._renaming:
             self._is_given_up = True
 
@@ -89,7 +89,7 @@ class Durability:
             self._snapshots.pop(segment.base_offset, None)
 
     def drop_from(self, offset: int) -> None:
-        """The log is cut at `offset`."""
+        """The log is truncated to `offset`."""
         self.recovery_point = min(self.recovery_point, offset)
         self._snapshots = {at: each for at, each in self._snapshots.items() if at <= offset}
 
@@ -97,12 +97,12 @@ class Durability:
         """Make all below `end_offset` durable, then advance the recovery point.
 
         What is on the device already costs nothing. The active segment's sparse indexes are left
-        out: recovery fills them again, and any first part of one is still right. Not so what was
-        aborted: once the recovery point has reached the next segment, nobody looks for that.
+        out: recovery rebuilds them, and any prefix of one is still correct. Its transaction index
+        is synced: recovery does not look below the recovery point for aborted transactions.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log is deleted or loaded anew.
-            OSError: it could not be done, and is to be tried again.
+            KafkaError: KAFKA_STORAGE_ERROR, the log was deleted or is loaded anew.
+            OSError: the sync failed, and is to be tried again.
         """
         if not (end_offset or self._sealed or self._snapshots):
             return  # there has never been a record
@@ -118,7 +118,7 @@ class Durability:
         self.recovery_point = max(self.recovery_point, end_offset)
 
     def save_leader_epochs(self, epochs: LeaderEpochs) -> None:
-        """Make them durable, unless they are."""
+        """Write the leader epochs durably, unless the file has them already."""
         epochs.unsaved.sync(lambda: self._replace(epochs_file.FILE_NAME, epochs.encode()))
 
     def _sync_folder(self) -> None:
@@ -139,10 +139,10 @@ class Durability:
                     raise
 
     def _replace(self, name: str, content: bytes) -> None:
-        """Have a file of the folder hold `content`, durably; not in another log's folder.
+        """Replace a file in the folder, durably; never one in another log's folder.
 
-        The folder of a topic that was deleted and made anew has the same name. What may come into
-        such a one has a name of its own, and is removed again.
+        A topic that was deleted and created again has a folder of the same name. The temporary file
+        may end up there, so it has a name of its own, and is removed again.
         """
         path = f"{self._path}/{name}"
         temporary = f"{path}.{self._number}{TEMPORARY_SUFFIX}"

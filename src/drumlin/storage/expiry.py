@@ -1,4 +1,4 @@
-"""Old segments leave a log: those that retention no longer keeps."""
+"""Deleting the old segments of a log that retention no longer keeps."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.retention import deletable_segments
 
-#: Each is a handful of files that are renamed: half a turn for all of them.
+#: Deleting a segment renames a handful of files: this many take half a turn of the loop.
 _AT_ONCE: Final = 4
 
 
 def delete_old_segments(
     log: LogState, now_ms: int, end_offset: int | None, roll: Callable[[int, int], object]
 ) -> list[str]:
-    """Let go of some of the segments up to `end_offset` (default: all), until there are no more.
+    """Delete some of the expired segments up to `end_offset` (default: the log end offset).
 
-    Each takes some renames, and there may be thousands. None go while segments are about to be
-    exchanged: a crash would bring back what is in the new ones of them.
+    Each takes some renames, and there may be thousands: the caller repeats this until none is
+    left. None is deleted while a swap is under way: after a crash the swapped-in segments would
+    bring the deleted records back.
 
     Args:
-        roll: begins a new segment at an offset, where the active one goes too.
+        roll: begins a new segment at an offset, if the active one is deleted too.
 
     Returns:
-        Files that are to be removed later: of each segment at least one.
+        Files to be removed later: at least one of each deleted segment.
     """
     if not log.swaps.lock.acquire(blocking=False):
         log.swaps.retention_waits = True

@@ -1,7 +1,7 @@
-"""A part of a log file on its way to a reader: bytes that nobody has copied yet.
+"""A part of a log file on its way to a reader: bytes that have not been copied yet.
 
-It holds the file open: the segment may be cleaned away or deleted meanwhile, the slice stays
-readable until it is released.
+It holds the file open: if the segment is cleaned or deleted meanwhile, the slice stays readable
+until it is released.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFETCH_STEP_BYTES: Final = 1024 * 1024
 
 
 class FileSlice:
-    """`size` bytes of a log file, from `position` on: whole batches, the last one maybe cut."""
+    """`size` bytes of a log file, from `position` on: batches, the last one maybe cut short."""
 
     __slots__ = ("_descriptor", "_file", "_files", "position", "size")
 
@@ -65,7 +65,7 @@ class FileSlice:
         return walk_headers(how, self._descriptor, self.position, self.position + self.size)
 
     def is_resident(self, start: int = 0, size: int | None = None) -> bool:
-        """Whether `size` bytes (default: all) from `start` on can be had without a device."""
+        """Whether `size` bytes (default: all) from `start` on can be read without the device."""
         is_resident, descriptor = self._files.is_resident_at, self._descriptor
         position, end = self._range(start, size)
         if end - position <= _PROBE_STEP_BYTES:
@@ -95,6 +95,6 @@ class FileSlice:
 
 
 class ReadResult(NamedTuple):
-    """What a reader gets: slices of log files, to be released by whoever takes them."""
+    """The result of a read: slices of log files, which the caller has to release."""
 
     slices: tuple[FileSlice, ...]

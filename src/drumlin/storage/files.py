@@ -18,12 +18,12 @@ from typing import Final
 
 from drumlin.records.batch import Buffer
 
-#: What a device without room answers: it may have room again, and what lies on it is sound.
+#: The device is full: it may have room again, and what lies on it is sound.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process or the machine is short of descriptors; the device is not to blame.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: One file is in the way, or cannot be used: the log that it belongs to suffers, not the device.
+#: One file is in the way, or cannot be used: only its log fails, not the device.
 OF_ONE_FILE: Final = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
 )
@@ -79,7 +79,7 @@ class Files:
         return data
 
     def read_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from the file; how many bytes, fewer only at the end of the file."""
+        """Fill `buffer` from the file; returns the number of bytes: fewer only at its end."""
         count = 0
         while count < len(buffer):
             step = os.preadv(descriptor, (buffer[count:],), position + count)
@@ -92,7 +92,7 @@ class Files:
         """Like `read_at`, from memory only.
 
         Raises:
-            BlockingIOError: the device would have to be asked.
+            BlockingIOError: the device would have to be read.
         """
         if descriptor in self._always_resident:
             return self.read_at(descriptor, length, position)
@@ -100,7 +100,7 @@ class Files:
         try:
             count = os.preadv(descriptor, (data,), position, os.RWF_NOWAIT)
         except OSError as error:
-            # The answer of file systems that have no device to wait for.
+            # File systems that have no device to wait for answer this.
             if error.errno != errno.EOPNOTSUPP:
                 raise
             self._always_resident.add(descriptor)
@@ -112,12 +112,12 @@ class Files:
         return data
 
     def is_resident_at(self, descriptor: int, position: int) -> bool:
-        """Whether the byte at `position` can be read without asking the device."""
+        """Whether the byte at `position` can be read without the device."""
         if descriptor in self._always_resident:
             return True
         try:
             self.read_resident_at(descriptor, 1, position)
-        except OSError:  # not there; or a failure, which whoever reads will meet
+        except OSError:  # not in memory; or a failure, which the read itself will meet
             return False
         return True
 
@@ -128,7 +128,7 @@ class Files:
             written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut to `size`; blocks that were set aside behind it are given back."""
+        """Cut to `size`; blocks that were set aside beyond it are given back."""
         os.ftruncate(descriptor, size)
 
     def set_aside(self, descriptor: int, position: int, length: int) -> None:
@@ -142,7 +142,7 @@ class Files:
         os.fdatasync(descriptor)
 
     def forget_cached(self, descriptor: int) -> None:
-        """Have what is read next come from the device, not from memory."""
+        """Drop the file from the page cache, so that the next read comes from the device."""
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     # -- names -------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Files:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """A descriptor of an ordinary file; whatever else is there is refused, and never waited for."""
+    """A descriptor of an ordinary file; anything else is refused, and never waited for."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         _check_regular(os.fstat(descriptor).st_mode, path)

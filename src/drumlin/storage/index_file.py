@@ -2,15 +2,15 @@
 
 Entries are written with `pwrite` and found with `pread`, not through a mapping: storing into a
 mapped page of a full disk, or loading one from a failing disk, kills the process with SIGBUS.
-So they are written some at a time: the latest are kept in memory until there are enough of them,
-or nothing more is appended (`write_out`). A crash loses them, as a device may lose what it was not
-made to keep.
+So they are written in groups: the latest are kept in memory until there are enough of them, or
+nothing more is appended (`write_out`). A crash loses them, just as a power failure loses what was
+not synced.
 
 The file holds entries only (nothing is preallocated), so an idle partition's indexes cost no
 disk, and a file that was cut back to any earlier size is still a correct, sparser index.
 
-A search reads blocks of entries. The last block read is kept: whoever reads a log in order finds
-the next entries there.
+A search reads blocks of entries. The last block read is kept: a consumer that reads the log in
+order finds the next entries there.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class IndexFile:
     def __init__(self, path_prefix: str, base_offset: int, open_files: OpenFiles) -> None:
         self.base_offset = base_offset
         self.file = open_files.file(path_prefix + self.SUFFIX)
-        self.count = _NOT_LOADED  # of entries; `load` makes it so
+        self.count = _NOT_LOADED  # of entries, once `load` has run
         self._files = open_files.files
         self._unsynced = Unsynced()
         self._last_entry: Entry | None = None
-        # The number of the first entry that is not in the file, and all from there on. A thread
-        # that has seen an older pair finds in the file what has left it since.
+        # The number of the first entry that is not in the file, and all entries from there on. A
+        # thread that still holds an older pair finds in the file the entries written since.
         self._unwritten: tuple[int, bytes] = (0, b"")
-        # One block at most. When entries go away there is a new list, so that a thread which is
-        # still reading the old ones does not put them here.
+        # One block at most. When entries are removed this becomes a new list, so that a thread
+        # which still reads the old entries does not put them here.
         self._recent_block: list[Buffer] = []
 
     # -- what the file holds -----------------------------------------------------------
@@ -77,10 +77,10 @@ class IndexFile:
         self._unsynced.note()
 
     def load(self, read: ReadAt | None = None) -> None:
-        """Look at the file, once. Entries that can't be, at its end, count for nothing.
+        """Find the number of entries in the file, once. Impossible ones at its end are ignored.
 
-        Any thread may do it. Whoever changes the index does it first, so what a thread has seen
-        of an older file comes too late.
+        Any thread may call it. A change of the index loads it first, so the result of a thread that
+        read the older file is dropped.
         """
         if self.count != _NOT_LOADED:
             return
@@ -98,11 +98,11 @@ class IndexFile:
             if self.count == _NOT_LOADED:
                 self._last_entry = last_entry
                 self._unwritten = (count, b"")
-                self.count = count  # last: by it others see that all is there
+                self.count = count  # last: it shows other threads that the rest is set
 
     @property
     def size_bytes(self) -> int:
-        """Of the entries, in the file or to come into it."""
+        """The size of all entries, those not yet written to the file included."""
         self.load()
         return self.count * self.LAYOUT.size
 
@@ -123,11 +123,11 @@ class IndexFile:
     # -- changing it -------------------------------------------------------------------
 
     def append_entry(self, entry: Entry) -> None:
-        """Put one entry behind the others; after an error there is none."""
+        """Append one entry; after an error it is not there."""
         self._append(self.LAYOUT.pack(*entry), entry)
 
     def append_entries(self, entries: Sequence[Entry]) -> None:
-        """Put some entries behind the others; after an error there are none."""
+        """Append some entries; after an error none of them is there."""
         if entries:
             self._append(b"".join(self.LAYOUT.pack(*entry) for entry in entries), entries[-1])
 
@@ -151,7 +151,7 @@ class IndexFile:
         self._unsynced.note()
 
     def write_out(self) -> None:
-        """Have all entries in the file. Only whoever may append calls it; or nobody appends."""
+        """Write all entries to the file. Called by the thread that appends, or when none does."""
         first, unwritten = self._unwritten
         if unwritten:
             self._write(first, unwritten)
@@ -178,7 +178,7 @@ class IndexFile:
                 self._unsynced.note()
 
     def sync(self) -> None:
-        """Make all entries durable: nobody appends any more. May run in a thread."""
+        """Make all entries durable, once nothing is appended any more. May run in a thread."""
         self.write_out()
         self._unsynced.sync(self.file.sync)
 
@@ -187,7 +187,7 @@ class IndexFile:
     def floor(self, target: int, field: int, read: ReadAt | None = None) -> Entry | None:
         """The last entry whose `field` is not above `target`."""
         self.load(read)
-        recent = self._recent_block  # first: of what is cut meanwhile, nothing gets into a new one
+        recent = self._recent_block  # first: entries cut meanwhile stay out of a new list
         last_entry = self._last_entry
         if last_entry is None or last_entry[field] <= target:
             return last_entry  # reading near the end needs no search
@@ -212,9 +212,9 @@ class IndexFile:
         read: ReadAt,
         recent: list[Buffer],
     ) -> Entry | None:
-        """`floor` among the first `count` entries, block by block; the last one becomes recent.
+        """`floor` among the first `count` entries, block by block; the last block read is kept.
 
-        Offsets are spread evenly, more or less: the first guess is mostly right. Then halving.
+        Offsets are spread fairly evenly, so the first guess is mostly right. Then it bisects.
         """
         size, found = self.LAYOUT.size, None
         low, high = 0, count  # all entries below `low` are up to the target, from `high` above

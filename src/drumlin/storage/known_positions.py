@@ -1,8 +1,9 @@
 """Where the batches of some offsets start, so that the usual readers need no search.
 
-Those are the latest ends of the log, where readers at its end go on and where high watermarks
-lie, and the places that readers of single large batches are up to. Any thread may use it. When a
-segment is cut it gets a new one: a thread that still looks at the old file puts nothing in here.
+They are the latest log end offsets, where tailing consumers continue and where high watermarks
+lie, and the positions of consumers that read single large batches. Any thread may use it. When a
+segment is truncated it gets a new instance, so that a thread that still reads the old file puts
+nothing into it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class KnownPositions:
         return self._before.get(offset) if position is None else position
 
     def put(self, offset: int, position: int) -> None:
-        """The batches below `offset` end, and those from it on start, at `position`."""
+        """The batches below `offset` end at `position`, and those from `offset` on start there."""
         latest = self._latest
         if len(latest) >= _GENERATION_SIZE:
             self._before, self._latest = latest, {}

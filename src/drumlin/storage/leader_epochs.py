@@ -43,7 +43,7 @@ class LeaderEpochs:
         return self._entries
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records from `start_offset` on belong to `epoch`, whatever was believed before."""
+        """Records from `start_offset` on belong to `epoch`; contradicting entries are dropped."""
         if self._entries:
             last = self._entries[-1]
             if epoch == last.epoch and start_offset >= last.start_offset:
@@ -81,7 +81,7 @@ class LeaderEpochs:
         return epoch
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Nothing at or behind `end_offset` is in the log any more."""
+        """Nothing at or after `end_offset` is in the log any more."""
         self._change(tuple(e for e in self._entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -110,7 +110,7 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, content: bytes) -> LeaderEpochs:
-        """What `encode` wrote.
+        """Read what `encode` wrote.
 
         Raises:
             ValueError: the file is no leader epoch checkpoint.

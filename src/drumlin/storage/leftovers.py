@@ -1,12 +1,12 @@
-"""Files that a log's last server did not come to finish with, sorted out before a log is loaded.
+"""Files that the last server left half done, sorted out before a log is loaded.
 
-segment-swap     an exchange of segments that counts as done: completed (`swap_plan.py`)
+segment-swap     a swap of segments that counts as done: completed (`swap_plan.py`)
 .deleted .tmp    to be removed
 .cleaned         a cleaning that was not completed: removed, the old segments stand
-.index           one without a log: removed, as is a .timeindex. Its records are lost, or a crash
-                 came into their deletion
-.swap            one of Apache Kafka's that was: takes the place of all segments in its range,
-                 unless one with `.cleaned` beside it shows that its siblings are not complete
+.index           without a .log of its name: removed, like any other index. Its records are lost,
+                 or a crash interrupted their deletion
+.swap            a completed cleaning of Apache Kafka: it replaces all segments in its range,
+                 unless a `.cleaned` file beside it shows that its siblings are not complete
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
             is_segment_file = name[:20].isdigit() and not name.endswith((SWAP_SUFFIX, ".snapshot"))
             if is_segment_file and first <= _base_offset(name) < end:
                 files.remove(f"{path}/{name}")
-        files.sync_directory(path)  # what is replaced must not come back among what replaces it
-    # Logs first: an index in its place, beside a log that is not, would be taken for an old one.
+        files.sync_directory(path)  # replaced segments must not come back after a crash
+    # Logs first: an index renamed before its log would be removed as an orphan by the next start.
     for part in (logs, [name for name in swaps if name not in logs]):
         for name in part:
             files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")

@@ -18,7 +18,7 @@ from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
 from drumlin.storage.recovery import LoadRequest, load_log
 from drumlin.storage.segment_recovery import UnsupportedFormat
 
-#: A KRaft broker keeps its metadata in a log of its own beside the partitions: not ours to touch.
+#: A KRaft broker keeps its metadata log beside the partitions: never to be touched.
 _KRAFT_METADATA: Final = "__cluster_metadata"
 
 _logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def load_all(
     threads: int,
     is_loaded: IsLoaded,
 ) -> list[PartitionLog]:
-    """Every log that can be loaded and is not yet. A dir that fails on it goes offline."""
+    """Load all logs that can be loaded and are not yet. A dir that fails meanwhile goes offline."""
     started = time.monotonic()
     jobs: list[Future[PartitionLog | None]] = []
     with ExitStack() as pools:
@@ -67,7 +67,7 @@ def _requests(
             config_for(topic),
             recovery_points.get((topic, partition), 0),
             log_start_offsets.get((topic, partition), 0),
-            # One that the checkpoint does not have was put there since.
+            # A partition missing from the checkpoint was put there since.
             directory.was_clean
             and (topic, partition) in recovery_points
             and (topic, partition) not in directory.in_disorder,
@@ -82,7 +82,7 @@ def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
 
 
 def deleted_folders_in(directory: LogDirectory) -> list[str]:
-    """Folders of partitions that were deleted, but not removed yet."""
+    """Folders of deleted partitions that are not removed yet."""
     names = directory.files.list_directory(directory.path)
     return [f"{directory.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
 
@@ -94,10 +94,10 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
     directory.not_loaded.add(key)
     try:
         log = load_log(directory, request, directory.clock.wall_ms())
-        log.close_files()  # most logs rest: they open again when they are used
+        log.close_files()  # most logs are idle: they open again when they are used
         directory.note_in_order(key)
         if directory.was_clean and not request.was_clean and log.epoch_due_at is None:
-            log.epoch_due_at = log.log_end_offset  # alone among others it may lack records
+            log.epoch_due_at = log.log_end_offset  # it alone was not clean, and may lack records
         return log
     except OSError as error:
         if error.errno in OF_ONE_FILE or error.errno == errno.ENOENT:
@@ -106,7 +106,7 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
             directory.fail(error, f"load {request.path}")
     except UnsupportedFormat as error:
         _logger.error("%s is not loaded: %s", request.path, error)
-    except Exception:  # what nobody foresaw in one log must not keep the others away
+    except Exception:  # an unforeseen error in one log must not stop the others
         _logger.exception("%s is not loaded", request.path)
     if not request.was_clean:
         directory.in_disorder.add(key)

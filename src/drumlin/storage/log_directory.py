@@ -1,9 +1,9 @@
-"""One of the `log.dirs`: whose it is, whether it works, and what its partitions share.
+"""One of the `log.dirs`: its owner, whether it works, and what its partitions share.
 
 A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
-device takes no append from any of its partitions. The other dirs serve on, and this one comes
-back when a probe succeeds. While it is full, what lies on it can still be read and deleted;
-after any other error it can't.
+device takes no append from any of its partitions. The other dirs stay in service, and this one
+comes back when a probe succeeds. While it is full, its records can still be read and deleted;
+after any other error they can't.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROBE_BYTES: Final = 1024 * 1024
 
 
 class UnusableLogDirectory(Exception):
-    """A server can't start on this dir; the message is for whoever started it."""
+    """A server can't start on this dir; the message is for its operator."""
 
 
 class LogDirectory:
@@ -45,16 +45,16 @@ class LogDirectory:
         self.failure: OSError | None = None
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
-        #: Partitions that are to be read again at the next start, whatever marker there is.
+        #: Partitions to be recovered at the next start, even after a clean shutdown.
         self.in_disorder: set[tuple[str, int]] = set()
         self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
         self.high_watermarks = Checkpoint(path, checkpoints.HIGH_WATERMARK, self.files)
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
-        #: Up to where logs were cleaned; one that is not in it is cleaned from its start.
+        #: Up to where logs are clean; a log that is not in it is cleaned from its start.
         self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
-        #: What of `in_disorder` the next start is to know.
+        #: `in_disorder`, kept for the next start.
         self.unclean_logs = Checkpoint(path, checkpoints.UNCLEAN, self.files)
-        #: Whether the last server left it in order; one without partitions has nothing in disorder.
+        #: Whether the last server shut down cleanly; a dir without partitions counts as clean.
         self.was_clean = True
         self.is_claimed = False
         self._lock = DirectoryLock(path)
@@ -63,7 +63,7 @@ class LogDirectory:
     # -- ownership ---------------------------------------------------------------------
 
     def claim(self, node_id: int, cluster_id: str) -> None:
-        """Make the dir ours: created, locked, and marked with our ids.
+        """Make the dir ours: create it, lock it and write our ids into it.
 
         Raises:
             UnusableLogDirectory: it is in use, or belongs to another broker or cluster.
@@ -107,7 +107,7 @@ class LogDirectory:
         self.is_claimed = False
 
     def _take_clean_marker(self) -> bool:
-        """Whether the last stop was clean. The marker is used up: a crash from here on is none."""
+        """Whether the last shutdown was clean. Removes the marker: a crash from now on is not."""
         path = f"{self.path}/{_CLEAN_SHUTDOWN_NAME}"
         was_clean = self.files.exists(path)
         if was_clean:
@@ -116,11 +116,11 @@ class LogDirectory:
         return was_clean
 
     def leave_clean_marker(self) -> None:
-        """Everything is on the device: the next start need not look."""
+        """Mark a clean shutdown: everything is on the device, so the next start skips recovery."""
         self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
 
     def note_in_order(self, partition: tuple[str, int]) -> None:
-        """Its log is loaded, or new: nothing of an earlier one counts."""
+        """Its log is loaded, or new: forget what was noted of an earlier one."""
         self.not_loaded.discard(partition)
         self.in_disorder.discard(partition)
 
@@ -138,7 +138,7 @@ class LogDirectory:
         """Note that `attempt` failed and take the dir offline. Any thread may call it.
 
         Returns:
-            What to answer the client with.
+            The error to answer the client with.
         """
         if error.errno in NO_DESCRIPTOR:
             _logger.error("No descriptor left to %s: %s", attempt, error)
@@ -154,11 +154,11 @@ class LogDirectory:
         return storage_error(f"{attempt}: {error}")
 
     def fail_log(self, error: OSError, attempt: str) -> KafkaError:
-        """As `fail`, unless the error is of one file: then the device is not to blame."""
+        """As `fail`, unless the error concerns one file only: then the dir stays online."""
         if error.errno not in OF_ONE_FILE:
             return self.fail(error, attempt)
         said = f"{attempt}: {error}"
-        if said not in self._said:  # once: whoever met it will try again
+        if said not in self._said:  # once: callers will try again
             self._said.add(said)
             _logger.error("Failed to %s", said)
         return storage_error(said)

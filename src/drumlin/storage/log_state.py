@@ -1,7 +1,7 @@
-"""What is known of one partition's log: its segments, its offsets, its producers.
+"""The state of one partition's log: its segments, its offsets, its producers.
 
-Owns no file operation. `PartitionLog` has those; what is large among them (truncation, expiry, the
-exchange of segments, a clean stop) stands in files of its own, which work on this.
+Owns no file operation. `PartitionLog` has those; the large ones (truncation, expiry, the swap of
+segments, a clean shutdown) have files of their own, which work on this state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drumlin.storage.segment_list import SegmentList
 
 
 class LogState:
-    """See the module. Changed on the thread that changes the log only."""
+    """See the module. Changed only on the thread that changes the log."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LogState:
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
-        #: Where a new leader epoch has to begin before the log is served, as records are lost.
+        #: Where a new leader epoch has to begin before the log is served, because records are lost.
         self.epoch_due_at: int | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
@@ -71,11 +71,11 @@ class LogState:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is on the device."""
+        """Everything below this offset is on the device."""
         return self.durability.recovery_point
 
     def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; the segments below go with the next retention."""
+        """Advance the log start offset; the next retention deletes the segments below it."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)

@@ -1,13 +1,13 @@
-"""What a log has lost, found when it is loaded: records at its end, or between two segments.
+"""Records that a log has lost, found when it is loaded: at its end, or between two segments.
 
-Nothing here brings a record back. What is lost is said, with its offsets; the log asks for a new
-leader epoch, by which consumers find out (KIP-320); and no offset that was given out is given to
-another record: a log that ends below its recovery point goes on at that point. Its new epoch begins
-where the records end, so a consumer that had read further is told of that very offset; an empty
-batch, as cleanings leave them, takes all others over the offsets that are left out. One in a gap
-between segments shows the next start that this loss was said.
+Nothing here brings a record back. A loss is logged, with its offsets, and the log asks for a new
+leader epoch, by which consumers detect it (KIP-320). No offset is given out twice: a log that ends
+below its recovery point continues at that point. Its new epoch begins where the records end, so a
+consumer that had read further is given that very offset. An empty batch, as cleaning leaves them,
+covers the missing offsets, so that all other consumers get past them. An empty batch in a gap
+between segments also shows the next start that this loss was reported already.
 
-Offsets that are missing between segments are nothing unusual where a log was compacted.
+Missing offsets between segments are normal in a compacted log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 def find_losses(log: PartitionLog, recovery_point: int) -> None:
-    """Look at the ends of all segments; all below `recovery_point` was on the device once.
+    """Check the ends of all segments; everything below `recovery_point` was on the device once.
 
     Raises:
         OSError: the files can't be read or mended.
@@ -42,7 +42,7 @@ def find_losses(log: PartitionLog, recovery_point: int) -> None:
     if end_offset < recovery_point:
         _logger.error(
             "%s has lost the records from offset %d to %d: its files end before them. "
-            "It goes on at %d, in a new leader epoch.",
+            "It continues at %d, in a new leader epoch.",
             log.path,
             end_offset,
             recovery_point - 1,
@@ -57,7 +57,7 @@ def _begin_epoch_at(log: PartitionLog, offset: int) -> None:
 
 
 def _remove_empty_ends(log: PartitionLog) -> None:
-    """Of segments at the end that nothing is left of, the last is enough: it has the offset."""
+    """Of several empty segments at the end keep the last: it has the log end offset."""
     *others, active = log.segments.snapshot()
     if active.size:
         return
@@ -69,7 +69,7 @@ def _remove_empty_ends(log: PartitionLog) -> None:
 
 
 def close_losses(logs: Iterable[PartitionLog]) -> None:
-    """Make it durable where the epochs began, and fill lost ends. Blocks; nobody may read yet.
+    """Make the new leader epochs durable, and fill lost ends. Blocks; the logs are not served yet.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -86,7 +86,7 @@ def close_losses(logs: Iterable[PartitionLog]) -> None:
 
 
 def _fill_lost_end(log: PartitionLog) -> None:
-    """Put an empty batch behind the last record, up to the active segment, which is empty yet."""
+    """Append an empty batch after the last record, up to the active segment, which is empty."""
     *_, last, active = (None, *log.segments.snapshot())
     if last is None or active is None or active.size or not log.leader_epochs.entries:
         return
@@ -108,14 +108,14 @@ def _append_empty(
 
 
 def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
-    """Whether the batches of a sealed segment reach up to the next one."""
+    """Check that the batches of a sealed segment reach up to the next one; report it if not."""
     is_cut = _is_cut(segment)
     end_offset, end = _end_of(log, segment)
     rest = segment.size - end
     if end_offset >= next_offset:
         if rest:
             _logger.warning(
-                "%s: the last %d bytes, behind offset %d, are no batches and are passed over",
+                "%s: the last %d bytes, from offset %d on, are no batches and are passed over",
                 segment.log_file.path,
                 rest,
                 end_offset,
@@ -124,7 +124,7 @@ def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
     elif rest:
         segment.is_damaged = True
         _logger.error(
-            "%s: the last %d bytes are no batches. Who reads the offsets from %d to %d is told "
+            "%s: the last %d bytes are no batches. Fetches of the offsets from %d to %d fail with "
             "CORRUPT_MESSAGE.",
             segment.log_file.path,
             rest,
@@ -137,7 +137,7 @@ def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
 
 
 def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
-    """Offset and position behind the last batch. An index that leads astray is built anew."""
+    """Offset and position after the last batch. A wrong index is rebuilt."""
     found = segment.end_of_batches(segment.offset_index.last_position)
     if found[1] == segment.size and not _is_cut(segment):
         return found
@@ -166,14 +166,13 @@ def _compacted_up_to(log: PartitionLog) -> int:
 
 def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset: int) -> None:
     is_beginning = end_offset <= log.log_start_offset
-    is_end = next_offset == log.log_end_offset  # a crash came before consumers were told
+    is_end = next_offset == log.log_end_offset  # a crash came before the new epoch began
     starts = [entry.start_offset for entry in log.leader_epochs.entries]
     if not is_beginning and not is_end and (end_offset in starts or next_offset in starts):
         _logger.info("%s has no records from %d to %d", log.path, end_offset, next_offset - 1)
-        return  # an end that was lost before: that epoch has told consumers
+        return  # a lost end of an earlier start: its epoch has told consumers
     _logger.error(
-        "%s has lost the records from offset %d to %d: no file has them. "
-        "Who reads there goes on at %d.",
+        "%s has lost the records from offset %d to %d: no file has them. Consumers continue at %d.",
         log.path,
         end_offset,
         next_offset - 1,
@@ -182,7 +181,7 @@ def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset:
     _begin_epoch_at(log, end_offset if is_end else log.log_end_offset)
     if not is_end and next_offset - 1 <= segment.base_offset + RELATIVE_OFFSET_MAX:
         epoch = log.leader_epochs.epoch_for(end_offset)
-        with contextlib.suppress(OSError):  # a full device: the next start says it again
+        with contextlib.suppress(OSError):  # a full device: the next start reports it again
             _append_empty(log, segment, end_offset, next_offset - 1, epoch)
-    if is_beginning:  # the log begins behind it, of which consumers are told as ever
+    if is_beginning:  # the log starts after it: consumers get OFFSET_OUT_OF_RANGE
         log.delete_records_before(next_offset)

@@ -15,7 +15,7 @@ _READABLE_VERSIONS: Final = ("0", _VERSION)
 
 
 class MetaProperties(NamedTuple):
-    """Version 1; of version 0, which ZooKeeper clusters wrote, all but the directory id."""
+    """Version 1; version 0, which ZooKeeper clusters wrote, has no directory id."""
 
     cluster_id: str | None
     node_id: int | None
@@ -43,10 +43,10 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(content: bytes) -> MetaProperties:
-    """What is in the file, whoever wrote it.
+    """The fields of the file, whether Drumlin or Kafka wrote it.
 
     Raises:
-        ValueError: a number is none, or the file is of a version that nobody knows yet.
+        ValueError: a number is malformed, or the version is unknown.
     """
     fields: dict[str, str] = {}
     for line in content.decode().splitlines():

@@ -14,7 +14,7 @@ from drumlin.storage.index_file import Entry, IndexFile
 
 
 class OffsetIndex(IndexFile):
-    """Maps offsets to positions, from below: the batch wanted starts there or later."""
+    """Maps an offset to a position at or before the batch wanted."""
 
     LAYOUT = struct.Struct(">ii")
     SUFFIX = ".index"
@@ -39,7 +39,7 @@ class OffsetIndex(IndexFile):
         return entry[1] if entry else 0
 
     def truncate_to_position(self, position: int) -> None:
-        """Forget all batches that start at or behind `position`."""
+        """Remove the entries of batches that start at or after `position`."""
         self.cut_while(lambda entry: entry[1] >= position)
 
     def _is_sane(self, entry: Entry) -> bool:

@@ -1,8 +1,8 @@
 """Files that are open only while there is room for them: a budget of descriptors.
 
 A broker has more files than a process may hold open. A `LogFile` opens when it is used, stays
-open while the budget lasts, and is closed again when others need the descriptor and nobody has
-it in use. Any thread may use one:
+open while the budget lasts, and is closed again when another file needs the descriptor and it is
+not in use. Any thread may use one:
 
     with log_file as descriptor:
         files.write_at(descriptor, data, position)
@@ -99,16 +99,16 @@ class LogFile:
         self._open_files.close(self)
 
     def discard(self) -> None:
-        """Close as soon as the last lease ends, for good: the file is to be deleted.
+        """Close for good as soon as the last lease ends: the file is to be deleted.
 
-        Nobody opens it again, as its name may have become another file's.
+        It is never opened again, as its name may have become another file's.
         """
         self._is_discarded = True
-        if self._descriptor >= 0:  # who is just opening it has a lease, and closes it behind that
+        if self._descriptor >= 0:  # a thread that is opening it has a lease, and closes it then
             self._open_files.close(self)
 
     def rename(self, path: str) -> None:
-        """Give the file another name: nobody opens what may come to have its old one."""
+        """Rename the file, so that a later open does not find another file under the old name."""
         self._open_files.rename(self, path)
 
     def open_descriptor(self, files: Files) -> int:
@@ -120,7 +120,7 @@ class LogFile:
         return self._descriptor
 
     def take_descriptor(self) -> int:
-        """Give up the descriptor unless someone holds a lease. Called under the same lock."""
+        """Give up the descriptor unless a lease is held. Called under the same lock."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if self._leases:
             self._descriptor = descriptor
@@ -134,7 +134,7 @@ class OpenFiles:
     def __init__(self, files: Files, budget: int | None = None) -> None:
         self.files = files
         self.budget = default_budget() if budget is None else budget
-        # Not a dict, which looks for its first entry behind all that were there before it.
+        # Not a dict: finding its first entry walks over all that were removed before it.
         self._open: OrderedDict[LogFile, None] = OrderedDict()
         self._lock = threading.Lock()
         self._to_close: deque[LogFile] = deque()
@@ -148,7 +148,7 @@ class OpenFiles:
         return LogFile(path, self)
 
     def open(self, file: LogFile) -> int:
-        """Open for a user that already announced itself."""
+        """Open for a thread that holds a lease already."""
         try:
             return self._open_file(file)
         finally:
@@ -178,22 +178,22 @@ class OpenFiles:
         self._close_those_that_wait()
 
     def close(self, file: LogFile) -> None:
-        """Close now, unless someone holds a lease: then the end of that lease calls again."""
+        """Close now, unless a lease is held: then the end of that lease calls again."""
         with self._lock:
             self._close(file)
         self._close_those_that_wait()
 
     def close_soon(self, file: LogFile) -> None:
-        """`close`, at once or by whoever is in here: this thread itself, maybe.
+        """`close`, now or by the thread that holds the lock, which may be this one.
 
-        The interpreter calls finalizers in the midst of anything. One that waited for the lock
-        could wait for its own thread.
+        The interpreter calls finalizers at any point. One that waited for the lock could wait for
+        its own thread.
         """
         self._to_close.append(file)
         self._close_those_that_wait()
 
     def _close_those_that_wait(self) -> None:
-        # Who does not get the lock is seen by who has it, which comes here behind.
+        # If the lock is taken, its holder calls this after releasing it, and sees the file.
         while self._to_close and self._lock.acquire(blocking=False):
             try:
                 while self._to_close:
@@ -212,7 +212,7 @@ class OpenFiles:
     def _close_unused(self, wanted: int) -> None:
         """Second chance: a file used since the last look goes to the end of the queue once.
 
-        So do some of them, not all that there are: whoever opens a file waits for that.
+        Only a limited number is spared, as the thread that opens a file waits for this.
         """
         for looked_at in range(2 * len(self._open)):
             if wanted <= 0:

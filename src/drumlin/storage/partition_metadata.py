@@ -14,7 +14,7 @@ from drumlin.storage.files import Files
 
 _logger = logging.getLogger(__name__)
 
-#: A folder that does not say which topic it is of.
+#: The folder does not say to which topic it belongs.
 NO_TOPIC_ID: Final = UUID(int=0)
 FILE_NAME: Final = "partition.metadata"
 _VERSION: Final = "0"
@@ -26,7 +26,7 @@ def encode_uuid(value: UUID) -> str:
 
 
 def decode_uuid(text: str) -> UUID:
-    """What `encode_uuid` wrote.
+    """Read what `encode_uuid` wrote.
 
     Raises:
         ValueError: not 16 bytes in base64.
@@ -51,7 +51,7 @@ def decode_partition_metadata(content: bytes) -> UUID:
 
 
 def read_topic_id(path: str, files: Files) -> UUID:
-    """Which topic a partition folder says it is of; `NO_TOPIC_ID` where that can't be told.
+    """The topic id that a partition folder states; `NO_TOPIC_ID` if it is missing or unreadable.
 
     Raises:
         OSError: the device fails.

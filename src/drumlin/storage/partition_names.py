@@ -1,6 +1,6 @@
 """Names of partition folders: `topic-partition`, once deleted `topic-partition.<hex>-delete`.
 
-`topic-partition.<hex>-stray` is, as in Apache Kafka, one that no topic has: kept, and not served.
+`topic-partition.<hex>-stray` is, as in Apache Kafka, a folder of no known topic: kept, not served.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition, or None for a folder that is no live partition's."""
+    """Topic and partition, or None if the folder is not a live partition's."""
     topic, dash, partition = name.rpartition("-")
     if not (dash and topic and partition.isascii() and partition.isdigit()):
         return None
@@ -31,7 +31,7 @@ def deleted_directory_name(topic: str, partition: int) -> str:
 
 
 def stray_directory_name(topic: str, partition: int) -> str:
-    """As `deleted_directory_name`, for a folder that is to be kept."""
+    """Like `deleted_directory_name`, for a folder that is to be kept."""
     return _unique_name(topic, partition, STRAY_SUFFIX)
 
 

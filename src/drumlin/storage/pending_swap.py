@@ -1,4 +1,4 @@
-"""Which exchange of segments of a log is under way, and who may begin, end or undo one.
+"""The swap of a log's segments that is under way, and the lock to begin, end or undo one.
 
 Knows nothing of how it is done: see `segment_swap.py`.
 """
@@ -10,33 +10,33 @@ from typing import Protocol
 
 
 class PendingSwap(Protocol):
-    """An exchange whose plan is on the device, or may be."""
+    """A swap whose plan is on the device, or may be."""
 
     is_applied: bool
 
     def settle(self) -> None:
-        """Finish what was applied, else take it back. Whoever calls it holds the lock."""
+        """Finish the swap if it was applied, else undo it. The caller holds the lock."""
 
 
 class SegmentSwaps:
-    """The exchanges of one log. `lock` is held by whoever begins or ends one, or cuts the log."""
+    """The swaps of one log. `lock` is held to begin or end one, and to truncate the log."""
 
     __slots__ = ("lock", "pending", "retention_waits")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        #: The one whose plan is on the device, or may be.
+        #: The swap whose plan is on the device, or may be.
         self.pending: PendingSwap | None = None
-        #: Retention met an exchange, and is to be tried again soon.
+        #: Retention found a swap under way, and is to be tried again soon.
         self.retention_waits = False
 
     @property
     def holds_segments(self) -> bool:
-        """Whether a crash would bring segments back that are deleted now."""
+        """Whether segments that are deleted now would come back after a crash."""
         return self.pending is not None and not self.pending.is_applied
 
     def settle(self) -> None:
-        """Have no plan on the device any more: what was applied is finished, else taken back.
+        """Leave no plan on the device: finish the swap if it was applied, else undo it.
 
         Raises:
             OSError: that is not possible now.

@@ -1,15 +1,15 @@
 """One producer in one log: its epoch, its last batches, and where its open transaction begins.
 
 There may be millions (each start of a client makes a new one in every partition it writes to), so
-an entry is kept as bytes, which the garbage collector need not look at either. It never changes:
-a batch makes a new one. Nothing here knows what a producer may do.
+an entry is kept as bytes, which the garbage collector ignores. It never changes: a batch makes a
+new one. Nothing here knows what a producer may do.
 
     47  epoch; sequence, offset and delta of the last batch; the last timestamp, coordinator epoch,
         first offset of the open transaction; timestamp of the last batch (a marker has one too);
-        whether the older batches are told in full
-        up to four older batches, the latest first, 12 bytes each: offset delta, and how far before
-        the batch behind it offset and timestamp are. Its sequences end where those of the batch
-        behind it begin. Where that does not hold, or fit, all are told in full, in 24 bytes each.
+        whether the older batches are stored in full
+        up to four older batches, the latest first, 12 bytes each: offset delta, and the distance of
+        offset and timestamp to those of the next newer batch. Its sequences end where those of the
+        newer batch begin. Where that does not hold, or fit, all are stored in full, 24 bytes each.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ times_of = _LAST_TIMESTAMP.unpack_from
 
 
 class SequenceRange(NamedTuple):
-    """One batch of a producer, as much as a duplicate of it is recognised and answered by."""
+    """One batch of a producer: what is needed to recognise and answer a duplicate of it."""
 
     last_sequence: int
     last_offset: int
@@ -85,10 +85,10 @@ def add_batch(
     timestamp: int,
     first_offset: int,
 ) -> bytes:
-    """The entry after another batch, told by its last sequence and offset and what lies between.
+    """The entry after another batch, given by its last sequence, last offset and offset delta.
 
-    It is in the transaction from `first_offset` on, if that is an offset. Batches of another epoch
-    are no duplicates of what follows.
+    `first_offset` is the first offset of the open transaction, or `NO_OFFSET`. Batches of another
+    epoch are dropped: what follows can't be a duplicate of them.
     """
     coordinator_epoch = NO_COORDINATOR_EPOCH
     if packed is not None:
@@ -187,7 +187,7 @@ def unpack(producer_id: int, packed: bytes) -> ProducerEntry:
 
 
 def snapshot_row(packed: bytes) -> tuple[int, ...]:
-    """What a snapshot has of a producer behind its id: of the batches the last one only."""
+    """The fields of a snapshot entry after the producer id: only the last batch is kept."""
     row: tuple[int, ...] = _unpack_head(packed)[:-2]
     return row
 

@@ -1,4 +1,4 @@
-"""Producer state from what is on disk: the latest snapshot, and the batches behind it."""
+"""Producer state from what is on disk: the latest snapshot, and the batches after it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def snapshot_offsets(path: str, files: Files) -> list[int]:
 def load_latest_snapshot(
     state: ProducerState, path: str, files: Files, start_offset: int, offset_max: int
 ) -> None:
-    """Become the latest sound snapshot up to `offset_max`, or empty at `start_offset`.
+    """Load the latest sound snapshot up to `offset_max`, or an empty state at `start_offset`.
 
-    Later snapshots, and such as can't be read, are removed.
+    Later snapshots, and those that can't be read, are removed.
     """
     for offset in reversed(snapshot_offsets(path, files)):
         file_path = snapshot_path(path, offset)
@@ -53,7 +53,7 @@ def load_latest_snapshot(
 def load_snapshot_up_to(
     offset_max: int, state: ProducerState, path: str, files: Files, start_offset: int
 ) -> None:
-    """Become the latest sound snapshot up to `offset_max`, or empty. None is removed."""
+    """Load the latest sound snapshot up to `offset_max`, or an empty state. Removes none."""
     for offset in reversed(snapshot_offsets(path, files)):
         if offset <= offset_max:
             try:
@@ -65,7 +65,7 @@ def load_snapshot_up_to(
 
 
 def remove_stray_snapshots(path: str, files: Files, base_offsets: Container[int]) -> None:
-    """Keep those at which a segment begins, and the latest: clean stops leave others behind."""
+    """Keep those at a segment's base offset, and the latest; clean shutdowns leave others."""
     for offset in snapshot_offsets(path, files)[:-1]:
         if offset not in base_offsets:
             files.remove(snapshot_path(path, offset))

@@ -7,7 +7,7 @@
                offset delta int32, timestamp int64, coordinator epoch int32,
                first offset of the open transaction int64 (-1: none)
 
-Of the remembered batches only the last one is kept, as Kafka does.
+Only the last of the remembered batches is kept, as in Kafka.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 class CorruptSnapshot(ValueError):
-    """The file is not a snapshot, or was not written to its end."""
+    """The file is not a snapshot, or was not written completely."""
 
 
 def encode_snapshot(producers: FrozenProducers) -> bytes:

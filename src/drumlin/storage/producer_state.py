@@ -1,8 +1,8 @@
-"""What a log knows of the producers that write to it: sequences, epochs, open transactions.
+"""A log's state of the producers that write to it: sequences, epochs, open transactions.
 
 An idempotent producer numbers its records per partition. The last five batches of each are
 remembered, so that one sent again is answered with the offsets that it has already, and one out
-of order is refused. Plain state: time and headers go in; nothing here touches a file.
+of order is refused. Plain state: it is given time and headers, and touches no file.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class ProducerState:
 
     def __init__(self) -> None:
         self.end_offset = 0
-        #: Where the earliest open transaction begins: READ_COMMITTED readers stop there. Threads
-        #: look at it, and find it as it is after a change or before.
+        #: Where the earliest open transaction begins: READ_COMMITTED consumers stop there. Other
+        #: threads read it too, and see the value before or after a change.
         self.first_undecided_offset: int | None = None
         self._producers = ProducerTable()
         # Producer id -> first offset; ascending, as transactions open in the order of offsets.
         self._open_transactions: dict[int, int] = {}
-        # Producer id -> what is being asked about it. Of the leader alone: lost with a restart.
+        # Producer id -> verification under way (KIP-890). Only in memory: lost with a restart.
         self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
@@ -72,11 +72,11 @@ class ProducerState:
 
     @property
     def verification_count(self) -> int:
-        """How many producers somebody has asked about, and may come in yet."""
+        """The number of producers that are verified, and have not appended since."""
         return len(self._verifications)
 
     def freeze(self) -> FrozenProducers:
-        """All producers as they are now, for whatever thread: it costs next to nothing."""
+        """All producers as they are now, for any thread; costs next to nothing."""
         return self._producers.freeze()
 
     def get(self, producer_id: int) -> ProducerEntry | None:
@@ -101,7 +101,7 @@ class ProducerState:
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """Before the coordinator is asked about a batch; None if there is nothing to ask.
+        """To be called before the coordinator is asked about a batch; None if it need not be asked.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -120,9 +120,9 @@ class ProducerState:
         return verification
 
     def withdraw_verification(self, producer_id: int, verification: Verification) -> None:
-        """The coordinator did not confirm it, and nobody is to be held to it any more.
+        """End a verification that the coordinator did not confirm.
 
-        Another may have asked for the same producer, and with better reason.
+        It stays while other batches of the same producer are still being verified with it.
         """
         if self._verifications.get(producer_id) is verification:
             verification.askers -= 1
@@ -136,11 +136,11 @@ class ProducerState:
     ) -> SequenceRange | None:
         """Whether a client's batch may be appended at `offset`.
 
-        `verification` is what the coordinator was asked with about a transactional batch: needed
+        `verification` is the one that the coordinator confirmed for a transactional batch: needed
         where its transaction is not open in the log yet.
 
         Returns:
-            The batch that it is a duplicate of, if it is one.
+            The earlier batch, if this one is a duplicate.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
@@ -151,7 +151,7 @@ class ProducerState:
         entry, follows = None, False
         if packed is not None:
             epoch, last_sequence = last_sequence_of(packed)
-            # As it nearly always does: then the rest of the entry need not be looked at.
+            # It nearly always does: then the rest of the entry need not be unpacked.
             follows = (
                 header.producer_epoch == epoch
                 and header.base_sequence == (last_sequence + 1) % SEQUENCE_MODULO
@@ -170,7 +170,7 @@ class ProducerState:
         if asked is not None:
             _check_first_sequence(self.get(producer_id), asked, header, offset)
         if packed is None:
-            # All that it wrote is gone, or it is new here: any sequence may come first.
+            # The producer is new here, or all its records are gone: any sequence may come first.
             return None
         if entry is not None:
             self.check_epoch(header)
@@ -204,7 +204,7 @@ class ProducerState:
             )
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """Refuse a producer that was superseded.
+        """Refuse a producer that a newer epoch has fenced.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -231,8 +231,8 @@ class ProducerState:
         if (
             transaction_version >= _EPOCH_PER_TRANSACTION
             and header.producer_epoch == entry.producer_epoch
-            # The marker that ended the last transaction has this epoch too: it may come again.
-            # And where no epoch is left to raise, the open transaction has it.
+            # The marker of the last transaction has this epoch too, and may be sent again. And when
+            # no epoch is left to raise, the open transaction itself has it.
             and entry.transaction_first_offset is not None
             and header.producer_epoch != _PRODUCER_EPOCH_MAX
         ):
@@ -250,7 +250,7 @@ class ProducerState:
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader, offset: int) -> None:
         if header.producer_epoch != entry.producer_epoch:
-            # A new epoch starts counting anew.
+            # Sequences start at 0 in a new epoch.
             if header.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
                 raise _out_of_order(
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} at "
@@ -298,7 +298,7 @@ class ProducerState:
     def aborted_by(
         self, header: BatchHeader, marker: TransactionMarker, offset: int
     ) -> AbortedTransaction | None:
-        """What the transaction index must remember of a marker at `offset`, if anything."""
+        """The transaction index entry for a marker at `offset`, if it needs one."""
         first_offset = self._open_transactions.get(header.producer_id)
         if marker.is_commit or first_offset is None:
             return None
@@ -337,8 +337,8 @@ class ProducerState:
     def _note_emptied_marker(self, header: BatchHeader) -> None:
         """A control batch is in the log whose marker was cleaned away.
 
-        Its transaction was decided long ago, so it opens none. One that is open here, by a
-        snapshot of before its records went, ended with it.
+        Its transaction was decided long ago, so it opens none. If a transaction is open here, by a
+        snapshot taken before its records were removed, this batch ended it.
         """
         producer_id, last_timestamp = header.producer_id, header.max_timestamp
         packed = self._producers.get(producer_id)
@@ -356,12 +356,12 @@ class ProducerState:
         self.first_undecided_offset = next(iter(self._open_transactions.values()), None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> Work[int]:
-        """Forget producers that have long been silent; not those with an open transaction.
+        """Forget producers that have long been idle; not those with an open transaction.
 
-        Of producers that come from another snapshot meanwhile it says nothing.
+        Stops when `load` replaces the producers meanwhile.
 
         Returns:
-            How many were forgotten.
+            The number of producers forgotten.
         """
         count, producers = 0, self._producers
         for shard in producers.walk():
@@ -384,7 +384,7 @@ class ProducerState:
         return count
 
     def load(self, entries: list[ProducerEntry], end_offset: int) -> None:
-        """Become what a snapshot at `end_offset` says."""
+        """Replace the state by that of a snapshot at `end_offset`."""
         self._producers = table_of(entries)
         opened = [
             (entry.transaction_first_offset, entry.producer_id)
@@ -410,7 +410,7 @@ def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> SequenceRange 
 def _check_first_sequence(
     entry: ProducerEntry | None, asked: Verification, header: BatchHeader, offset: int
 ) -> None:
-    """Refuse a batch while one before it is still being asked about, or was refused."""
+    """Refuse a batch while an earlier one is still being verified, or was refused."""
     sequence = header.base_sequence
     if asked.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
         raise _out_of_order(

@@ -1,8 +1,8 @@
-"""The producers of one log by id, so kept that a copy of all of them costs next to nothing.
+"""The producers of one log by id, kept so that a snapshot of them costs next to nothing.
 
-They lie in shards, each a range of ids. `freeze` hands out the shards themselves; whoever changes
-one afterwards puts a copy in its place first. Only the loop (or whoever owns the log) calls the
-table; what is frozen belongs to any thread.
+They lie in shards, each a range of ids. `freeze` hands out the shards themselves; a later change
+copies its shard first (copy-on-write). Only the thread that owns the log, usually the loop, calls
+the table; any thread may use a frozen one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from drumlin.storage.producer_entry import (
     unpack,
 )
 
-#: As many as a dict has room for before it takes twice the memory; half of that is one step below.
+#: As many as fit into a dict before its memory doubles; half of them fit into the size below.
 _SHARD_MOST: Final = 682
 _IDS_SHARED_MOST: Final = 65_536
 
-# A producer writes to many partitions: they share the number that is its id. Emptied when full.
+# A producer writes to many partitions: their tables share one int object. Emptied when full.
 _ids: dict[int, int] = {}
 
 Shard = dict[int, bytes]
 
 
 class FrozenProducers:
-    """The producers of one moment. Nobody changes them."""
+    """The producers at one moment. Never changed."""
 
     def __init__(self, shards: tuple[Shard, ...]) -> None:
         self._shards = shards
@@ -50,13 +50,13 @@ class FrozenProducers:
 
     @cached_property
     def last_data_offsets(self) -> dict[int, int]:
-        """Producer id -> last offset of its last batch of records, of those that have one."""
+        """Producer id -> last offset of its last data batch, for those that have one."""
         offsets = ((key, last_batch_offset_of(packed)) for key, packed in self.items())
         return {key: offset for key, offset in offsets if offset != NO_OFFSET}
 
     @cached_property
     def epochs_without_data(self) -> dict[int, int]:
-        """Producer id -> epoch, of those without such a batch."""
+        """Producer id -> epoch, for those without a data batch."""
         return {
             key: last_sequence_of(packed)[0]
             for key, packed in self.items()
@@ -71,8 +71,8 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self.count = 0
-        #: A shard has the ids from its bound (the first one has none) up to the next one's. To be
-        #: looked into; to be changed by the methods alone.
+        #: A shard has the ids from its bound (the first one has none) up to the next one's. May be
+        #: read from outside, but changed by the methods only.
         self.bounds: list[int] = []
         self.shards: list[Shard] = [{}]
         self._is_frozen = [False]
@@ -81,7 +81,7 @@ class ProducerTable:
         return self.shards[bisect_right(self.bounds, producer_id)].get(producer_id)
 
     def shard_of(self, producer_id: int) -> Shard:
-        """Where a producer is, if it is there at all: to have its entry changed, not to add one."""
+        """The shard of a producer id: for changing an entry in it, not for adding one."""
         number = bisect_right(self.bounds, producer_id)
         return self._thaw(number) if self._is_frozen[number] else self.shards[number]
 
@@ -101,7 +101,7 @@ class ProducerTable:
         return FrozenProducers(tuple(self.shards))
 
     def walk(self) -> Iterator[Shard]:
-        """All producers, in pieces. They may change in between: each is met that stays."""
+        """All shards, one by one. They may change in between: every producer that stays is met."""
         number = 0
         while True:
             next_bound = self.bounds[number] if number < len(self.bounds) else None
@@ -111,7 +111,7 @@ class ProducerTable:
             number = bisect_right(self.bounds, next_bound)
 
     def remove(self, producer_ids: list[int]) -> None:
-        """Producers of one shard go; it takes no more room than those that stay need."""
+        """Remove producers of one shard; it is rebuilt to take no more room than needed."""
         if producer_ids:
             number = bisect_right(self.bounds, producer_ids[0])
             gone = set(producer_ids)
@@ -128,7 +128,7 @@ class ProducerTable:
         return shard
 
     def _split(self, number: int) -> None:
-        """The upper half of a shard becomes another one, behind it."""
+        """Split the upper half of a shard off into a new shard after it."""
         shard = self.shards[number]
         keys = sorted(shard)
         middle = len(keys) // 2

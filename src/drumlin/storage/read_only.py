@@ -1,7 +1,7 @@
-"""The logs of a dir that no broker has in use, as they lie there: looked at, never changed.
+"""The logs of a dir that no broker uses, opened for reading and never changed.
 
-Nothing is recovered or completed, unlike in `recovery.py`: what would need that is an error.
-A log that comes from here must not be appended to, nor cleaned.
+Nothing is recovered or completed, unlike in `recovery.py`: a log that needs it is an error.
+A log opened here must not be appended to, nor cleaned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drumlin.storage.swap_plan import SWAP_SUFFIX
 
 
 class ReadOnlyFiles(Files):
-    """Reads; whatever would change something raises `OSError` (EROFS)."""
+    """Files that can only be read: every call that would change one raises `OSError` (EROFS)."""
 
     def open(self, path: str, *, create: bool = False) -> int:
         if create:
@@ -68,7 +68,7 @@ def _refuse(path: str | None) -> NoReturn:
 
 
 def open_read_only(path: str, clock: Clock) -> LogDirectory:
-    """A log dir to look at."""
+    """A log dir opened for reading."""
     return LogDirectory(path, OpenFiles(ReadOnlyFiles()), clock)
 
 
@@ -84,11 +84,11 @@ def partitions_of(directory: LogDirectory) -> Iterator[tuple[str, int]]:
 def look_at_log(
     directory: LogDirectory, topic: str, partition: int, config: LogConfig
 ) -> PartitionLog:
-    """One log as it is in its folder.
+    """One log as it lies in its folder.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: its broker has to be started first, to complete what it was about.
+        ValueError: there is no segment, or its broker has to be started first, to complete a swap.
     """
     path, files = f"{directory.path}/{topic}-{partition}", directory.files
     names = files.list_directory(path)

@@ -1,8 +1,8 @@
-"""From a partition folder to a log: what is there is loaded, checked, and mended where broken.
+"""Loading a log from a partition folder: checking it, and repairing it where it is broken.
 
-After a clean stop only the end of the active segment is looked at. Otherwise everything from
-the recovery point on is read again with its CRC: indexes, leader epochs and producer state are
-built from it, and the tail from the first broken batch on is cut off.
+After a clean shutdown only the end of the active segment is checked. Otherwise everything from the
+recovery point on is read again with its CRC: indexes, leader epochs and producer state are rebuilt
+from it, and the tail from the first broken batch on is cut off.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     """The log in a partition folder.
 
     Raises:
-        OSError: the folder can't be read or mended.
+        OSError: the folder can't be read or repaired.
         UnsupportedFormat: its batches are of an old format.
     """
     segments, unindexed = _open_segments(directory, request, now_ms)
@@ -70,13 +70,13 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     if not request.was_clean or unindexed or not segments[0].was_loaded:
         log.durability.note_new_names()
     _recover(log, request, unindexed)
-    with contextlib.suppress(OSError):  # whoever appends will meet it, and say so
+    with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
     return log
 
 
 def _prepare_appends(segment: Segment) -> None:
-    """Read what the first append asks of the files: it comes on the loop."""
+    """Read what the first append needs from the files, as that runs on the loop."""
     segment.offset_index.load()
     segment.time_index.load()
     segment.transaction_index.load()
@@ -84,11 +84,11 @@ def _prepare_appends(segment: Segment) -> None:
 
 
 def reload_log(log: PartitionLog) -> None:
-    """Have a log start anew from what its device has, as after a crash.
+    """Load a log anew from what is on the device, as after a crash.
 
     Raises:
         OSError: the device still fails.
-        UnsupportedFormat: what it has is another log.
+        UnsupportedFormat: the batches on the device are of an old format.
     """
     for segment in log.segments.from_offset(log.recovery_point):
         with segment.log_file as descriptor:
@@ -105,14 +105,14 @@ def reload_log(log: PartitionLog) -> None:
     with log.swaps.lock:
         fresh = load_log(log.log_directory, request, log.log_directory.clock.wall_ms())
         if fresh.log_end_offset < log.log_end_offset:
-            _logger.error("%s has lost what lies behind %d", log, fresh.log_end_offset)
+            _logger.error("%s has lost its records from offset %d on", log, fresh.log_end_offset)
         _adopt(log, fresh)
-        log.truncations += 1  # no segment is what it was
+        log.truncations += 1  # all segments are new objects
         log.swaps.pending = None
 
 
 def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
-    """Have a log become what was found when its folder was loaded anew."""
+    """Replace the state of a log by that of its folder loaded anew."""
     before = log.segments
     log.durability.give_up()
     log.segments = fresh.segments
@@ -133,7 +133,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
 def _open_segments(
     directory: LogDirectory, request: LoadRequest, now_ms: int
 ) -> tuple[list[Segment], list[Segment]]:
-    """All segments, and those of them that an index is missing of."""
+    """All segments, and those of them that lack an index."""
     files, segments, unindexed = directory.files, [], []
     names = set(sort_out_leftovers(request.path, files))
     for name in names:
@@ -169,7 +169,7 @@ def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs:
 
 
 def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segment]) -> None:
-    """Find the log's end and its producers' state; mend what the last stop left broken."""
+    """Find the log end offset and the producer state; repair what a crash left broken."""
     segments = log.segments
     log.log_start_offset = max(request.log_start_offset, segments.first.base_offset)
     if request.was_clean:
@@ -180,7 +180,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         end_offset = None
         recover_from = segments.from_offset(request.recovery_point)[0].base_offset
     for segment in sorted(unindexed, key=lambda each: each.base_offset):
-        if segment.base_offset < recover_from:  # what lies behind is read again anyway
+        if segment.base_offset < recover_from:  # later segments are read again anyway
             _index_anew(log, segment)
     load_latest_snapshot(
         log.producer_state,
@@ -189,14 +189,14 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         log.log_start_offset,
         recover_from if end_offset is None else end_offset,
     )
-    log.leader_epochs.truncate_from_end(recover_from)  # the batches say it better
+    log.leader_epochs.truncate_from_end(recover_from)  # the batches give them again
     if log.producer_state.end_offset != end_offset:
         replay(log, recover_from)
     if end_offset is None:
         _note_mended(log, recover_from)
         end_offset = segments.active.sound_end_offset()
         assert end_offset is not None
-        # Not the offset that was known: what was aborted below it is written anew, too.
+        # Not the requested offset: transaction indexes below it were rebuilt too.
         recovery_point = min(request.recovery_point, recover_from)
     else:
         recovery_point = end_offset
@@ -207,7 +207,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
 
 
 def _note_mended(log: PartitionLog, recovered_from: int) -> None:
-    """Sealed segments that were indexed anew have to be flushed again."""
+    """Have sealed segments flushed again that were indexed anew."""
     active = log.segments.active
     for segment in log.segments.from_offset(recovered_from):
         if segment is not active and segment.base_offset >= recovered_from:
@@ -223,7 +223,7 @@ def _have_flushed(log: PartitionLog, sealed: Segment) -> None:
 def _index_anew(log: PartitionLog, segment: Segment) -> None:
     """Build all indexes of a sealed segment, from its headers and markers.
 
-    What was aborted in it is told by what its producers had begun before it.
+    Aborted transactions are found by replaying the producer state before the segment.
     """
     state = ProducerState()
     load_snapshot_up_to(
@@ -232,7 +232,7 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
     for earlier in log.segments.from_offset(state.end_offset):
         if earlier.base_offset < segment.base_offset:
             follow_segment(state, earlier)
-    # What was aborted first, durably: once the other indexes are there, nobody looks again.
+    # The transaction index first, durably: once the other indexes exist, this is not run again.
     segment.transaction_index.clear()
     for place in segment.walk(0):
         follow_batch(state, segment, place, writes_index=True)
@@ -246,7 +246,7 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:
-    """Follow the log from where the producer state ends; read again from `recover_from` on."""
+    """Replay the log from where the producer state ends; recover it from `recover_from` on."""
     segments = log.segments.from_offset(min(log.producer_state.end_offset, recover_from))
     for number, segment in enumerate(segments):
         if segment.base_offset < recover_from:
@@ -261,7 +261,7 @@ def replay(log: PartitionLog, recover_from: int) -> None:
 
 
 def _end_offset_max(segments: Sequence[Segment], number: int) -> int:
-    """No CRC covers a batch's offset, but it lies before the next segment."""
+    """The limit for offsets in a segment: no CRC covers them, but they end at the next segment."""
     if number + 1 < len(segments):
         return segments[number + 1].base_offset
     return segments[number].base_offset + RELATIVE_OFFSET_MAX + 1

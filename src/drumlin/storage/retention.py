@@ -1,4 +1,4 @@
-"""Which old segments a log lets go: by age, by size, by its log start offset. Pure decisions."""
+"""Which old segments retention deletes: by age, size and log start offset. Decides only."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def deletable_segments(
     most: int | None = None,
     may_block: bool = True,
 ) -> list[Segment]:
-    """The oldest segments that may go, in order; maybe all of them, the active one included.
+    """The oldest segments to delete, in order; maybe all of them, the active one included.
 
-    Only whole segments below `end_offset`, which readers can see, may go. Age and size count
-    where the cleanup policy says delete; what lies before the log start offset goes anyway.
+    Only whole segments below `end_offset`, which consumers can see, are deleted. Age and size count
+    if the cleanup policy says delete; segments below the log start offset are deleted anyway.
 
     Args:
-        most: how many are asked for (default: all).
-        may_block: whether times that are not known may be read from the files; if not, a segment
-            whose times nobody has read yet counts as young.
+        most: at most this many (default: all).
+        may_block: whether unknown timestamps may be read from the files; if not, a segment whose
+            timestamps are not known yet counts as young.
     """
     deletes = "delete" in config.cleanup_policy
     retention_ms = config.retention_ms if deletes else _UNLIMITED

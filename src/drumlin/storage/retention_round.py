@@ -1,4 +1,4 @@
-"""A round of retention: each log in its turn lets go of what it need not keep any more."""
+"""A round of retention: the expired segments of all logs are deleted, log by log."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from drumlin.storage.partition_log import PartitionLog
 from drumlin.turns import Work
 from drumlin.wire.errors import KafkaError
 
-#: Is told of a log.
+#: Called with a log.
 Tell = Callable[[PartitionLog], object]
 
 
 def tell_nobody(_: PartitionLog) -> None:
-    """For who does not want to know."""
+    """Ignore the log."""
 
 
 def delete_from_all(
     logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, tell: Tell
 ) -> Work[None]:
-    """Let go of old segments in all `logs`; `tell` is told of those that begin later now.
+    """Delete old segments of all `logs`; call `tell` for each whose log start offset advances.
 
-    What is appended meanwhile is left for the next time: it may be as old, and there may be more
-    and more of it.
+    What is appended meanwhile is left for the next round: it may be as old, and without this limit
+    a log that is being filled with old records would hold up the round.
     """
     for log in logs:
-        with contextlib.suppress(KafkaError):  # said where the dir failed
+        with contextlib.suppress(KafkaError):  # logged where the dir failed
             end_offset = log.log_end_offset
             while not log.is_deleted and log.segments.first.base_offset < end_offset:
                 paths = _delete_some(log, now_ms, tell)
@@ -43,6 +43,6 @@ def _delete_some(log: PartitionLog, now_ms: int, tell: Tell) -> list[str]:
     try:
         return log.delete_old_segments(now_ms)
     finally:
-        # Also where a file could not be renamed: the log begins later all the same.
+        # Also if a file could not be renamed: the log start offset has advanced all the same.
         if log.log_start_offset != start_offset:
             tell(log)

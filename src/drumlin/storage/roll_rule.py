@@ -23,9 +23,9 @@ def is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     """Whether the active segment's oldest record has waited for `max.compaction.lag.ms`.
 
     Nothing in the active segment is cleaned, and a log without appends would not roll. Records
-    without a time, or from the future, wait since the segment was begun. Nor do old records that
-    are written now wait for longer; of a segment from before a start that is not known, so it may
-    be rolled too early, once.
+    without a timestamp, or with one in the future, count from the creation of the segment. So do
+    old records that are written now. When a segment from before a restart was created is not
+    known: it may be rolled too early, once.
     """
     if not config.is_compacted or not segment.size:
         return False
@@ -44,12 +44,12 @@ class RollRule:
     def __init__(self, config: LogConfig) -> None:
         self._config = config
         self._offset_entries_max = config.segment_index_bytes // _OFFSET_INDEX_ENTRY_BYTES
-        # One entry is left for the time index to be completed with when the segment is sealed.
+        # One entry is left for the last timestamp, which is added when the segment is sealed.
         self._time_entries_max = config.segment_index_bytes // _TIME_INDEX_ENTRY_BYTES - 1
         self.draw_jitter()
 
     def draw_jitter(self) -> None:
-        """For each new segment: partitions created together shall not all roll together."""
+        """Draw for a new segment: partitions created together should not all roll together."""
         age_max_ms = segment_age_max_ms(self._config)
         most = min(self._config.segment_jitter_ms, age_max_ms)
         jitter_ms = random.randrange(most) if most > 0 else 0
@@ -58,11 +58,11 @@ class RollRule:
     def applies(
         self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
     ) -> bool:
-        """Whether a batch, described by the last four, must not go into `segment` any more.
+        """Whether a batch, described by the other arguments, needs a new segment.
 
-        An empty segment only gives way where the batch's offset cannot be told in it. Age is
-        counted from the first batch's timestamp to this one's: a log that is filled with old
-        records does not roll for each of them.
+        An empty segment is rolled only if the batch's relative offset does not fit. Age is counted
+        from the first batch's timestamp to this one's, so that a log filled with old records does
+        not roll for each of them.
         """
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True

@@ -92,8 +92,8 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.is_deleted = False
-        self.is_damaged = False  #: and that was said
-        self.was_loaded = True  #: and `created_ms` is only when
+        self.is_damaged = False  #: and that was logged
+        self.was_loaded = True  #: and `created_ms` is the time of that
         self.log_file: LogFile = open_files.file(prefix + LOG_SUFFIX)
         self.offset_index = OffsetIndex(prefix, base_offset, open_files)
         self.time_index = TimeIndex(prefix, base_offset, open_files)
@@ -137,7 +137,7 @@ class Segment:
         largest_timestamp: TimestampAndOffset,
         aborted: tuple[AbortedTransaction, ...],
     ) -> Segment:
-        """A segment whose files, all of them on the device, somebody else has written."""
+        """A segment whose files are written already, and all on the device."""
         segment = cls(directory, base_offset, open_files, created_ms)
         segment.transaction_index.know(aborted)
         segment.size = size
@@ -187,12 +187,12 @@ class Segment:
 
     @property
     def index_progress(self) -> IndexProgress:
-        """How far `index_batch` and `take_over_index` have come."""
+        """Where `index_batch` and `take_over_index` stand."""
         largest = self._times.largest or NO_TIMESTAMP_YET
         return IndexProgress(largest, self._bytes_since_index_entry)
 
     def take_over_index(self, entries: Sequence[IndexEntry], progress: IndexProgress) -> None:
-        """Index batches that are in the file already, as found by someone else."""
+        """Add index entries for batches in the file, which a scan has found."""
         if entries:
             self.offset_index.append_all((each.last_offset, each.position) for each in entries)
             self.time_index.append_all(
@@ -230,7 +230,7 @@ class Segment:
 
     def rest(self) -> None:
         """Nothing is appended for a while: give back unused blocks, write out the indexes."""
-        if self._file_end > self.size:  # first: on a full device the indexes need the room
+        if self._file_end > self.size:  # first: on a full device the indexes need this room
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
             self._file_end = 0
@@ -246,7 +246,7 @@ class Segment:
     # -- durability --------------------------------------------------------------------
 
     def sync_log(self) -> None:
-        """Make durable all batches, and what of them was aborted. May run beside the writer."""
+        """Make all batches and the transaction index durable. May run beside the writer."""
         self._unsynced.sync(self.log_file.sync)
         self.transaction_index.sync()
 
@@ -266,7 +266,7 @@ class Segment:
 
     @property
     def is_largest_timestamp_known(self) -> bool:
-        """Whether it can be had without reading."""
+        """Whether `largest_timestamp` is known without reading the file."""
         return self._times.largest is not None
 
     def _find_largest_timestamp(self) -> TimestampAndOffset:
@@ -284,7 +284,7 @@ class Segment:
             first = next(self.walk(0), None)
             if first is None:
                 return NO_TIMESTAMP
-            times.first = first.header.max_timestamp  # as long as there is one, it stays the same
+            times.first = first.header.max_timestamp  # never changes while there is a batch
         return times.first
 
     def modified_ms(self) -> int:
@@ -292,7 +292,7 @@ class Segment:
             return self._files.modified_ms(descriptor)
 
     def walk(self, position: int, read: ReadAt | None = None) -> Iterator[BatchPlace]:
-        """Each batch from `position`, where one must start, on."""
+        """All batches from `position` on, where one must start."""
         if position >= self.size:
             return
         with self.log_file as descriptor:
@@ -301,9 +301,9 @@ class Segment:
                 yield BatchPlace(place, header)
 
     def sound_end_offset(self) -> int | None:
-        """The offset behind the last batch; None where the file's end is not as indexed, and whole.
+        """The end offset of the last batch; None if the file's end is not sound or not as indexed.
 
-        Only headers are looked at, from the last indexed batch on.
+        Only headers are read, from the last indexed batch on.
         """
         if not (self.offset_index.is_sound() and self.time_index.is_sound()):
             return None
@@ -312,7 +312,7 @@ class Segment:
         return end_offset if last_position <= end == self.size else None
 
     def end_of_batches(self, position: int) -> tuple[int, int]:
-        """Offset and position behind the last batch of those that follow from `position` on."""
+        """Offset and position after the last of the batches that follow from `position` on."""
         end_offset, end = self.base_offset, 0
         for place, header in self.walk(position):
             if header.magic != MAGIC or header.base_offset < end_offset:
@@ -321,7 +321,7 @@ class Segment:
         return end_offset, end
 
     def end_offset_at(self, position: int, read: ReadAt | None = None) -> int:
-        """The offset behind the last batch that starts before `position`."""
+        """The end offset of the last batch that starts before `position`."""
         entry = self.offset_index.floor(position - 1, 1, read)
         end_offset = self.base_offset
         for place in self.walk(entry[1] if entry else 0, read):
@@ -331,10 +331,10 @@ class Segment:
         return end_offset
 
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
-        """The first batch that reaches to `offset` or beyond; None behind the last one.
+        """The first batch that reaches to `offset` or beyond; None after the last one.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, there are other bytes where it should be.
+            KafkaError: CORRUPT_MESSAGE, no valid batch is where it should be.
         """
         position = self._known_positions.get(offset)
         if position is None:
@@ -342,7 +342,7 @@ class Segment:
         try:
             return self._find(offset, position, read)
         except CorruptRecord:
-            try:  # it may have been the index that is wrong
+            try:  # the index may be wrong
                 return self._find(offset, 0, read)
             except CorruptRecord as error:
                 raise self._damaged(f"offset {offset} is not found: {error}") from error
@@ -358,15 +358,15 @@ class Segment:
     def _damaged(self, what: str) -> KafkaError:
         message = f"{self.log_file.path}: {what}"
         if not self.is_damaged:
-            self.is_damaged = True  # said once: whoever reads there will try again
-            _logger.error("%s; who reads there is told CORRUPT_MESSAGE", message)
+            self.is_damaged = True  # logged once: consumers will try again
+            _logger.error("%s; fetches there fail with CORRUPT_MESSAGE", message)
         return KafkaError(ErrorCode.corrupt_message, message)
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
-        """Batches from `start_offset` on that may hold a record at or after a time.
+        """Batches from `start_offset` on that may hold a record at or after `timestamp`.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, there are other bytes among them.
+            KafkaError: CORRUPT_MESSAGE, bytes among them are no batch.
         """
         offset = max(self.time_index.lookup(timestamp), start_offset)
         size, end = self.size, self.offset_index.lookup(offset)
@@ -385,7 +385,7 @@ class Segment:
             return self._files.read_at(descriptor, place.header.size, place.position)
 
     def reader(self) -> Callable[[int, int], bytes]:
-        """Reads at a position, up to a length: for scans through the whole file."""
+        """A function that reads at a position, up to a length: for scans of the whole file."""
 
         def read(position: int, length: int) -> bytes:
             with self.log_file as descriptor:
@@ -415,7 +415,7 @@ class Segment:
             position, header = place
             if header.size > max_bytes:
                 max_bytes = header.size if minimum_one_batch else 0
-            if header.size >= max_bytes:  # it is all that is read, and what follows comes next
+            if header.size >= max_bytes:  # read alone: the next fetch continues after it
                 known.put(header.end_offset, position + header.size)
         descriptor = self.log_file.acquire()
         size = min(max_bytes, end - position)
@@ -435,7 +435,7 @@ class Segment:
     # -- cutting and removing ----------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset` and all behind it."""
+        """Remove the batch that holds `offset` and all after it."""
         place = self.find(offset)
         if place is not None:
             self.time_index.truncate_to(place.header.base_offset)
@@ -450,7 +450,7 @@ class Segment:
         self.size = position
         self._file_end = 0
         self._unsynced.note()
-        # Behind the new size: what threads find out of what was cut goes into the old ones.
+        # After the size: threads that still read what was cut put their findings into the old ones.
         self._known_positions = KnownPositions()
         self._times = SegmentTimes()
         self._bytes_since_index_entry = position - self.offset_index.last_position
@@ -484,12 +484,12 @@ class Segment:
         return paths
 
     def remove_files(self) -> None:
-        self.discard()  # first: who finds no file is to know that there was one
+        self.discard()  # first: a thread that finds no file must see that it was deleted
         for file in self.all_files():
             self._files.remove(file.path)
 
     def discard(self) -> None:
-        """The files are about to go: close them with their last reader."""
+        """Mark the segment deleted: its files close when their last lease ends."""
         self.is_deleted = True
         for file in self.all_files():
             file.discard()

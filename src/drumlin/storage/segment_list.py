@@ -1,8 +1,8 @@
 """The segments of one log in order, found by offset.
 
 Every change replaces the whole list, so that threads that read need no lock: they see the
-segments as they were before a change or after it. There may be ten thousand: what appends and
-readers ask is not proportional to that.
+segments as they were before a change or after it. There may be ten thousand: the cost of an append
+or a read does not grow with their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drumlin.storage.files import ReadAt
 from drumlin.storage.segment import Segment
 from drumlin.storage.transaction_index import AbortedTransaction
 
-#: Aborted transactions: a millisecond's worth.
+#: Aborted transactions: about a millisecond of work.
 _LOOKED_AT_ONCE_MAX: Final = 1000
 
 
@@ -26,7 +26,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _number_of(segments: Sequence[Segment], offset: int) -> int:
-    """Which segment holds `offset`: most readers are in the last one."""
+    """The number of the segment that holds `offset`: mostly the last one."""
     last = len(segments) - 1
     if offset >= segments[last].base_offset:
         return last
@@ -34,11 +34,11 @@ def _number_of(segments: Sequence[Segment], offset: int) -> int:
 
 
 class _Sealed(NamedTuple):
-    """What is known of the sealed ones of `segments`: nothing of them changes any more."""
+    """Facts about the sealed segments of `segments`, which never change."""
 
     segments: tuple[Segment, ...]
     size_bytes: int
-    #: Those with a transaction index in which something is, or may be.
+    #: Those whose transaction index has entries, or may have.
     aborting: tuple[Segment, ...]
 
 
@@ -82,7 +82,7 @@ class SegmentList:
         return self._segments
 
     def from_offset(self, offset: int) -> tuple[Segment, ...]:
-        """The segment that holds `offset`, and all behind it."""
+        """The segment that holds `offset`, and all after it."""
         segments = self._segments
         return segments[_number_of(segments, offset) :]
 
@@ -94,7 +94,7 @@ class SegmentList:
         minimum_one_batch: bool,
         read: ReadAt,
     ) -> FileSlice | None:
-        """Batches from `start_offset` on, of the first segment that has any below `end_offset`."""
+        """Batches from `start_offset` on, of the first segment with any below `end_offset`."""
         segments = self._segments
         count = len(segments)
         for number in range(_number_of(segments, start_offset), count):
@@ -113,11 +113,11 @@ class SegmentList:
     def aborted_transactions(
         self, start_offset: int, end_offset: int, may_block: bool
     ) -> list[AbortedTransaction]:
-        """Those with an offset in the range, which may have ended behind it.
+        """Aborted transactions with an offset in the range; their markers may lie after it.
 
         Raises:
-            BlockingIOError: unless it may block, and the disk is needed, or very many have to be
-                looked at.
+            BlockingIOError: unless `may_block`, if the device has to be read or there are very many
+                to check.
         """
         found: list[AbortedTransaction] = []
         looked_at = 0
@@ -129,7 +129,7 @@ class SegmentList:
                 if each.first_offset < end_offset:
                     found.append(each)
                 if each.last_stable_offset >= end_offset:
-                    return found  # whatever ends later begins later
+                    return found  # transactions that end later begin at or after `end_offset`
         return found
 
     def aborted_in(
@@ -140,7 +140,7 @@ class SegmentList:
         read: ReadAt,
         may_block: bool,
     ) -> list[AbortedTransaction]:
-        """Those with an offset in what was read from `start_offset` on, below `end_offset`."""
+        """Aborted transactions with an offset in `piece`, read from `start_offset` on."""
         for segment in self._aborting_from(start_offset):
             if segment.transaction_index.has_any_from(start_offset, may_block):
                 break
@@ -155,13 +155,13 @@ class SegmentList:
         return self.aborted_transactions(start_offset, end_offset, may_block)
 
     def _from(self, offset: int) -> Iterator[Segment]:
-        """As `from_offset`, one by one: a reader who is far behind looks at few of them."""
+        """As `from_offset`, one by one: a consumer that lags far behind needs few of them."""
         segments = self._segments
         for number in range(_number_of(segments, offset), len(segments)):
             yield segments[number]
 
     def _aborting_from(self, offset: int) -> Iterator[Segment]:
-        """Of the segments from `offset` on those in which transactions may have been aborted."""
+        """The segments from `offset` on in which transactions may have been aborted."""
         sealed = self._sealed()
         segments, aborting = sealed.segments, sealed.aborting
         if aborting and offset < segments[-1].base_offset:

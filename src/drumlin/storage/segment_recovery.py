@@ -1,7 +1,7 @@
 """Reading a segment again, batch by batch with its CRC: the main work of a recovery.
 
-Indexes, leader epochs and producer state are built from what is sound. A kernel passes over the
-ordinary batches; the others, and all of them until the kernels are loaded, are looked at here.
+Indexes, leader epochs and producer state are built from the sound batches. A kernel handles the
+ordinary batches; the others, and all of them until the kernels are loaded, are checked here.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
 _OLD_MAGICS: Final = (0, 1)
-#: Of a message without key and value; what a device left of zeros claims less.
+#: The size of a message without key and value; a run of zeros claims a smaller one.
 _OLD_SIZE_MIN: Final = LOG_OVERHEAD + 14
 
 
 class UnsupportedFormat(Exception):
-    """Record batches of before Kafka 0.11: left as they are."""
+    """Record batches from before Kafka 0.11: they are left as they are."""
 
 
 def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) -> bool:
-    """Read all batches below `end_offset_max`, index them anew, cut behind the last sound one.
+    """Read all batches below `end_offset_max`, rebuild indexes, cut after the last sound batch.
 
     Returns:
         Whether the whole file was sound.
@@ -68,7 +68,7 @@ def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) ->
     if batches.position == segment.size:
         return True
     _logger.warning(
-        "%s: the last %d bytes, behind offset %d, are no sound batches and are cut off",
+        "%s: the last %d bytes, from offset %d on, are no sound batches and are cut off",
         segment.log_file.path,
         segment.size - batches.position,
         batches.offset,
@@ -78,7 +78,7 @@ def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) ->
 
 
 def _take_over(segment: Segment, scan: Scan, chunk_position: int) -> None:
-    """Index what was passed over."""
+    """Index the batches that the scan passed over."""
     entries = scan.entries(chunk_position)
     largest = TimestampAndOffset(*scan.largest_timestamp)
     segment.take_over_index(entries, IndexProgress(largest, scan.unindexed_bytes))
@@ -94,13 +94,13 @@ def _follow_producers(state: ProducerState, scan: Scan) -> None:
 
 
 class SoundBatches:
-    """Batches of a segment, up to the first that is not where and what it should be.
+    """Batches of a segment, up to the first that is not sound.
 
-    Cut off, garbled, out of order, or reaching to `end_offset`.
+    That is one that is cut off, garbled, out of order, or reaches `end_offset`.
     """
 
     def __init__(self, segment: Segment, end_offset: int) -> None:
-        self.position = 0  # behind all batches so far
+        self.position = 0  # after all batches so far
         self.offset = segment.base_offset
         self.chunk_position = 0
         self._chunk = b""
@@ -110,7 +110,7 @@ class SoundBatches:
         self._end_offset = end_offset
 
     def _need(self, size: int) -> int:
-        """Where in the chunk the next batch begins, with `size` bytes of it there."""
+        """The start of the next batch in the chunk, read anew if it lacks `size` bytes of it."""
         start = self.position - self.chunk_position
         if len(self._chunk) - start >= size:
             return start

@@ -1,8 +1,8 @@
-"""What is known of the timestamps in a segment. Nothing at first, after a start: most logs rest.
+"""The known timestamps of a segment. After a start none is known, as most logs are idle.
 
-Any thread may find something out beside the one that appends. What it has found is put in only
-where nothing is known yet, and whoever appends finds out first: an old value never takes the
-place of a new one. A segment that is cut gets a new object.
+Any thread may read them from the file, beside the one that appends. It stores them only if none is
+known yet, and the appending thread reads them before its first append: so an old value never
+replaces a new one. A segment that is truncated gets a new object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_TIMESTAMP_YET: Final = TimestampAndOffset(NO_TIMESTAMP, -1)
 
 
 class SegmentTimes:
-    """None: not known."""
+    """The first and the largest timestamp; None if not known."""
 
     __slots__ = ("first", "largest")
 
@@ -37,10 +37,10 @@ class SegmentTimes:
         self.largest = largest
 
     def put_in(self, largest: TimestampAndOffset) -> TimestampAndOffset:
-        """What was found in the file.
+        """Store what was found in the file, unless a value is known already.
 
         Returns:
-            What is known now.
+            The value that is known now.
         """
         with _putting_in:
             if self.largest is None:

@@ -1,14 +1,13 @@
-"""The file `segment-swap`: what an exchange of segments does, written down before it is done.
+"""The file `segment-swap`: the plan of a swap of segments, written before the swap begins.
 
-Once it is on the device the exchange counts as done, and a start after a crash completes it; as
-long as it is not, nothing of the old segments was touched. So it does not matter which of the
-renames in between reached the device, nor in which order. All that it names was synced before.
-A plan in the folder of another topic (of the same name, made anew in that moment) counts for
-nothing.
+Once the plan is on the device the swap counts as done, and a start after a crash completes it;
+until then no old segment is touched. So it does not matter which of the renames reached the device,
+nor in which order. All files that the plan names were synced before. A plan in the folder of
+another topic (of the same name, created again at that moment) is ignored.
 
     0                             version
     ABEiM0RVZneImaq7zN3u_w        id of the topic, as in `partition.metadata`
-    2 3                           how many base offsets and file names follow
+    2 3                           the numbers of base offsets and file names that follow
     0                             base offsets of the old segments
     1000
     00000000000000000000.log      files of the new ones: beside the log as `.cleaned` or `.swap`,
@@ -59,10 +58,10 @@ class SwapPlan(NamedTuple):
 
     @classmethod
     def decode(cls, content: bytes) -> SwapPlan:
-        """What `encode` wrote.
+        """Read what `encode` wrote.
 
         Raises:
-            ValueError: the file is none, or is cut off.
+            ValueError: the file is not a plan, or is cut off.
         """
         version, topic_id, counts, *rows = content.decode("ascii").splitlines()
         old_count, new_count = map(int, counts.split(" "))
@@ -72,11 +71,11 @@ class SwapPlan(NamedTuple):
         return cls(decode_uuid(topic_id), tuple(map(int, old)), tuple(new))
 
     def is_of(self, topic_id: UUID) -> bool:
-        """Whether it was made for this topic; it is where one of the two is not known."""
+        """Whether it was made for this topic; an unknown id on either side matches."""
         return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
     def gone_base_offsets(self) -> list[int]:
-        """Those at which no segment begins any more."""
+        """The old base offsets at which no segment begins any more."""
         return [
             offset
             for offset in self.old_base_offsets
@@ -85,18 +84,18 @@ class SwapPlan(NamedTuple):
 
 
 def remove_snapshots(path: str, plan: SwapPlan, files: Files) -> None:
-    """Producer state is kept for where segments begin."""
+    """Remove the producer snapshots at base offsets where no segment begins any more."""
     for offset in plan.gone_base_offsets():
         files.remove(snapshot_path(path, offset))
 
 
 def complete_swap(path: str, files: Files) -> bool:
-    """Do what the plan in a partition folder says, as far as it is not done; then remove it.
+    """Complete the plan in a partition folder, if there is one; then remove it.
 
-    A crash on the way comes back to where we are.
+    After a crash on the way the next start does the same again.
 
     Returns:
-        Whether there was one to be done.
+        Whether there was a plan to complete.
     """
     plan_path = f"{path}/{FILE_NAME}"
     try:
@@ -125,5 +124,5 @@ def complete_swap(path: str, files: Files) -> bool:
     files.sync_directory(path)
     files.remove(plan_path)
     files.sync_directory(path)
-    _logger.info("%s: completed an exchange of segments at %s", path, plan.old_base_offsets)
+    _logger.info("%s: completed a swap of segments at %s", path, plan.old_base_offsets)
     return True

@@ -1,7 +1,7 @@
 """The sparse time index `%020d.timeindex`: from a timestamp to an offset.
 
 12 bytes an entry: the largest timestamp in the segment so far, and the last offset of its batch
-relative to the segment's base offset. Nothing at or before that offset is younger.
+relative to the segment's base offset. No record at or before that offset has a later timestamp.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TimeIndex(IndexFile):
     __slots__ = ()
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it says anything new."""
+        """Add an entry if its timestamp is above the last one."""
         last = self.last_entry
         if timestamp > (last[0] if last else NO_TIMESTAMP):
             self.append_entry((timestamp, offset - self.base_offset))
@@ -51,7 +51,7 @@ class TimeIndex(IndexFile):
         return self.base_offset + (entry[1] if entry else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget all entries at or above `offset`."""
+        """Remove all entries at or above `offset`."""
         self.cut_while(lambda entry: entry[1] + self.base_offset >= offset)
 
     def _is_sane(self, entry: Entry) -> bool:

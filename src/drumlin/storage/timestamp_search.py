@@ -1,4 +1,4 @@
-"""Finding offsets by time: the indexes lead to a batch, its records are looked at one by one."""
+"""Finding offsets by timestamp: the indexes lead to a batch, whose records are then read."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def _newest_record(segment: Segment, largest: int, start_offset: int) -> OffsetF
         found = _first_record(segment, place, largest, start_offset)
         if found is not None:
             return found
-    # The segment's newest record lies before `start_offset`: what is left must be looked at.
+    # The segment's newest record lies before `start_offset`: search the rest of the segment.
     cut: OffsetFound | None = None
     newest: BatchPlace | None = None
     for place in segment.walk(segment.offset_index.lookup(start_offset)):
         header = place.header
         if header.record_count == 0:
-            continue  # what a cleaning left of it has a time, but no record
+            continue  # a batch emptied by cleaning has a timestamp, but no record
         if header.base_offset < start_offset <= header.last_offset:
             cut = _newest_record_in(segment, place, start_offset)
         elif header.base_offset >= start_offset and (

@@ -1,4 +1,4 @@
-"""The index of aborted transactions `%020d.txnindex`: what a READ_COMMITTED reader must skip.
+"""The index of aborted transactions `%020d.txnindex`: what a READ_COMMITTED consumer skips.
 
 34 bytes an entry: version (0), producer id, first and last offset of the transaction, and the
 last stable offset when it ended. A segment in which no transaction was aborted has no file.
@@ -23,7 +23,7 @@ _putting_in = threading.Lock()  # for all indexes: it is held for a moment only
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records, from `first_offset` to `last_offset`, count for nothing."""
+    """A transaction whose records, from `first_offset` to `last_offset`, must be skipped."""
 
     producer_id: int
     first_offset: int
@@ -38,10 +38,10 @@ def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """Aborted transactions in the order of their end; so their last stable offsets ascend too.
 
-    Kept in memory as they are in the file, once they were asked for: there may be very many.
-    Any thread that may wait for the disk may ask first; what it has read counts unless another was
-    faster. Whoever changes them asks before. Readers in other threads take hold of the bytes
-    first. Those grow in place and are replaced where they become fewer.
+    Kept in memory in the file's format, from the first use on: there may be very many. Any thread
+    that may block can load them; of two that do so at once, the first one counts. A change loads
+    them before. Readers in other threads take a reference to the bytes first: these grow in place,
+    and are replaced when entries are removed.
     """
 
     SUFFIX: Final = ".txnindex"
@@ -58,12 +58,12 @@ class TransactionIndex:
         return tuple(AbortedTransaction._make(each[1:]) for each in _LAYOUT.iter_unpack(packed))
 
     def know(self, entries: tuple[AbortedTransaction, ...]) -> None:
-        """What is in the file, by whoever wrote it, or knows that there is none."""
+        """Set the entries without reading the file: the caller wrote it, or knows it is absent."""
         self._packed = bytearray(encode_transactions(entries))
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known to be."""
+        """Whether it is known to be empty."""
         return self._packed is not None and not self._packed
 
     def _loaded(self, may_block: bool = True) -> bytearray:
@@ -88,9 +88,9 @@ class TransactionIndex:
             with self.file as descriptor:
                 data = self._files.read_at(descriptor, self._files.size(descriptor), 0)
         except FileNotFoundError:
-            # There is none by the name that it has, which nobody changes while it is opened.
+            # There is no file of this name, and the name can't change while it is being opened.
             if self.file.is_discarded:
-                raise  # nobody knows what was in it
+                raise  # it is unknown what was in it
             return bytearray()
         return bytearray(data[: len(data) // _LAYOUT.size * _LAYOUT.size])
 
@@ -104,21 +104,21 @@ class TransactionIndex:
         packed += entry
         self._unsynced.note()
 
-    # With `may_block=False` these raise BlockingIOError where the file is to be read first.
+    # With `may_block=False` these raise BlockingIOError if the file has to be read first.
 
     def ended_from(self, offset: int, may_block: bool) -> Iterator[AbortedTransaction]:
-        """Those that ended at or behind `offset`."""
+        """Aborted transactions that ended at or after `offset`."""
         packed = self._loaded(may_block)
         for number in range(_first_ended_from(packed, offset), _count(packed)):
             yield _entry(packed, number)
 
     def has_any_from(self, offset: int, may_block: bool) -> bool:
-        """Whether a transaction ended at or behind `offset`."""
+        """Whether an aborted transaction ended at or after `offset`."""
         packed = self._loaded(may_block)
         return bool(packed) and _last(packed).last_offset >= offset
 
     def truncate_to(self, offset: int) -> None:
-        """Forget transactions that ended at or behind `offset`."""
+        """Remove transactions that ended at or after `offset`."""
         packed = self._loaded()
         size = _first_ended_from(packed, offset) * _LAYOUT.size
         if size < len(packed):
@@ -128,7 +128,7 @@ class TransactionIndex:
             self._unsynced.note()
 
     def forget_last(self, transaction: AbortedTransaction) -> None:
-        """Its marker did not get into the log."""
+        """Remove the last entry: its marker could not be appended."""
         packed = self._packed
         if packed and _last(packed) == transaction:
             self._packed = packed[: -_LAYOUT.size]
@@ -160,7 +160,7 @@ def _last(packed: bytearray) -> AbortedTransaction:
 
 
 def _first_ended_from(packed: bytearray, offset: int) -> int:
-    """How many ended before `offset`."""
+    """The number of transactions that ended before `offset`."""
 
     def last_offset_of(number: int) -> int:
         return _entry(packed, number).last_offset

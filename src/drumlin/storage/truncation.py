@@ -1,7 +1,7 @@
-"""Cutting a log: what a follower does when its leader has other records than it has.
+"""Truncating a log, as a follower does when its records differ from its leader's.
 
-The recovery point goes back first, durably: a crash in the middle must not trust what is later
-written in the place of what was cut.
+The recovery point is lowered first, durably: after a crash, what was written later in place of the
+removed records must not be trusted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def truncate(log: LogState, offset: int) -> None:
     with log.swaps.lock, log.durability.lock:
         _begin(log)
         place = log.segments.from_offset(offset)[0].find(offset)
-        if place is not None:  # the batch in which `offset` is goes as a whole
+        if place is not None:  # the batch that holds `offset` is removed as a whole
             offset = min(offset, place.header.base_offset)
         _lower_checkpoints(log, offset)
         gone = [segment for segment in log.segments if segment.base_offset > offset]
@@ -46,7 +46,7 @@ def start_anew(log: LogState, offset: int) -> None:
 
 
 def skip_to(log: LogState, offset: int) -> None:
-    """Give the next record `offset`, durably: the offsets below were given out, and are lost."""
+    """Give the next record `offset`, durably: the offsets below were given out before, and lost."""
     if log.size_bytes == 0:
         start_anew(log, offset)
     else:
@@ -66,27 +66,25 @@ def skip_to(log: LogState, offset: int) -> None:
 
 
 def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
-    """The last batch turned out to end at `end_offset`, after loading or cutting."""
+    """Set the log end offset, found by loading or truncating, and what depends on it."""
     log.log_end_offset = log.producer_state.end_offset = end_offset
     log.durability.recovery_point = min(recovery_point, end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
     log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
     if end_offset < log.log_start_offset:
-        # All that could be read is gone. Offsets below must not be given out again.
+        # No readable record is left. Offsets below the log start must not be given out again.
         start_anew(log, log.log_start_offset)
 
 
 def _begin(log: LogState) -> None:
-    """What a cleaner works on is worth nothing any more, nor may a crash put it to use."""
+    """Make a cleaning under way worthless, and see that no crash puts it to use."""
     log.truncations += 1
     log.swaps.settle()
 
 
 def _lower_checkpoints(log: LogState, offset: int) -> None:
     key = log.topic, log.partition
-    log.durability.drop_from(
-        offset
-    )  # first: who writes the checkpoint meanwhile takes it from here
+    log.durability.drop_from(offset)  # first: a checkpoint written meanwhile takes it from here
     log.log_directory.recovery_points.lower(key, offset)
     log.log_directory.cleaner_offsets.lower(key, offset)
 
@@ -98,10 +96,10 @@ def _remove(log: LogState, gone: list[Segment]) -> None:
 
 
 def _reload(log: LogState, offset: int) -> None:
-    """Bring all that is known of records back to what is left of them."""
+    """Bring the state of the log in line with the records that are left."""
     state = log.producer_state
     files = log.log_directory.files
-    files.sync_directory(log.path)  # what was removed must not come back, nor what is new vanish
+    files.sync_directory(log.path)  # removed files must not come back, nor new ones vanish
     load_latest_snapshot(state, log.path, files, log.log_start_offset, offset)
     for segment in log.segments.from_offset(state.end_offset):
         follow_segment(state, segment)

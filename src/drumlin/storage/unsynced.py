@@ -1,8 +1,7 @@
-"""What was changed and is not on the device yet, counted: a flush runs beside the one who changes.
+"""Counting changes that are not on the device yet, while a flush runs beside the writer.
 
-Whoever changes something notes it when that is done, and a sync counts for what was noted before
-it began. So a change that a sync only met half of is never taken for durable. One thread notes;
-any may sync.
+A change is noted when it is complete, and a sync counts for what was noted before it began. So a
+change that a sync saw only half of is never taken for durable. One thread notes; any may sync.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ class Unsynced:
         self._synced = 0
 
     def note(self) -> None:
-        """Something has been changed."""
+        """Count a change that is complete."""
         self._noted += 1
 
     def sync(self, sync: Callable[[], object]) -> None:
-        """Have `sync` called if anything is not on the device; after an error that stays so."""
+        """Call `sync` if any change is not on the device; after an error it stays unsynced."""
         noted = self._noted
         if noted != self._synced:
             sync()

@@ -1,10 +1,10 @@
-"""Whose transaction is being asked about, before its first batch enters the log.
+"""The verification of a transaction before its first batch enters the log (KIP-890).
 
 A transactional batch needs a transaction: one that is open in the log, or one that the
-coordinator has just said to be ongoing. Between that answer and the append a marker may end the
-transaction, and the next one may know nothing of the partition. So the answer is only good while
-the verification that it was asked for is still the producer's: markers take it away, and so does
-the first batch that is appended.
+coordinator has just confirmed as ongoing. Between that answer and the append a marker may end the
+transaction, and the next one may not include the partition. So the answer is valid only while the
+verification that it was requested for is still the producer's: a marker removes it, and so does the
+first batch that is appended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ANY_SEQUENCE: Final = 2**31 - 1
 
 
 class Verification:
-    """One producer's. Compared by identity: who holds it has asked before anything ended."""
+    """One producer's verification. Compared by identity: a later one is another object."""
 
     __slots__ = (
         "askers",
@@ -37,7 +37,7 @@ class Verification:
         """How many batches were asked about, without those whose asking was withdrawn."""
 
     def ask_again(self, producer_epoch: int, sequence: int) -> None:
-        """Another batch is asked about: the first one to be appended is the lowest of them."""
+        """Another batch is to be verified: the one with the lowest sequence has to come first."""
         self.askers += 1
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
@@ -46,12 +46,12 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
     def is_ended_by_marker(self, producer_epoch: int) -> bool:
-        """Whether a marker of that epoch may have ended what was asked about.
+        """Whether a marker of that epoch may have ended the transaction being verified.
 
         In transactions v2 it ends the transaction of the epoch before, not of its own.
         """
         return not (self.supports_epoch_bump and producer_epoch == self.producer_epoch)
 
 
-#: Held by those who need not ask: verification is off, or somebody else has checked.
+#: For batches that need no verification: it is off, or was done elsewhere.
 NOT_REQUIRED: Final = Verification(-1, _ANY_SEQUENCE, supports_epoch_bump=False, began_ms=0)
