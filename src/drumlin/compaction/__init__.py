@@ -1,4 +1,4 @@
-"""Log compaction: of every key the last record, for ever, on bounded disk.
+"""Log compaction: keeping the last record of every key, for ever, on bounded disk.
 
 `records/kernels/survival.py` is the rule, `survivors.py` the same for columns. One cleaning goes
 `cleanable` -> `choice` -> `map_building` -> `grouping` -> `rewriting` -> the swap in `storage`;

@@ -1,6 +1,6 @@
 """Batches that a pass leaves to the cleaner: compressed, of a transaction, or control batches.
 
-Whatever is wrong with one is told with the place where it lies.
+Every error names the file and position of the batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from drumlin.records.record import decode_batch, encode_record
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.producer_state import TransactionMarker
 
-#: Nothing that a broker has accepted unfolds to more.
+#: No batch that a broker has accepted decompresses to more.
 _UNFOLDED_BYTES_MAX: Final = 1 << 30
 _SPECIAL: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
@@ -60,7 +60,7 @@ def marker_in(batch: memoryview, header: BatchHeader, where: str) -> Transaction
 
 
 def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
-    """The records of a batch, valid until this thread asks for others.
+    """The records of a batch, valid until this thread decompresses others.
 
     Raises:
         CleaningFailed: they can't be decompressed.
@@ -76,8 +76,8 @@ def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
 def special_size(view: memoryview, position: int) -> int:
     """The size of the batch at a position if it is whole and not ordinary, else 0.
 
-    Saves a pass from being asked about each of many such batches in a row; whether they are
-    sound is seen to later.
+    It spares a call of the pass for each of many such batches in a row; whether they are sound is
+    checked later.
     """
     if len(view) - position < HEADER_SIZE or not view[position + ATTRIBUTES_LOW_BYTE] & _SPECIAL:
         return 0
@@ -86,7 +86,7 @@ def special_size(view: memoryview, position: int) -> int:
 
 
 def with_records(header: BatchHeader, left: BatchHeader | FilteredBody, body: Buffer) -> bytearray:
-    """The batch anew, with what is left of its records, in its codec."""
+    """The batch with the records that are left, compressed with its codec again."""
     attributes = header.attributes & ~DELETE_HORIZON_MASK
     if left.has_delete_horizon:
         attributes |= DELETE_HORIZON_MASK
@@ -102,7 +102,7 @@ def with_records(header: BatchHeader, left: BatchHeader | FilteredBody, body: Bu
 
 
 def without_records(header: BatchHeader) -> bytearray:
-    """The batch as a mere header: it still says where its producer was."""
+    """The batch reduced to its header, which keeps its producer's last sequence."""
     return _assemble(
         header._replace(
             attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK),

@@ -1,4 +1,4 @@
-"""Which log is cleaned next. Pure."""
+"""The choice of the log to clean next. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ L = TypeVar("L")
 
 
 class Candidate(NamedTuple):
-    """A log that is cleaned by nobody now, and not uncleanable."""
+    """A log that is not being cleaned now, and not uncleanable."""
 
     cleanable: Cleanable
     min_cleanable_dirty_ratio: float
 
     @property
     def is_overdue(self) -> bool:
-        """`max.compaction.lag.ms` forces it, however little there is to gain."""
+        """`max.compaction.lag.ms` forces a cleaning, however little there is to gain."""
         return self.cleanable.overdue_ms > 0 and self.cleanable.cleanable_bytes > 0
 
     @property
@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The larger one comes first."""
+        """The candidate with the larger rank comes first."""
         return self.cleanable.overdue_ms, self.cleanable.dirty_ratio
 
     @property
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 def in_order(candidates: Iterable[tuple[L, Candidate]]) -> list[L]:
-    """Those worth a cleaning: whose delay is a broken promise first, then the dirtiest."""
+    """The logs worth a cleaning: the overdue ones first, then the dirtiest."""
     worthy = [(log, each) for log, each in candidates if each.is_worth_it]
     worthy.sort(key=lambda each: each[1].rank, reverse=True)
     return [log for log, _ in worthy]

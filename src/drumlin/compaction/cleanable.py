@@ -1,11 +1,11 @@
-"""What of a log can be cleaned now, and how dirty it is. Pure: facts in, an answer out.
+"""The part of a log that can be cleaned now, and its dirty ratio. Pure.
 
     tail: cleaned before    head: dirty, cleanable      not cleanable
     [log start ........ first dirty)[first dirty ...... first uncleanable)[......... log end)
 
-Not cleanable are the active segment, everything from the last stable offset on, and what was
-written less than `min.compaction.lag.ms` ago; and, as segments are cleaned whole, whatever
-shares a segment with any of that.
+Not cleanable are the active segment, everything from the last stable offset on, and records
+written less than `min.compaction.lag.ms` ago. As segments are cleaned whole, neither is a segment
+that contains any of these.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class SegmentFacts(NamedTuple):
 
     base_offset: int
     size: int
-    #: When its youngest record was written, as far as one can tell: the later of the largest
-    #: timestamp and the time of the last append. A timestamp alone is the producer's word.
+    #: When its latest record was written, as far as known: the later of the largest timestamp and
+    #: the time of the last append. A timestamp alone is only the producer's claim.
     written_ms: int
-    #: When its oldest record was written, as far as one can tell; -1: it does not matter.
+    #: When its oldest record was written, as far as known; -1: it does not matter.
     begun_ms: int
 
 
@@ -39,15 +39,15 @@ class LogFacts(NamedTuple):
 
 
 class Cleanable(NamedTuple):
-    """See the picture above; the sizes are those of whole segments."""
+    """See the picture above; sizes count whole segments."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: For how long the oldest dirty record has waited longer than `max.compaction.lag.ms`.
+    #: By how much the wait of the oldest dirty record exceeds `max.compaction.lag.ms`.
     overdue_ms: int
-    #: The checkpoint did not fit the log (it was truncated, or is another one): begin anew.
+    #: The checkpoint does not fit the log (truncated, or another log): clean from its start.
     is_checkpoint_invalid: bool
 
     @property

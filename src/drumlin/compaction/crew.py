@@ -1,8 +1,8 @@
-"""Threads that help one cleaning with what takes no interpreter's lock; results come in order.
+"""Threads that help one cleaning with work that releases the GIL; results come in order.
 
-The cleaner's own thread hands tasks over, takes their results in the order in which it has handed
-them over, and works on tasks itself while it waits. There are no threads before the first task,
-and none after `close`. Tasks know nothing of each other, and a crew nothing of what they do.
+The cleaner's own thread submits tasks, takes their results in the order of submission, and works on
+tasks itself while it waits. There are no threads before the first task, and none after `close`.
+Tasks know nothing of each other, and a crew nothing of what they do.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
-#: More would wait for the interpreter's lock, and for the one that takes the results.
+#: More would wait for the GIL, and for the thread that takes the results.
 _HELPERS_MAX: Final = 3
-#: Tasks for each thread that are under way, or done and not taken.
+#: Tasks per thread that are under way, or done and not taken.
 _TASKS_EACH: Final = 2
 
 
 def helpers_for(cleaner_threads: int) -> int:
-    """How many helpers each of so many cleaners has: all together need no more than the cores."""
+    """Helpers for each cleaner: all threads together are no more than the cores."""
     cores = len(os.sched_getaffinity(0))
     return min(_HELPERS_MAX, max(0, cores // max(1, cleaner_threads) - 1))
 
 
 class _Task:
-    """A function, and what came of it."""
+    """A function, and its result or error."""
 
     __slots__ = ("error", "function", "is_done", "result")
 
@@ -40,13 +40,13 @@ class _Task:
     def run(self) -> None:
         try:
             self.result = self.function()
-        except BaseException as error:  # noqa: BLE001  told where the result is taken
+        except BaseException as error:  # noqa: BLE001  raised where the result is taken
             self.error = error
         self.is_done = True
 
 
 class Crew:
-    """See the module. All calls are of one thread."""
+    """See the module. Only one thread may call it."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers
@@ -60,11 +60,11 @@ class Crew:
 
     @property
     def tasks_max(self) -> int:
-        """How many tasks may be handed over whose results were not taken."""
+        """How many tasks may be submitted whose results are not taken yet."""
         return _TASKS_EACH * (self._helpers + 1)
 
     def submit(self, function: Callable[[], Any]) -> _Task:
-        """Have something done by whoever comes first."""
+        """Add a task for the first free thread."""
         task = _Task(function)
         with self._lock:
             self._waiting.append(task)
@@ -76,7 +76,7 @@ class Crew:
         return task
 
     def result(self, task: _Task) -> Any:
-        """What a task has returned, or raises what it has raised. Works meanwhile."""
+        """Return or raise what a task has returned or raised. Works on other tasks meanwhile."""
         while not task.is_done:
             with self._lock:
                 if task.is_done:
@@ -100,20 +100,20 @@ class Crew:
                 task = self._waiting.popleft()
                 self._running += 1
             task.run()
-            del task  # what it refers to goes with whoever takes its result
+            del task  # else it would keep alive what its result's taker has let go
             with self._lock:
                 self._running -= 1
                 self._is_done.notify()
 
     def give_up(self) -> None:
-        """Have nothing done any more; what is under way has ended when this returns."""
+        """Drop the waiting tasks; those under way have ended when this returns."""
         with self._lock:
             self._waiting.clear()
             while self._running:
                 self._is_done.wait()
 
     def close(self) -> None:
-        """Likewise, and there are no threads any more."""
+        """As `give_up`, and end all threads."""
         self.give_up()
         with self._lock:
             self._is_closed = True
@@ -124,10 +124,10 @@ class Crew:
 
 
 class InOrder(Generic[T]):
-    """Steps of which some are done by a crew, taken in the order in which they were added.
+    """Steps, some done by a crew, which are taken in the order in which they were added.
 
-    A step is added as it is, or as a task that returns it. Whoever leaves the block with an error,
-    or early, leaves no task behind.
+    A step is added as it is, or as a task that returns it. No task is left when the block ends
+    early, or with an error.
     """
 
     def __init__(self, crew: Crew) -> None:
@@ -144,18 +144,18 @@ class InOrder(Generic[T]):
             self._crew.give_up()
 
     def add(self, step: T) -> Iterator[T]:
-        """A step that is done. Returns those whose turn it is; so does whatever follows."""
+        """Add a finished step. Like the methods below, returns the steps whose turn it is."""
         self._steps.append((None, step))
         return self._take(self._crew.tasks_max)
 
     def add_task(self, function: Callable[[], T]) -> Iterator[T]:
-        """A step that is to be done."""
+        """Add a step to be done by the crew."""
         self._steps.append((self._crew.submit(function), None))
         self._tasks += 1
         return self._take(self._crew.tasks_max)
 
     def finish(self, function: Callable[[], T] | None = None) -> Iterator[T]:
-        """All that are left; `function` is the last one, and nobody is waked for it alone."""
+        """All steps left. `function` is the last one; if it is the only task, it runs here."""
         if function is not None and self._tasks:
             yield from self.add_task(function)
         elif function is not None:
@@ -164,7 +164,7 @@ class InOrder(Generic[T]):
         yield from self._take(0)
 
     def _take(self, tasks_left: int) -> Iterator[T]:
-        # What is done goes as soon as nothing in front of it is left.
+        # A finished step is returned as soon as no step before it is left.
         while self._steps and (self._tasks > tasks_left or self._steps[0][0] is None):
             yield self._next()
 

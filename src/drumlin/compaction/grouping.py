@@ -1,11 +1,11 @@
-"""Which neighbouring segments become one: cleaning leaves small ones behind. Pure."""
+"""Grouping neighbouring segments into one, as cleaning leaves small ones. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-#: The largest offset that an index can tell, relative to its segment's base offset.
+#: The largest offset that an index can hold, relative to its segment's base offset.
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
@@ -19,14 +19,14 @@ class Size(NamedTuple):
     time_index_bytes: int
 
 
-#: They are exchanged in one go, while nobody else can change a log.
+#: A group is swapped in one step, during which nothing else can change a log.
 _SEGMENTS_MAX = 100
 
 
 def group_segments(
     segments: Sequence[Size], segment_bytes: int, segment_index_bytes: int
 ) -> list[range]:
-    """Runs of segments, by number, that fit into one segment even if nothing in them dies.
+    """Runs of segments, by number, that fit into one segment even if no record is removed.
 
     A segment that is too large already is a group of its own.
     """

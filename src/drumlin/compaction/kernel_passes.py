@@ -1,4 +1,4 @@
-"""The passes of a cleaning as machine code: buffers and numbers in, kernels called, facts out."""
+"""The passes of a cleaning as machine code: wrappers that call the kernels with buffers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class KernelFilterPass:
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
         state[at.FILTER_END_OFFSET] = INT64_MAX
-        # Whatever an address is given away of is held for as long as the pass is.
+        # Everything whose address the kernels get is kept alive as long as the pass.
         self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
         state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
         state[at.FILTER_KEPT_EMPTY_COUNT] = len(rules.kept_empty)
@@ -237,21 +237,21 @@ class KernelFilterPass:
 
 
 def _pointer(buffer: Buffer) -> Any:
-    """What ctypes takes for an address; it keeps the buffer's memory where it is."""
+    """The address of a buffer for ctypes, which keeps its memory in place."""
     if isinstance(buffer, bytes):
         return buffer
     if not len(buffer):
         return None
     if isinstance(buffer, memoryview) and buffer.readonly:
-        return bytes(buffer)  # ctypes gives away no address of it
+        return bytes(buffer)  # ctypes gives no address of read-only memory
     return ctypes.byref(ctypes.c_char.from_buffer(buffer))
 
 
 def _take_header(state: Any, header: BatchHeader) -> None:
-    """What the kernels need of a header, where they look for it.
+    """Put the fields of a header where the kernels look for them.
 
     Raises:
-        CorruptRecord: it cannot be.
+        CorruptRecord: the numbers in it are impossible.
     """
     check_header(header)
     state[: at.HEAD_WIDTH] = (

@@ -1,7 +1,7 @@
-"""The first pass of a cleaning: of each key in the dirty part, where it was seen last.
+"""The first pass of a cleaning: the last offset of each key in the dirty part.
 
-Goes segment by segment until the map is full; how far it came is the end of the round. What is
-aborted, or is no record, does not count.
+It goes segment by segment until the map is full; the offset it has reached is the end of the round.
+Aborted records and control records are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drumlin.storage.transaction_index import AbortedTransaction
 
 
 class _Filled(NamedTuple):
-    """A stretch, of which the first batches are unfolded; of the headers nothing is put."""
+    """A stretch with its first `taken` batches unfolded; `passed_over` put nothing into the map."""
 
     batches: Sequence[Taken]
     passed_over: Sequence[BatchHeader]
@@ -52,7 +52,7 @@ class MapBuilding:
         self.bytes_read = 0
 
     def add(self, segment: Segment, end_offset: int) -> bool:
-        """Take a segment in, which ends at `end_offset`; False when the round ends in it.
+        """Add a segment, which ends at `end_offset`; False if the round ends in it.
 
         Raises:
             CleaningFailed, CleaningStopped, OSError
@@ -68,7 +68,7 @@ class MapBuilding:
         return True
 
     def _take(self, piece: Piece) -> Reason:
-        """All whole batches of a piece."""
+        """Take all whole batches of a piece."""
         while True:
             stop = self._pass.run(piece.view, len(piece.view), piece.used)
             piece.used = stop.position
@@ -81,7 +81,7 @@ class MapBuilding:
                 return reason
 
     def _take_specials(self, piece: Piece, size: int) -> Reason:
-        """The batches up to the first one that is ordinary."""
+        """Take the batches up to the first one that is ordinary."""
         with contextlib.closing(self._filled(piece, size)) as stretches:
             for filled in stretches:
                 reason = self._put(filled)
@@ -114,7 +114,7 @@ class MapBuilding:
         return self._transactions.is_aborted(header)
 
     def _unfold(self, stretch: Stretch[BatchHeader]) -> _Filled:
-        """In any thread."""
+        """Runs in any thread."""
         try:
             unfolded = self._free.pop()
         except IndexError:
@@ -147,7 +147,7 @@ class MapBuilding:
         return stop.reason
 
     def _put_alone(self, taken: Taken) -> Reason:
-        """A batch that unfolds to much."""
+        """Put a batch that decompresses to more than a stretch may hold."""
         batch, header, where = taken
         try:
             return self._pass.map_body(records_of(batch, header, where), header)

@@ -1,10 +1,10 @@
-"""The offset map: of every key in the dirty part of a log its last offset, in 14 bytes.
+"""The offset map: the last offset of every key in the dirty part of a log, in 14 bytes.
 
     10 bytes  of the key's 128-bit hash
      4 bytes  offset relative to the map's first one, plus 1; 0 where the slot is empty
 
-The other 48 bits of the hash say where the search for a slot begins; it goes on from slot to
-slot. Two keys are taken for one if they agree in 80 bits and lie in one run of slots besides.
+The other 48 bits of the hash select the slot where the search begins; it continues from slot to
+slot. Two keys are taken for one if they agree in those 80 bits and also lie in one run of slots.
 Kernels read and write the same memory. A map belongs to one cleaning and one thread.
 """
 
@@ -44,7 +44,7 @@ _Words = ctypes.c_int64 * OFFSET_MAP_WIDTH
 
 
 def capacity_within(memory_bytes: int, load_factor: float) -> int:
-    """How many keys a map takes that has so much memory."""
+    """The number of keys that a map of `memory_bytes` takes."""
     return math.floor(memory_bytes // OFFSET_MAP_SLOT_SIZE * load_factor)
 
 
@@ -63,10 +63,10 @@ class OffsetMap:
         """An empty map.
 
         Args:
-            memory_bytes: what it may take at most.
-            base_offset: no smaller offset is put.
-            load_factor: how many of the slots are filled at most.
-            expected_keys: room for more is not taken.
+            memory_bytes: the memory it may take at most.
+            base_offset: the smallest offset that may be put.
+            load_factor: the largest part of the slots that may be filled.
+            expected_keys: the map is made no larger than these keys need.
             seed: the hash's key, 16 bytes; for tests.
         """
         if expected_keys is not None:
@@ -83,7 +83,7 @@ class OffsetMap:
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         # Held for as long as kernels may use the address.
         self._first_byte: ctypes.c_char | None = ctypes.c_char.from_buffer(self._memory)
-        #: What kernels are given of the map; see `layout.py`.
+        #: The description of the map for kernels; see `layout.py`.
         self.words: Final = _Words()
         self.words[OFFSET_MAP_ADDRESS] = ctypes.addressof(self._first_byte)
         self.words[OFFSET_MAP_SLOTS] = slots
@@ -95,12 +95,12 @@ class OffsetMap:
 
     @property
     def capacity(self) -> int:
-        """How many keys it takes."""
+        """The number of keys it can hold."""
         return self.words[OFFSET_MAP_CAPACITY]
 
     @property
     def count(self) -> int:
-        """How many keys are in it."""
+        """The number of keys in it."""
         return self.words[OFFSET_MAP_COUNT]
 
     @property
@@ -110,7 +110,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """It takes no key that it does not have."""
+        """Whether it takes no new key."""
         return self.count >= self.capacity
 
     @property
@@ -123,7 +123,7 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that was looked at, whether or not it had a key; -1 for none."""
+        """The last offset that was processed, whether or not it had a key; -1 for none."""
         return self.words[OFFSET_MAP_LATEST_OFFSET]
 
     @latest_offset.setter
@@ -131,7 +131,7 @@ class OffsetMap:
         self.words[OFFSET_MAP_LATEST_OFFSET] = offset
 
     def put(self, key: Buffer, offset: int) -> bool:
-        """Note that a key was seen; the larger offset stays. False if there is no room for it.
+        """Store a key's offset; a larger one stays. False if there is no room for the key.
 
         Raises:
             ValueError: the offset is smaller than the map's first one.
@@ -157,7 +157,7 @@ class OffsetMap:
         return self.base_offset + seen - 1 if seen else None
 
     def _find(self, key: Buffer) -> tuple[int, int]:
-        """Position of the slot of a key, or of the empty one for it; what it says (0: empty)."""
+        """Position and content (0: empty) of the slot of a key, or of the empty one for it."""
         first, second = keyed_hash(key, self.seed)
         slots = self.words[OFFSET_MAP_SLOTS]
         slot = ((second >> 16) * slots) >> 48
@@ -169,10 +169,10 @@ class OffsetMap:
             slot = slot + 1 if slot + 1 < slots else 0
 
     def survivors_bitmap(self, start_offset: int, end_offset: int) -> bytearray | None:
-        """A bit for each offset from `start_offset` on: whether it is some key's last one.
+        """A bit for each offset from `start_offset` on: whether it is the last one of its key.
 
-        Bit n is `bitmap[n // 8] >> (n % 8) & 1`. None where it would take more than an eighth of
-        the map's memory or 64 MiB.
+        Bit n is `bitmap[n // 8] >> (n % 8) & 1`. None if it would take more than an
+        eighth of the map's memory or 64 MiB.
         """
         size = (max(0, end_offset - start_offset) + 7) // 8
         if size > min(self.memory_bytes // 8, _BITMAP_BYTES_MAX):
@@ -194,7 +194,7 @@ class OffsetMap:
                 bitmap[index >> 3] |= 1 << (index & 7)
 
     def close(self) -> None:
-        """Give the memory back. Nothing else may be asked of the map afterwards."""
+        """Give the memory back. The map must not be used afterwards."""
         self._first_byte = None
         self.words[OFFSET_MAP_ADDRESS] = 0
         self._memory.close()

@@ -1,4 +1,4 @@
-"""Where a rewriting puts what survives: into cleaned segments, or nowhere."""
+"""Where a rewriting puts the surviving batches: into cleaned segments, or nowhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.storage.transaction_index import AbortedTransaction
 
 
 class Counting:
-    """Takes everything and keeps nothing."""
+    """An output that only counts: for simulations."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -38,7 +38,7 @@ class Counting:
 
 
 class SegmentFiles:
-    """The segments that take the place of a group; nearly always one."""
+    """The segments that replace a group; nearly always one."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SegmentFiles:
         *,
         keeps_empty: bool,
     ) -> None:
-        """`keeps_empty`: there is a segment even if it holds nothing.
+        """`keeps_empty`: a segment is made even if it is empty.
 
         Raises:
             OSError
@@ -56,7 +56,7 @@ class SegmentFiles:
         self._log = log
         self._throttle = throttle
         self._keeps_empty = keeps_empty
-        # As if it had been written last when the newest of them was.
+        # The last-modified time of the newest segment.
         self._modified_ms = max(segment.modified_ms() for segment in group)
         self._size_max = max(log.config.segment_bytes, *(segment.size for segment in group), 1)
         self._writers = [self._writer(group[0].base_offset)]
@@ -99,6 +99,6 @@ class SegmentFiles:
         return segments
 
     def abandon(self) -> None:
-        """Leave nothing of them."""
+        """Remove all files."""
         for writer in self._writers:
             writer.abandon()

@@ -1,6 +1,6 @@
-"""Which implementation of the passes serves: machine code, or plain Python where there is none.
+"""The choice between the passes in machine code and those in plain Python, where there is none.
 
-Each is imported when it is first asked for: most brokers need one of them only.
+Each is imported on first use: most brokers need only one of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def filter_pass(
 ) -> FilterPass:
     """Pass 2 with a map that is complete up to its `latest_offset`.
 
-    An index entry is due for a batch in front of which more than `index_interval_bytes` lie;
+    An index entry is due for a batch after more than `index_interval_bytes` since the last entry;
     with -1 every batch gets one.
     """
     kernels = require_for_compaction()

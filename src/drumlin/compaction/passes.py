@@ -1,15 +1,14 @@
-"""The two passes of a cleaning over chunks of a log: what the cleaner asks of them.
+"""The interface of a cleaning's two passes over chunks of a log.
 
 Pass 1 puts the last offset of every key into the map; pass 2 writes what survives. Both go from
-batch to batch through a chunk of log bytes and stop in front of what is not theirs: a pass deals
-with *ordinary* batches, those of no transaction, no control batches and not compressed. Of the
-others the caller hands over the records (`map_body`, `filter_body`), decompressed, once he has
-verified their CRC, and writes the batch himself.
+batch to batch through a chunk of log bytes. A pass handles *ordinary* batches: not compressed, not
+transactional, no control batches. It stops before any other: the caller verifies the CRC of that
+batch, hands over its records decompressed (`map_body`, `filter_body`), and writes the batch itself.
 
-There are two makes of each pass, with the same answers: machine code without the GIL
-(`kernel_passes.py`), and plain Python for where that can't be had (`plain_passes.py`);
-`pass_selection.py` takes one.
-No pass opens a file, and nothing that lies in one can make it read or write outside its buffers.
+There are two implementations of each pass, with the same results: machine code without the GIL
+(`kernel_passes.py`), and plain Python where that is not available (`plain_passes.py`);
+`pass_selection.py` chooses one.
+No pass opens a file, and no content of one can make it read or write outside its buffers.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ class Reason(IntEnum):
     """Why a pass has stopped."""
 
     END = 0  #: no whole batch is left in the chunk
-    SPECIAL = 1  #: the batch at `position` is whole, and the caller's
+    SPECIAL = 1  #: the batch at `position` is whole, and the caller has to handle it
     DONE = 2  #: the end offset was reached (pass 1)
     FULL = 3  #: the map (pass 1) or the output (pass 2) has no room for more
-    CORRUPT = 4  #: the batch at `position` is none, or broken: see `fault`
+    CORRUPT = 4  #: what is at `position` is no batch, or a broken one: see `fault`
 
 
 class Stop(NamedTuple):
     """Where a run has stopped, and why."""
 
     reason: Reason
-    position: int  # in the chunk; what lies before it is dealt with
-    batch_size: int  # of the batch there, as its header says; 0 where no whole header is
+    position: int  # in the chunk; everything before it is processed
+    batch_size: int  # of the batch there, by its header; 0 if there is no whole header
     fault: str  # what is wrong with a corrupt one, else ""
 
 
 class MapFacts(NamedTuple):
-    """What pass 1 has met so far. Batches and bytes are those of `run`."""
+    """Counts of pass 1 so far. Batches and bytes are those of `run`."""
 
     batches: int
     size_bytes: int
@@ -68,20 +67,19 @@ class MapFacts(NamedTuple):
 
 
 class MapPass(Protocol):
-    """Pass 1 over one log. What it has seen is `offset_map.latest_offset`."""
+    """Pass 1 over one log. It has processed all up to `offset_map.latest_offset`."""
 
-    #: Where it ends. A caller who goes segment by segment sets it to each one's end: then
-    #: whatever lies behind it is a batch with a damaged offset, which no CRC covers.
+    #: Where the pass ends. A caller that goes segment by segment sets it to the end of each:
+    #: then a batch beyond it has a damaged offset, which no CRC covers.
     end_offset: int
 
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
         """Put the records of ordinary batches in `chunk[position:size]`.
 
-        Records below the first dirty offset are passed over, and batches of nothing else are
-        not looked into; a batch that lies at the end offset or behind it ends the pass (DONE).
-        When the map is FULL, its `latest_offset` is the one in front of the first record that
-        found no room (which may be in front of everything). After CORRUPT the map is good for
-        nothing.
+        Records below the first dirty offset are skipped, whole batches of them without being read;
+        a batch at or after the end offset ends the pass (DONE). When the map is FULL, its
+        `latest_offset` is the one before the first record that found no room (which may be before
+        all records). After CORRUPT the map is unusable.
 
         Stops: END, SPECIAL, DONE, FULL, CORRUPT.
         """
@@ -90,24 +88,24 @@ class MapPass(Protocol):
         """Put the records of a batch whose decompressed body is given: END, DONE or FULL.
 
         Raises:
-            CorruptRecord: they are not what the header promises.
+            CorruptRecord: the records don't match the header.
         """
 
     def pass_over(self, header: BatchHeader) -> Reason:
-        """Go on behind a batch of which nothing is put (control, aborted): END or DONE."""
+        """Skip a batch of which nothing is put (control, aborted): END or DONE."""
 
     @property
     def facts(self) -> MapFacts: ...
 
 
 class FilterRules(NamedTuple):
-    """What decides over a record of pass 2, beside the map. Times in ms."""
+    """What decides about a record in pass 2, beside the map. Times in ms."""
 
     now_ms: int
     delete_retention_ms: int
-    #: Last offsets of batches that stay even when nothing is left in them, ascending.
+    #: Last offsets of batches that stay even when no record is left in them, ascending.
     kept_empty: Sequence[int] = ()
-    #: A bit for each offset from `bitmap_start` on: it is some key's last. Spares hashing.
+    #: A bit for each offset from `bitmap_start` on: it is the last of its key. Spares hashing.
     bitmap: bytearray | None = None
     bitmap_start: int = 0
 
@@ -120,31 +118,31 @@ class FilterStop(NamedTuple):
     batch_size: int
     fault: str
     output_size: int  # the output is filled up to here
-    #: Where the output is FULL: room that the batch at `position` may need. More than the whole
-    #: output: the caller brings a larger one. Less: the output or the list of entries is full.
+    #: If the output is FULL: room that the batch at `position` may need. If that is more than the
+    #: whole output, the caller has to bring a larger one; else it or the list of entries is full.
     room_needed: int
 
 
 class FilteredBody(NamedTuple):
-    """What is left of one batch's records."""
+    """The surviving records of one batch."""
 
-    #: The kept records; the body itself where it `is_unchanged`. Valid until the next call.
+    #: The kept records; the body itself if it `is_unchanged`. Valid until the next call.
     body: Buffer
     record_count: int
-    #: For the new header: of the kept records; the old one with LogAppendTime, or if none is
-    #: kept.
+    #: For the new header: the largest of the kept records; the old one with LogAppendTime, or if
+    #: no record is kept.
     max_timestamp: int
-    #: For the new header: the delete horizon where there is (now) one, else as it was.
+    #: For the new header: the delete horizon if there is (now) one, else as it was.
     base_timestamp: int
     #: Attribute bit 6.
     has_delete_horizon: bool
     is_unchanged: bool
-    #: Nothing is left, and the batch need not be kept empty.
+    #: No record is left, and the batch need not be kept empty.
     is_dropped: bool
 
 
 class FilterFacts(NamedTuple):
-    """What pass 2 has met so far. Batches and bytes are those of `run`."""
+    """Counts of pass 2 so far. Batches and bytes are those of `run`."""
 
     batches_read: int
     bytes_read: int
@@ -161,12 +159,12 @@ class FilterFacts(NamedTuple):
 class FilterPass(Protocol):
     """Pass 2 over one log.
 
-    Two attributes belong to what is read: a batch that lies before `next_offset`, or ends behind
-    `end_offset`, is corrupt. Two belong to the file that is being written. The caller sets them
-    when he begins a segment or a file, and keeps them true when he deals with a batch himself.
+    Two attributes describe the input: a batch that begins before `next_offset`, or ends after
+    `end_offset`, is corrupt. Two describe the file being written. The caller sets them when a
+    segment or a file begins, and keeps them up to date when it handles a batch itself.
     """
 
-    #: End of the batches dealt with so far.
+    #: End of the batches processed so far.
     next_offset: int
     #: End of the segment that is being read.
     end_offset: int
@@ -186,28 +184,28 @@ class FilterPass(Protocol):
         output_size: int = 0,
         file_position: int = 0,
     ) -> FilterStop:
-        """Append what survives of ordinary batches in `chunk[position:size]` to `output`.
+        """Append the surviving records of ordinary batches in `chunk[position:size]` to `output`.
 
-        A batch of which all survive is copied as it is. Another keeps its header but for count,
-        largest timestamp and CRC; a new delete horizon changes base timestamp and deltas too,
-        and records grow. The CRC of what changes is verified.
+        A batch whose records all survive is copied as it is. Any other keeps its header but for
+        size, count, largest timestamp and CRC; a new delete horizon changes base timestamp and
+        deltas too, so that records grow. The CRC of a batch that changes is verified first.
 
         Args:
-            output_size: bytes that are in the output already.
-            file_position: where the first byte of `output` comes to lie in its file.
+            output_size: bytes in the output already.
+            file_position: the position in its file of the first byte of `output`.
 
         Stops: END, SPECIAL, FULL, CORRUPT. Index entries that came due are in `entries`.
         """
 
     @property
     def entries(self) -> list[IndexEntry]:
-        """Of the last `run`: what the sparse indexes get, positions in the file."""
+        """The index entries of the last `run`; positions are those in the file."""
 
     def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
-        """What survives of the records of a batch whose decompressed body is given.
+        """The surviving records of a batch whose decompressed body is given.
 
         Raises:
-            CorruptRecord: they are not what the header promises.
+            CorruptRecord: the records don't match the header.
         """
 
     @property

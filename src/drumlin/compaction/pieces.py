@@ -1,6 +1,6 @@
-"""A segment's file in pieces of a megabyte, read into one buffer that is used again and again.
+"""Reading a segment's file in pieces of a megabyte, into one buffer that is reused.
 
-Every piece is accounted for by the throttle, and is an occasion to stop.
+Every piece is counted by the throttle. Before each one the cleaning can be stopped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from drumlin.compaction.throttle import Throttle
 from drumlin.storage.files import Files
 from drumlin.storage.segment import Segment
 
-#: Little enough for a processor's cache, and for the throttle to be smooth.
+#: Small enough for a processor's cache, and for a smooth throttle.
 _PIECE_BYTES: Final = 1 << 20
 
 
 class Piece:
-    """Bytes of a file; whoever takes it says how many it has `used`."""
+    """Bytes of a file; the consumer sets how many it has `used`."""
 
     __slots__ = ("_path", "_position", "used", "view")
 
@@ -33,7 +33,7 @@ class Piece:
 
     @property
     def where(self) -> str:
-        """The place behind what was used."""
+        """File and position after the used bytes, for messages."""
         return f"{self._path}, position {self._position + self.used}"
 
 
@@ -47,16 +47,16 @@ class PieceReader:
         self._buffer = mmap.mmap(-1, _PIECE_BYTES)
 
     def pieces(self, segment: Segment) -> Iterator[Piece]:
-        """Pieces of a sealed segment, each from where the one before was used up to.
+        """Pieces of a sealed segment, each starting where the use of the one before ended.
 
-        Of a piece at least one batch must be used; if that is not whole in it, the piece comes
-        again with more.
+        At least one batch of a piece must be used; if none is whole in it, the piece is read again
+        with more bytes.
 
         Raises:
             CleaningFailed: the file ends within a batch.
-            CleaningStopped: told so.
-            SegmentGone: it is removed meanwhile.
-            OSError: it cannot be read.
+            CleaningStopped: the pool stops.
+            SegmentGone: it was removed meanwhile.
+            OSError: it can't be read.
         """
         position, end = 0, segment.size
         with segment.log_file as descriptor:
@@ -91,6 +91,6 @@ class PieceReader:
         self._buffer = mmap.mmap(-1, size)
 
     def close(self) -> None:
-        # An error on its way up holds slices of it; the memory goes when that is forgotten.
+        # An exception under way may hold slices of it; the memory is freed with that.
         with contextlib.suppress(BufferError):
             self._buffer.close()

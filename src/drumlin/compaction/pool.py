@@ -1,15 +1,16 @@
 """The threads that clean: each takes the dirtiest log, cleans it, and looks for the next one.
 
-Owns who cleans what, when to try again, and which logs are given up. Never cleans itself: that
-is `cleaner.py`. A thread that finds nothing to do, or fails, rests for `log.cleaner.backoff.ms`.
+Owns which thread cleans which log, when to retry, and which logs are uncleanable. Never cleans
+itself: that is `cleaner.py`. A thread that finds nothing to do, or fails, waits
+`log.cleaner.backoff.ms`.
 
 What happens to a log whose cleaning fails:
 
-- its disk is full: nothing was changed; it is tried again after a rest, others are not kept
-- something in it cannot be read as records: uncleanable until the broker starts again, or
-  until somebody asks for a cleaning
+- its disk is full: nothing was changed; it is retried after a backoff, and other logs do not wait
+- something in it can't be read as records: uncleanable until the broker restarts, or until a
+  cleaning is requested
 - its log dir fails: that goes offline as with any other access
-- it changed meanwhile (truncated, shortened), or there is no memory: likewise
+- it changed meanwhile (truncated, shortened), or memory is short: retried after a backoff
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 _JOIN_S: Final = 30.0
-#: After all logs were looked at they are not looked at again for so long, or ten times longer
-#: than that took: 5,000 logs are a second of work.
+#: After a look at all logs there is a pause of this, or of ten times what the look took: 5,000
+#: logs are a second of work.
 _LOOK_PAUSE_S: Final = 0.1
 
 
 class LogStatus(NamedTuple):
-    """What the pool knows of one compacted log."""
+    """The pool's view of one compacted log."""
 
     cleanable: Cleanable
     last: CleaningStatistics | None
@@ -84,7 +85,7 @@ class Totals:
 
 
 class _Worker(NamedTuple):
-    """What one thread has, beside what all share."""
+    """What belongs to one thread alone."""
 
     number: int
     stopping: threading.Event
@@ -92,7 +93,7 @@ class _Worker(NamedTuple):
 
 
 class CleanerPool:
-    """See the module. `start` and `stop` belong to the broker's loop; the rest to any thread."""
+    """See the module. The broker's loop calls `start` and `stop`; any thread the rest."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class CleanerPool:
 
     def start(self) -> None:
         self._is_closed = False
-        # An event of their own: one that outlives the patience of `stop` still ends.
+        # A new event for these threads: an old one that `stop` did not wait for still ends.
         self._stopping = threading.Event()
         self._throttle = Throttle(
             self._settings.io_max_bytes_per_second, self._clock, self._stopping
@@ -138,14 +139,14 @@ class CleanerPool:
             thread.start()
 
     def begin_to_stop(self) -> None:
-        """Have all cleanings end at their next step; what they have begun is undone."""
+        """Have all cleanings end at their next step; unfinished ones are undone."""
         self._is_closed = True
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
 
     def stop(self) -> None:
-        """Return when all threads have ended. Blocks; not on the loop, which they may need."""
+        """Stop, and wait for all threads. Blocks; not on the loop, which they may need."""
         self.begin_to_stop()
         self._join()
 
@@ -155,9 +156,9 @@ class CleanerPool:
         self._threads.clear()
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Go on with other settings; cleanings under way keep their memory.
+        """Apply new settings; cleanings under way keep their memory.
 
-        Another number of threads ends them: it blocks until they have, and begins anew.
+        Another number of threads ends all threads and starts new ones; it blocks until then.
         """
         is_same_crew = settings.threads == self._settings.threads
         self._settings = settings
@@ -174,7 +175,7 @@ class CleanerPool:
         while not worker.stopping.is_set():
             try:
                 was_busy = self._clean_next(worker)
-            except Exception:  # noqa: BLE001  a thread outlives whatever happens to one log
+            except Exception:  # noqa: BLE001  a failure with one log must not end the thread
                 _log.exception("cleaner %d failed; trying again after a rest", worker.number)
                 was_busy = False
             if not was_busy:
@@ -205,12 +206,12 @@ class CleanerPool:
         return None
 
     def _take_next(self) -> PartitionLog | None:
-        """The log that comes first, ours from here on; None if none is worth it."""
+        """Take the log that ranks first; None if none is worth a cleaning."""
         with self._ranking_lock:
             now_s = self._clock.monotonic()
             if not self._ranking and now_s >= self._rank_again_at:
                 self._ranking = self._rank()
-                # What took long to look at is not looked at again at once.
+                # The longer the look took, the longer the pause before the next.
                 took_s = self._clock.monotonic() - now_s
                 self._rank_again_at = now_s + max(_LOOK_PAUSE_S, 10 * took_s)
             while self._ranking:
@@ -223,7 +224,7 @@ class CleanerPool:
         return None
 
     def _rank(self) -> deque[PartitionLog]:
-        """All logs that are worth a cleaning, the one that comes first in front."""
+        """All logs that are worth a cleaning, in order of rank."""
         candidates = {}
         logs = self._call(lambda: list(self._logs))  # no more: there may be very many
         compacted = (log for log in logs if log.config.is_compacted)
@@ -237,7 +238,7 @@ class CleanerPool:
         try:
             found = find_cleanable(log, outline(log), self._clock.wall_ms())
         except (OSError, KafkaError):
-            return None  # its dir has failed, or it is gone
+            return None  # its dir has failed, or the log is deleted
         return Candidate(found, log.config.min_cleanable_dirty_ratio)
 
     def _is_still_worth_it(self, log: PartitionLog) -> bool:
@@ -254,7 +255,7 @@ class CleanerPool:
     # -- cleaning ----------------------------------------------------------------------
 
     def _clean(self, log: PartitionLog, worker: _Worker) -> bool:
-        """Clean a log; False if it could not be done, and would be tried again at once."""
+        """Clean a log; False if that failed, and the thread should back off."""
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
         try:
             done = cleaner.clean(log, self._logs.replace_segments)
@@ -283,7 +284,7 @@ class CleanerPool:
         return True
 
     def _rest(self, log: PartitionLog, error: Exception | None) -> bool:
-        """Leave a log be for a while, so that others get their turn; True: look at those."""
+        """Leave a log alone for the backoff, so that others get their turn; always True."""
         if log.is_deleted:
             return True
         with self._lock:
@@ -309,7 +310,7 @@ class CleanerPool:
     # -- what others ask for -----------------------------------------------------------
 
     def run(self, log: PartitionLog, timeout_s: float) -> bool:
-        """Have a log cleaned now, whatever its dirty ratio; True when that is done. Blocks."""
+        """Have a log cleaned now, whatever its dirty ratio; True once that was tried. Blocks."""
         before = self._clock.monotonic()
         with self._wake:
             self._uncleanable.pop(_key(log), None)
@@ -323,10 +324,10 @@ class CleanerPool:
         return True
 
     def status(self, log: PartitionLog) -> LogStatus:
-        """How it stands with one log. Looks at its files.
+        """The status of one log. Reads its files.
 
         Raises:
-            OSError, KafkaError: it cannot be looked at.
+            OSError, KafkaError: the files can't be read.
         """
         found = find_cleanable(log, outline(log), self._clock.wall_ms())
         key = _key(log)
@@ -340,12 +341,12 @@ class CleanerPool:
 
     @property
     def uncleanable(self) -> dict[Key, str]:
-        """The logs that were given up, and why."""
+        """The uncleanable logs, and why."""
         with self._lock:
             return dict(self._uncleanable)
 
     def forget(self, topic: str, partition: int) -> None:
-        """The log is deleted."""
+        """Forget a deleted log."""
         with self._lock:
             self._uncleanable.pop((topic, partition), None)
             self._resting_until.pop((topic, partition), None)

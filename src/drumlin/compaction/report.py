@@ -1,6 +1,6 @@
-"""How cleaning stands, as plain values for JSON: the broker and the command line say the same.
+"""The state of cleaning as plain values for JSON, the same from the broker and the command line.
 
-Names carry their unit; a number that is not known is None. Pure.
+Names carry their unit; an unknown number is None. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def describe_cleaning(done: CleaningStatistics) -> Fields:
 
 
 def describe_status(topic: str, partition: int, log_dir: str, status: LogStatus) -> Fields:
-    """How it stands with one compacted log."""
+    """The status of one compacted log."""
     cleanable = status.cleanable
     return {
         "topic": topic,
@@ -47,7 +47,7 @@ def describe_status(topic: str, partition: int, log_dir: str, status: LogStatus)
 
 
 def describe_error(topic: str, partition: int, log_dir: str, error: Exception) -> Fields:
-    """In the place of a status that could not be had."""
+    """What stands in place of a status that could not be read."""
     return {"topic": topic, "partition": partition, "log_dir": log_dir, "error": str(error)}
 
 
@@ -59,7 +59,7 @@ def describe_result(
     *,
     is_failed: bool = False,
 ) -> Fields:
-    """What came of a cleaning, made or simulated, that somebody asked for."""
+    """The result of a requested cleaning, made or simulated."""
     return {
         "topic": topic,
         "partition": partition,

@@ -1,4 +1,4 @@
-"""The second pass of a cleaning: segments in, what survives of them out, in the same order.
+"""The second pass of a cleaning: rewriting segments with their surviving records, in order.
 
 What it writes goes to an `Output`, which need not be a file: a simulation only counts.
 """
@@ -49,14 +49,14 @@ _NOTHING_INDEXED: Final = IndexProgress(TimestampAndOffset(-1, -1), 0)
 
 
 class Output(Protocol):
-    """Takes what survives, in order, into one file after the other."""
+    """Takes the surviving batches, in order, into one file after the other."""
 
     @property
     def position(self) -> int:
-        """Where in its file the next byte comes to lie."""
+        """The position in its file of the next byte."""
 
     def fits(self, size: int, last_offset: int) -> bool:
-        """Whether the file may take so many bytes more, of batches up to an offset."""
+        """Whether the file can take `size` more bytes, of batches up to `last_offset`."""
 
     def write(
         self,
@@ -65,24 +65,24 @@ class Output(Protocol):
         entries: Sequence[IndexEntry],
         progress: IndexProgress,
     ) -> None:
-        """Put whole batches behind the others; `entries` is what their index gets."""
+        """Append whole batches; `entries` are their index entries."""
 
     def next_file(self, base_offset: int) -> None:
         """Begin another file, with batches from `base_offset` on."""
 
     def keep_aborted(self, transaction: AbortedTransaction) -> None:
-        """Readers must still be told of it."""
+        """Keep an aborted transaction in the index: consumers must still skip its records."""
 
 
 class LiveProducers(NamedTuple):
-    """Of producers whose state must survive: in which batch it lies."""
+    """The batches that hold the state of producers, which must survive."""
 
     last_data_offsets: Mapping[int, int]
-    #: Those of whom the log holds nothing but markers, with their epoch.
+    #: Producer id -> epoch of producers with nothing but markers in the log.
     epochs_of_markers: Mapping[int, int]
 
     def need(self, header: BatchHeader) -> bool:
-        """Whether a batch tells the state of its producer."""
+        """Whether a batch holds the state of its producer."""
         if not header.has_producer_id:
             return False
         last_data_offset = self.last_data_offsets.get(header.producer_id)
@@ -93,13 +93,13 @@ class LiveProducers(NamedTuple):
 
 
 class SpecialFacts:
-    """What became of the batches that the pass does not see, counted as it counts its own."""
+    """Counts of the batches that the pass does not see, made as the pass counts its own."""
 
     def __init__(self) -> None:
         self.bytes_read = 0
         self.bytes_written = 0
         self.aborted_records = 0
-        #: Of batches that went without being looked into.
+        #: Records of batches that were dropped without being decompressed.
         self.superseded_records = 0
         self.markers_read = 0
         self.markers_removed = 0
@@ -132,13 +132,13 @@ class Rewriting:
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
         self._entries: list[IndexEntry] = []
-        self._last_offset = -1  # of what is in the buffer, or beyond
-        #: Of the file in front of what is in the buffer.
+        self._last_offset = -1  # at or above that of the last batch in the buffer
+        #: Where indexing stands in the file, before what is in the buffer.
         self._progress = _NOTHING_INDEXED
         self.special = SpecialFacts()
 
     def count(self, done: CleaningStatistics) -> None:
-        """Add up what was met and what became of it."""
+        """Add up the counts into `done`."""
         own, special = self._pass.facts, self.special
         done.bytes_read = own.bytes_read + special.bytes_read
         done.bytes_written = own.bytes_written + special.bytes_written
@@ -157,11 +157,11 @@ class Rewriting:
         done.markers_removed = special.markers_removed
 
     def begin_file(self) -> None:
-        """What comes next goes into a file of its own."""
+        """Begin a new file: its indexes start empty."""
         self._go_on_from(_NOTHING_INDEXED)
 
     def forget_file(self) -> None:
-        """What was rewritten last comes to nothing."""
+        """Drop what was rewritten last."""
         self._filled = 0
         self._entries = []
         self._transactions.take_kept()
@@ -177,9 +177,9 @@ class Rewriting:
         aborted: Iterable[AbortedTransaction],
         output: Output,
     ) -> None:
-        """Have what survives of a segment, which ends at `end_offset`, written.
+        """Write the surviving batches of a segment, which ends at `end_offset`.
 
-        `aborted` are the transactions that overlap it.
+        `aborted` are the aborted transactions that overlap it.
 
         Raises:
             CleaningFailed, CleaningStopped, OSError
@@ -218,7 +218,7 @@ class Rewriting:
     # -- batches that are not ordinary ---------------------------------------------------
 
     def _take_specials(self, piece: Piece, size: int, output: Output) -> None:
-        """The batches up to the first one that is ordinary."""
+        """Rewrite the batches up to the first one that is ordinary."""
         with contextlib.closing(self._filtered(piece, size)) as stretches:
             for left, rest in stretches:
                 for taken in rest:
@@ -242,7 +242,7 @@ class Rewriting:
             yield from steps.finish(functools.partial(self._filters.filter, stretch))
 
     def _decide(self, batch: memoryview, where: str, stretch: Stretch[Buffer]) -> None:
-        """Put a batch into a stretch, or what is left of it where that can be told at once."""
+        """Add a batch to a stretch, or its remainder if that can be decided at once."""
         header = sound_header(batch, where)
         if header.base_offset < self._pass.next_offset or header.end_offset > self._pass.end_offset:
             raise CleaningFailed(f"{where}: {FAULTS[FAULT_ORDER]}")
@@ -262,7 +262,7 @@ class Rewriting:
             stretch.decided.append(kept)
 
     def _rewrite_alone(self, taken: Taken) -> Buffer | None:
-        """What is left of a batch that unfolds to much; None for nothing."""
+        """What is left of a batch that is too large when decompressed; None for nothing."""
         batch, header, where = taken
         try:
             kept = self._pass.filter_body(records_of(batch, header, where), header)
@@ -276,7 +276,7 @@ class Rewriting:
         marker = marker_in(batch, header, where)
         self.special.markers_read += header.record_count
         if marker is None and header.record_count:
-            return batch  # of a kind that is not ours to judge
+            return batch  # an unknown kind of control batch
         if not self._transactions.is_marker_obsolete(header, marker):
             return batch
         if marker is None:
@@ -289,7 +289,7 @@ class Rewriting:
         return self._emptied(header)
 
     def _emptied(self, header: BatchHeader) -> bytearray | None:
-        """A batch without records: kept for its header where somebody needs that."""
+        """A batch without records if its header is still needed, else None."""
         if header.last_offset in self._kept_empty or self._producers.need(header):
             return without_records(header)
         return None
@@ -297,7 +297,7 @@ class Rewriting:
     # -- writing -------------------------------------------------------------------------
 
     def _put(self, batch: Buffer, output: Output) -> None:
-        """A batch behind what the pass has written."""
+        """Append a batch after what the pass has written."""
         size = len(batch)
         if self._filled + size > len(self._buffer):
             self._make_room(size, output)
@@ -308,7 +308,7 @@ class Rewriting:
         self._index(parse_header(batch), position)
 
     def _index(self, header: BatchHeader, position: int) -> None:
-        """Note an index entry for a batch if one is due, as the pass does for its own."""
+        """Add an index entry for a batch if one is due, as the pass does for its own."""
         if header.max_timestamp > self._pass.largest_timestamp[0]:
             self._pass.largest_timestamp = (header.max_timestamp, header.last_offset)
         if self._pass.unindexed_bytes > self._interval:
@@ -339,10 +339,11 @@ class Rewriting:
         self._entries = []
 
     def _write_apart(self, batches: memoryview, output: Output) -> None:
-        """Write into as many files as it takes, looking at each batch.
+        """Write into as many files as needed, batch by batch.
 
-        Compressed anew, or with a delete horizon, records may take more room than before. And
-        the segment may end far behind its last batch, which is all that its indexes must tell.
+        Records that are compressed anew, or get a delete horizon, may take more room than
+        before. Or the segment may end far after its last batch, and only the batches have to fit
+        the indexes.
         """
         self._go_on_from(self._progress)
         self._entries = []

@@ -1,4 +1,4 @@
-"""What `log.cleaner.*` says, as the cleaner takes it."""
+"""The settings of the cleaner, from `log.cleaner.*`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class CleanerSettings(NamedTuple):
-    """Named like Kafka's keys behind `log.cleaner.`; the defaults are Kafka's."""
+    """Named like Kafka's keys after `log.cleaner.`, with Kafka's defaults."""
 
     threads: int = 1
     dedupe_buffer_size: int = 128 << 20

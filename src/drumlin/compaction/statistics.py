@@ -1,4 +1,4 @@
-"""What one cleaning did, in numbers. Kept by the pool, told by metrics and the command line."""
+"""The numbers of one cleaning. Kept by the pool, shown by metrics and the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CleaningStatistics:
     segments_before: int = 0
     segments_after: int = 0
     rewrite_seconds: float = 0.0
-    seconds: float = 0.0  # all in all: with what it took to make the new segments durable
+    seconds: float = 0.0  # in all, syncing the new segments included
 
     @property
     def bytes_freed(self) -> int:
@@ -41,10 +41,10 @@ class CleaningStatistics:
 
     @property
     def map_utilisation(self) -> float:
-        """How full the offset map was; near 1, and the next cleaning has to go on."""
+        """How full the offset map was; near 1, the next cleaning has to continue the work."""
         return self.map_count / self.map_capacity if self.map_capacity else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes of the log that were dealt with per second, as Kafka's cleaner counts them."""
+        """Bytes of the log read per second, as Kafka's cleaner counts them."""
         return self.bytes_read / self.seconds if self.seconds else 0.0

@@ -1,7 +1,7 @@
-"""The second pass over stretches of batches, by any thread: what survives, in its codec again.
+"""The second pass over stretches of batches, in any thread, compressing the survivors again.
 
-One that works on a stretch has a pass and memory of its own. All that they share is read only:
-the map, and the rules.
+A thread that works on a stretch has a pass and memory of its own. Threads share only what is read
+and never written: the map and the rules.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from drumlin.records.batch import HEADER_SIZE, BatchHeader, Buffer, iterate_head
 class Filtered(NamedTuple):
     """What is left of a stretch."""
 
-    #: Whole batches as they go into the log. Those that were decided before come first.
+    #: Whole batches for the new log. Those that were decided before come first.
     left: list[Buffer]
-    #: The last batches of it, with which somebody else must deal.
+    #: The last batches of the stretch, which the caller has to handle.
     rest: Sequence[Taken]
 
 
 class StretchFilter:
-    """What one thread at a time needs for one stretch."""
+    """The pass and memory for one stretch. Used by one thread at a time."""
 
     def __init__(self, filter_pass: FilterPass) -> None:
         self._pass = filter_pass
@@ -35,14 +35,14 @@ class StretchFilter:
 
     @property
     def facts(self) -> FilterFacts:
-        """Of records; batches and bytes are as they were unfolded."""
+        """Counts of records; batches and bytes are those after unfolding."""
         return self._pass.facts
 
     def filter(self, stretch: Stretch[Buffer]) -> Filtered:
-        """What survives of a stretch.
+        """Filter a stretch.
 
         Raises:
-            CleaningFailed: something in it is no batch of records.
+            CleaningFailed: something in it is not a batch of records.
         """
         batches, left = stretch.batches, list(stretch.decided)
         count = self._unfolded.fill(batches)
@@ -63,7 +63,7 @@ class StretchFilter:
         return Filtered(left, batches[count:])
 
     def _collect(self, batches: Sequence[Taken], output_size: int, left: list[Buffer]) -> None:
-        """Make the uncompressed batches in the output what they were."""
+        """Give the uncompressed batches in the output their codec and attributes back."""
         coming = iter(batches)
         for position, header in iterate_headers(self._output[:output_size]):
             taken = next(each for each in coming if each.header.last_offset == header.last_offset)
@@ -72,7 +72,7 @@ class StretchFilter:
 
 
 def _as_it_was(taken: Taken, header: BatchHeader, body: memoryview) -> Buffer:
-    """A batch with the records that are left, which `header` tells."""
+    """A batch with its original codec and the records left, which `header` describes."""
     old = taken.header
     if not header.record_count:
         return without_records(old)
@@ -86,7 +86,7 @@ def _as_it_was(taken: Taken, header: BatchHeader, body: memoryview) -> Buffer:
 
 
 class StretchFilters:
-    """As many of them as there are threads that ask at the same time."""
+    """A filter for each thread that works at the same time."""
 
     def __init__(self, new_pass: Callable[[], FilterPass]) -> None:
         self._new_pass = new_pass
@@ -94,7 +94,7 @@ class StretchFilters:
         self._free: list[StretchFilter] = []
 
     def filter(self, stretch: Stretch[Buffer]) -> Filtered:
-        """See `StretchFilter.filter`. In any thread."""
+        """See `StretchFilter.filter`. Runs in any thread."""
         try:
             stretch_filter = self._free.pop()
         except IndexError:
@@ -106,5 +106,5 @@ class StretchFilters:
 
     @property
     def facts(self) -> list[FilterFacts]:
-        """Of each; none of them may be at work."""
+        """The counts of all filters; none may be at work."""
         return [each.facts for each in self._all]

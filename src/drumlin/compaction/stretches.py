@@ -1,8 +1,8 @@
-"""Stretches of batches that follow each other, unfolded so that a pass takes them as ordinary ones.
+"""Stretches of successive batches, unfolded so that a pass takes them for ordinary ones.
 
-One call of a pass deals with all batches of a stretch: compressed ones are written down
-uncompressed, those of transactions without saying so. A stretch is a task of its own, for any
-thread; so what one unfolds into is bounded, and a batch that does not fit is left to the caller.
+One call of a pass handles all batches of a stretch: compressed ones are unfolded uncompressed,
+transactional ones without that attribute. A stretch is a task of its own, for any thread. So the
+memory it unfolds into is bounded, and a batch that does not fit is left to the caller.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from drumlin.records.kernels import compaction_kernels_if_ready
 from drumlin.records.lz4_frames import has_dependent_blocks
 
 D = TypeVar("D")
-#: As many as are worth waking a thread, and as stay in a processor's cache when unfolded.
+#: Enough to be worth waking a thread, and few enough for a processor's cache when unfolded.
 _BATCHES_MAX: Final = 16
 _STRETCH_BYTES: Final = 96 << 10
 _DECIDED_MAX: Final = 256
-#: Memory is taken only where it is written to, and ordinary stretches need a sixteenth of it.
+#: Memory is used only where it is written to; most stretches need a sixteenth of it.
 UNFOLDED_BYTES_MAX: Final = 4 << 20
 _BATCH_LENGTH: Final = slice(8, 12)
 
@@ -47,12 +47,12 @@ class Taken(NamedTuple):
     where: str
 
     def failed(self, reason: object) -> CleaningFailed:
-        """What to raise when it can't be read."""
+        """The error to raise if it can't be read."""
         return CleaningFailed(f"{self.where}, offset {self.header.base_offset}: {reason}")
 
 
 class Stretch(Generic[D]):
-    """Batches that follow each other; and what was decided of others among them."""
+    """Successive batches, and the decisions about others among them."""
 
     def __init__(self) -> None:
         self.batches: list[Taken] = []
@@ -60,13 +60,13 @@ class Stretch(Generic[D]):
         self._size_bytes = 0
 
     def add(self, taken: Taken) -> None:
-        """Take in a batch that is to be unfolded."""
+        """Add a batch that is to be unfolded."""
         self.batches.append(taken)
         self._size_bytes += taken.header.size
 
     @property
     def is_full(self) -> bool:
-        """Whether what comes next should go into another one."""
+        """Whether the next batch should go into another stretch."""
         return (
             len(self.batches) >= _BATCHES_MAX
             or self._size_bytes >= _STRETCH_BYTES
@@ -75,7 +75,7 @@ class Stretch(Generic[D]):
 
 
 class Unfolded:
-    """Memory with uncompressed batches in the place of those of a stretch."""
+    """Memory with the batches of a stretch, uncompressed."""
 
     def __init__(self) -> None:
         self.chunk = memoryview(mmap.mmap(-1, UNFOLDED_BYTES_MAX))
@@ -83,7 +83,7 @@ class Unfolded:
         self._ends: list[int] = []
 
     def fill(self, batches: Sequence[Taken]) -> int:
-        """Unfold as many of them as there is room for; how many.
+        """Unfold as many batches as there is room for; returns their number.
 
         Raises:
             CleaningFailed: one can't be decompressed.
@@ -99,11 +99,10 @@ class Unfolded:
         return len(self._ends)
 
     def _fill_at_once(self, batches: Sequence[Taken]) -> bool:
-        """Unfold all of them by one call of the codec; False if one has to look at each.
+        """Unfold all of them by one call of the codec; False if they must be unfolded one by one.
 
-        Frames that follow each other are read like one. That spares making and waking a
-        decompressor, and giving the interpreter's lock away, for each batch. Where the records of
-        one end and those of the next begin their headers tell.
+        Successive frames are read like one. That spares creating a decompressor, and releasing the
+        GIL, for each batch. The headers tell where the records of each batch end.
         """
         kernels = compaction_kernels_if_ready()
         codec = batches[0].header.compression
@@ -163,10 +162,10 @@ class Unfolded:
         return True
 
     def index_of(self, position: int) -> int:
-        """Which of the batches ends behind a position."""
+        """The number of the batch that contains a position."""
         return next(index for index, end in enumerate(self._ends) if position < end)
 
 
 def _address(buffer: Buffer) -> Any:
-    """What a kernel takes for it; None for nothing."""
+    """The address of a buffer for a kernel; None if it is empty."""
     return ctypes.byref(ctypes.c_char.from_buffer(buffer)) if len(buffer) else None

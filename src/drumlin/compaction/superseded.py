@@ -1,7 +1,7 @@
-"""Which batches hold nothing that survives, seen without looking into them. Pure.
+"""Finding batches without a surviving record, without reading their records. Pure.
 
-Where the map's survivors are marked by offset, a batch of the dirty part in which no offset is
-marked goes as a whole. The first pass has read its records; they need not be decompressed again.
+If the map's survivors are marked by offset, a batch of the dirty part in which no offset is marked
+is dropped as a whole. The first pass has read its records; they need not be decompressed again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from drumlin.records.batch import BatchHeader
 
 
 class Superseded:
-    """A bit for each offset in a range: it is some key's last. Every record in it has a key."""
+    """A bit for each offset in a range: it is the last of its key. All records there have keys."""
 
     def __init__(self, bitmap: bytearray, start_offset: int, end_offset: int) -> None:
         self._bitmap = bitmap

@@ -1,7 +1,7 @@
 """Compaction of records that lie in Arrow tables, by the same rule as that of logs.
 
-For readers who want the last value of every key and for jobs over exported data; a broker never
-imports this.
+For applications that want the last value of every key, and for jobs over exported data. A broker
+never imports this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drumlin.compaction.survivors import NO_DELETE_HORIZON, is_kept
 
 
 def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = None) -> pa.Table:
-    """What a cleaning leaves of records, in their order.
+    """The records that a cleaning keeps, in their order.
 
     Args:
         records: columns `offset`, `key` and `value` as the columnar client reads them, of one
@@ -47,7 +47,7 @@ def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = 
 
 
 def _last_offsets(records: pa.Table, offsets: np.ndarray, is_looked_at: np.ndarray) -> np.ndarray:
-    """For every row the last offset of its key among the rows looked at; -1 for none."""
+    """For every row the last offset of its key among the rows selected; -1 for none."""
     encoded = records["key"].combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()

@@ -6,12 +6,12 @@ import threading
 
 from drumlin.clock import Clock
 
-#: Time that has gone unused is not saved up for longer than this: no bursts after a pause.
+#: Unused time is saved up for no longer than this, so that a pause is not followed by a burst.
 _SAVED_S = 0.3
 
 
 class Throttle:
-    """Whoever reads or writes says so, and waits until that was allowed."""
+    """Callers report what they read and write, and wait until it is within the limit."""
 
     def __init__(self, bytes_per_second: float, clock: Clock, stopping: threading.Event) -> None:
         self.bytes_per_second = bytes_per_second
@@ -21,9 +21,9 @@ class Throttle:
         self._paid_until = clock.monotonic()
 
     def spend(self, size: int) -> None:
-        """Account for bytes that were moved; returns once they are within the limit.
+        """Count bytes that were read or written; returns once they are within the limit.
 
-        A pool that stops does not wait.
+        Does not wait when the pool stops.
         """
         with self._lock:
             now = self._clock.monotonic()

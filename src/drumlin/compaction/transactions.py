@@ -1,10 +1,10 @@
-"""Which batches of transactions are still worth keeping, going through a log in order.
+"""Deciding which batches of transactions are still needed, going through a log in order.
 
 Two things are decided here, batch by batch, and nothing else about compaction:
 
 - the records of an aborted transaction are dead from the moment of its marker;
-- a marker can go, by way of a delete horizon, once nothing of its transaction is left in front
-  of it: then there is nobody whom it tells anything.
+- a marker can be removed, after a delete horizon, once no record of its transaction is left before
+  it: then no consumer needs it.
 
 Plain state, fed with headers in the order of offsets; it never looks into a file.
 """
@@ -26,15 +26,15 @@ class TransactionFilter:
         #: Aborted transactions not reached yet, by first offset.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._known: set[AbortedTransaction] = set()
-        #: Those that we are in the midst of, by producer; with whether any batch was seen.
+        #: Aborted transactions open at this point, by producer.
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_data: set[int] = set()
-        #: Producers of whose undecided or committed transaction a batch was seen.
+        #: Producers with a batch seen of an undecided or committed transaction.
         self._committed: set[int] = set()
         self._kept: list[AbortedTransaction] = []
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Transactions that may have batches in what comes next; known ones again do no harm."""
+        """Add aborted transactions that may have batches from here on; repeats do no harm."""
         for each in transactions:
             if each not in self._known:
                 self._known.add(each)
@@ -52,10 +52,10 @@ class TransactionFilter:
         return False
 
     def is_marker_obsolete(self, header: BatchHeader, marker: TransactionMarker | None) -> bool:
-        """Whether nothing of the marker's transaction was seen in front of it.
+        """Whether no batch of the marker's transaction was seen before it.
 
-        `marker` is None for a control batch whose record has gone already (obsolete), and must
-        not be used for control batches of other kinds: those are kept.
+        `marker` is None for a control batch whose record was removed already (obsolete). Don't call
+        this for control batches of other kinds: those are kept.
         """
         self._advance(header.last_offset)
         if marker is None:
@@ -68,14 +68,14 @@ class TransactionFilter:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or producer_id not in self._with_data:
             return True
-        # Its records go in this very cleaning; its marker goes only when they had gone before,
-        # so that a reader who is in the midst of them learns how they ended.
+        # Its records are removed by this cleaning. Its marker stays until a later one, so that a
+        # consumer in the middle of them learns that they were aborted.
         self._with_data.discard(producer_id)
         self._kept.append(aborted)
         return False
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Those whose markers were kept since the last call: readers must be told of them."""
+        """Aborted transactions whose markers were kept since the last call: for the index."""
         kept, self._kept = self._kept, []
         return kept
 

@@ -1,7 +1,7 @@
 """One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
 
-Plain synchronous code on the event loop: nothing here awaits. The log below is told what to
-append; what becomes readable, and to whom, is decided here alone.
+Plain synchronous code on the event loop: nothing here awaits. The log appends what it is given;
+what becomes readable, and at which isolation level, is decided here alone.
 
 Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -52,8 +52,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.in_sync_replicas = in_sync_replicas
         self.waiting = WaitingRoom()
-        # What is in the log behind the last stable offset, as far as READ_COMMITTED readers
-        # that wait have to be told of it.
+        # Bytes after the last stable offset that waiting READ_COMMITTED fetches have not been
+        # notified of.
         self._withheld_from = log.producer_state.first_undecided_offset
         self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
 
@@ -78,15 +78,15 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction, or the high watermark. Any thread may ask.
+        """First offset of an undecided transaction, or the high watermark. Any thread may call it.
 
-        The high watermark first: a transaction in front of it that is open has been noted then.
+        The high watermark is read first: then every open transaction below it is in the state.
         """
         high_watermark = self.high_watermark
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is None:
             return high_watermark
-        # Of the transaction's beginning retention may have left nothing.
+        # Retention may have deleted the beginning of the transaction.
         return max(min(first_undecided, high_watermark), self.log.log_start_offset)
 
     def offsets(self) -> tuple[int, int, int]:
@@ -98,13 +98,13 @@ class Partition:
         return high_watermark, self.last_stable_offset, log.log_start_offset
 
     def readable_end_offset(self, isolation_level: int) -> int:
-        """Where a consumer's reading ends: READ_COMMITTED stops at the last stable offset."""
+        """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
         if isolation_level == _READ_COMMITTED:
             return self.last_stable_offset
         return self.high_watermark
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the epoch that a client believes in with ours (KIP-320).
+        """Compare the leader epoch that a client knows with ours (KIP-320).
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
@@ -124,7 +124,7 @@ class Partition:
         self.log.log_directory.check_readable()
 
     def check_offset(self, offset: int) -> None:
-        """Refuse a reader as `read` does, without reading.
+        """Refuse an offset as `read` does, without reading.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -182,7 +182,7 @@ class Partition:
     # -- changes -----------------------------------------------------------------------
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Lead on in a new epoch; clients that know the old one are told so."""
+        """Begin a new leader epoch; waiting clients with the old one are answered."""
         self.leader_epoch = leader_epoch
         self.log.start_leader_epoch(leader_epoch)
         self.waiting.disturb()
@@ -196,7 +196,7 @@ class Partition:
     ) -> AppendResult:
         """Append a client's batch and advance the high watermark.
 
-        `verification` says that a transactional batch belongs to a transaction: see `storage`.
+        `verification` shows that a transactional batch belongs to a transaction: see `storage`.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS with acks=all; whatever the log refuses.
@@ -239,9 +239,9 @@ class Partition:
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> AppendResult:
-        """Append what a coordinator of this broker has built, as if with acks=all.
+        """Append a batch of a coordinator of this broker, as if with acks=all.
 
-        `reserve_bytes`: by so much a later batch may be larger, which must fit, too.
+        A later batch may be larger by `reserve_bytes`, and must fit too.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; whatever the log refuses.
@@ -260,7 +260,7 @@ class Partition:
         return result
 
     def _advanced(self, appended_bytes: int) -> None:
-        """The log has become longer; tell those who may read more by it."""
+        """Notify the waiters of an append."""
         self.waiting.advanced(appended_bytes)
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is not None or self._withheld_from is not None:
@@ -269,10 +269,10 @@ class Partition:
             self.waiting.stable_advanced(appended_bytes)
 
     def _withhold(self, appended_bytes: int, first_undecided: int | None) -> int:
-        """How many bytes READ_COMMITTED readers have got by an append; perhaps too many.
+        """How many bytes an append made readable for READ_COMMITTED; maybe too many.
 
-        Where one transaction ends and another is open, what lies between is not counted: such
-        readers are told of all that was withheld, and look for themselves.
+        If one transaction ends while another is open, the bytes in between are not counted exactly:
+        READ_COMMITTED fetches are notified of all withheld bytes, and check for themselves.
         """
         withheld_from, self._withheld_from = self._withheld_from, first_undecided
         self._withheld_bytes += appended_bytes
@@ -285,7 +285,7 @@ class Partition:
 
     def _check_enough_replicas(self) -> None:
         needed = self.log.config.min_insync_replicas
-        # More than there are replicas cannot be asked for: Apache Kafka bounds it likewise.
+        # No more than the number of replicas can be required, as in Apache Kafka.
         if self.in_sync_replicas < needed and self.in_sync_replicas < self.replicas:
             needed = min(needed, self.replicas)
             raise KafkaError(
@@ -369,7 +369,7 @@ class Partition:
             records.release()
 
     def close(self) -> None:
-        """The partition goes away: whoever waits looks again and finds it gone."""
+        """The partition is removed: waiters look again, and find it gone."""
         self.waiting.disturb()
 
 
@@ -378,7 +378,7 @@ class PartitionRegistry:
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[str, int], Partition] = {}
-        # Also as requests name a topic: by the bytes of its name, or of its id.
+        # Also by what requests name a topic with: the bytes of its name or id.
         self._by_name: dict[bytes, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._offline: set[tuple[str, int]] = set()
@@ -398,7 +398,7 @@ class PartitionRegistry:
         self._by_id.setdefault(partition.topic_id.bytes, {})[partition.index] = partition
 
     def add_offline(self, topic: str, index: int) -> None:
-        """The partition is ours, but its log cannot be had now."""
+        """The partition is ours, but its log is not available now."""
         self._offline.add((topic, index))
         self.offline_changes += 1
 
@@ -427,7 +427,7 @@ class PartitionRegistry:
             partition.close()
 
     def clear(self) -> Work[dict[tuple[str, int], int]]:
-        """The broker stops: nothing is led here any more, from the first step on.
+        """The broker stops: it leads no partition any more, from the first step on.
 
         Returns the high watermarks, for the checkpoint.
         """
@@ -445,7 +445,7 @@ class PartitionRegistry:
         return high_watermarks
 
     def high_watermarks(self) -> Work[dict[tuple[str, int], int]]:
-        """By topic and partition, for the checkpoint: of each as it is when its turn comes."""
+        """By topic and partition, for the checkpoint; each is read when its turn comes."""
         found = {}
         for partition in self:
             found[partition.topic, partition.index] = partition.high_watermark
@@ -456,11 +456,11 @@ class PartitionRegistry:
         return self._partitions.get((topic, index))
 
     def of_name(self, topic: bytes) -> Mapping[int, Partition]:
-        """What is led now of the topic of this name, by index."""
+        """The partitions led now of the topic of this name, by index."""
         return self._by_name.get(topic, _NOTHING)
 
     def of_id(self, topic_id: bytes) -> Mapping[int, Partition]:
-        """What is led now of the topic of this id (16 bytes), by index."""
+        """The partitions led now of the topic of this id (16 bytes), by index."""
         return self._by_id.get(topic_id, _NOTHING)
 
     def get(self, topic: str, index: int) -> Partition:

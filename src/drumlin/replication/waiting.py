@@ -1,9 +1,9 @@
 """Requests that wait for a partition to move: fetches for data, produces for their replicas.
 
-Plain bookkeeping: whoever advances a partition calls `advanced` or `disturb`, and the waiters
-that have waited long enough are told, once. A waiter registers with several partitions at once
-and leaves all of them when it stops waiting, however it stops. A watcher stays, and is told of
-everything: fetch sessions remember by it which partitions to look at.
+Plain bookkeeping: the code that advances a partition calls `advanced` or `disturb`, and the waiters
+whose condition is met are notified, once. A waiter registers with several partitions at once and
+leaves all of them when it stops waiting, however it stops. A watcher stays, and is notified of
+every change: fetch sessions use it to remember which partitions to check.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from drumlin.turns import Pace
 
 
 class Watcher(Protocol):
-    """Who is told what becomes of a partition.
+    """Something that is notified of the changes of a partition.
 
-    Called in the midst of an append: it must not append, enter or leave.
+    Called in the middle of an append: it must not append, enter or leave.
     """
 
     def advanced(self, readable_bytes: int) -> None:
         """The high watermark advanced."""
 
     def stable_advanced(self, readable_bytes: int) -> None:
-        """The last stable offset advanced: only those that entered for it are told."""
+        """The last stable offset advanced: only those that entered for it are notified."""
 
     def disturb(self) -> None:
-        """Something else changed that a reader has to be told now."""
+        """Something else changed that a waiting fetch must be answered for now."""
 
     def note(self) -> None:
-        """Something else changed that can wait for the reader's next request."""
+        """Something else changed that can wait for the consumer's next request."""
 
 
 class Waiter:
     """Waits until `needed` more bytes can be read, or until something must be answered now.
 
-    `on_done` is called once, in the midst of an append: it must not append, enter or leave.
+    `on_done` is called once, in the middle of an append: it must not append, enter or leave.
     """
 
     __slots__ = ("_is_done", "_needed", "_on_done")
@@ -62,21 +62,21 @@ class Waiter:
             self._on_done()
 
     def note(self) -> None:
-        """It does not wait for that."""
+        """Ignored: it does not wait for that."""
 
 
 class Room(Protocol):
-    """Where somebody can wait."""
+    """What a waiter can enter."""
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        """`for_stable`: it waits for what lies below the last stable offset."""
+        """`for_stable`: it waits for records below the last stable offset."""
 
     def leave(self, waiter: Waiter) -> None:
-        """Also if it has been told, or was never here."""
+        """Remove a waiter, even if it was notified already or never entered."""
 
 
 class WaitingRoom:
-    """The waiters of one partition: for records, or for such as no transaction keeps back."""
+    """The waiters of one partition: for the high watermark or the last stable offset."""
 
     __slots__ = ("_for_stable", "_waiters")
 
@@ -91,7 +91,7 @@ class WaitingRoom:
         (self._for_stable if for_stable else self._waiters).add(waiter)
 
     def watch(self, watcher: Watcher, *, also_for_stable: bool) -> None:
-        """Enter for all that happens; with `also_for_stable` twice, in a way."""
+        """Enter for all changes; with `also_for_stable` for the last stable offset too."""
         self._waiters.add(watcher)
         if also_for_stable:
             self._for_stable.add(watcher)
@@ -111,26 +111,26 @@ class WaitingRoom:
             waiter.stable_advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Leadership, log start or the topic itself changed: everyone looks again."""
+        """Leadership, log start offset or the topic itself changed: every waiter looks again."""
         for waiter in self._waiters:
             waiter.disturb()
         for waiter in self._for_stable:
             waiter.disturb()
 
     def note(self) -> None:
-        """Old records went: nobody waits for that, but who watches looks at it next time."""
+        """Old records were deleted: no waiter waits for that, but watchers check it next time."""
         for waiter in self._waiters:
             waiter.note()
 
 
 class Stay:
-    """Somebody in several rooms, who is told of what happens in one from when it enters there.
+    """One waiter in several rooms, which is notified of changes in a room once it has entered.
 
-    Whoever looks for something there afterwards, and then waits, misses nothing in between.
+    A caller that checks a partition after entering, and then waits, misses nothing in between.
     """
 
     def __init__(self, needed: int, *, for_stable: bool = False) -> None:
-        """Until `needed` more bytes can be read, or something else happened."""
+        """Wait until `needed` more bytes can be read, or something else happened."""
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiter = Waiter(needed, functools.partial(_settle, self._told))
         self._for_stable = for_stable
@@ -141,7 +141,7 @@ class Stay:
         room.enter(self._waiter, for_stable=self._for_stable)
 
     async def until_told(self, timeout_s: float) -> None:
-        """Returns at once if that has been; or when the time is over."""
+        """Wait for the notification, at most `timeout_s`; returns at once if it came already."""
         timer = asyncio.get_running_loop().call_later(timeout_s, self._waiter.disturb)
         try:
             await self._told
@@ -149,25 +149,25 @@ class Stay:
             timer.cancel()
 
     def leave(self) -> None:
-        """All rooms."""
+        """Leave all rooms."""
         while self._rooms:
             self._rooms.pop().leave(self._waiter)
 
     async def leave_in_turns(self) -> None:
-        """All rooms, of which there may be thousands."""
+        """Leave all rooms, of which there may be thousands."""
         pace = Pace()
         try:
             while self._rooms:
                 self._rooms.pop().leave(self._waiter)
                 await pace.give_way()
-        finally:  # cancelled: nobody would come back for the others
+        finally:  # cancelled: leave the others at once
             self.leave()
 
 
 async def wait_in(
     rooms: Iterable[Room], needed: int, timeout_s: float, *, for_stable: bool = False
 ) -> None:
-    """Until `needed` more bytes can be read, something else happened, or the time is over."""
+    """Wait until `needed` more bytes can be read, something else happened, or time is up."""
     stay = Stay(needed, for_stable=for_stable)
     try:
         for room in rooms:
