@@ -1,6 +1,6 @@
-"""Takes over logs that lie in the log dirs of a new metadata store: those of an Apache Kafka.
+"""Adopting the logs that an Apache Kafka broker left in the log dirs of a new metadata store.
 
-Its metadata is not read; what topics, epochs and producer ids there are is seen in the logs.
+Kafka's metadata is not read: topics, epochs and producer ids are found in the logs.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _log = logging.getLogger(__name__)
 
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 _COMPACTED: Final = {"cleanup.policy": "compact"}
-#: The coordinator of share groups deletes what it does not need any more by itself.
+#: The share coordinator deletes the records of its topic by itself.
 _COMPACTED_TOPICS: Final = INTERNAL_TOPICS - {SHARE_GROUP_STATE}
 
 
 async def adopt_logs(broker: BrokerData) -> None:
     """Make topics of the logs that lie in the log dirs of a new metadata store.
 
-    They are those of an Apache Kafka whose data dir we were given. Its metadata is not read:
-    topics keep their names, ids and records, but not their configuration. So that nothing is
-    lost by that, they keep records for ever until somebody says otherwise. Nor do producers get
-    ids that are in the logs.
+    The logs are those of an Apache Kafka broker whose data dir we were given. Its metadata is not
+    read: topics keep their names, ids and records, but not their configuration. So that nothing is
+    lost by that, they keep records for ever until they are configured. Producer ids that occur in
+    the logs are not given out again.
     """
     found: dict[str, list[PartitionLog]] = {}
     for log in broker.logs:
@@ -65,10 +65,10 @@ async def adopt_logs(broker: BrokerData) -> None:
 
 
 def _first_free_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """An id above all that are in the logs. Blocks: it reads the whole of `__transaction_state`.
+    """A producer id above all in the logs. Blocks: it reads the whole of `__transaction_state`.
 
-    What was given out last may not have come into a log; brokers take ids in blocks, so another
-    block is left out.
+    The last ids given out may not be in any log. Brokers take ids in blocks, so another block is
+    skipped.
     """
     highest = max((each for log in logs for each in _producer_ids_in(log)), default=None)
     if highest is None:

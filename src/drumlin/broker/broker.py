@@ -1,7 +1,7 @@
 """The broker: its parts, put together, started and stopped in order.
 
-Owns no rule of its own. Everything that changes state runs on the event loop; what blocks goes
-into `threads` and comes back as a value.
+Owns no rule of its own. Everything that changes state runs on the event loop; blocking work runs in
+`threads` and comes back as a value.
 """
 
 from __future__ import annotations
@@ -152,10 +152,10 @@ class Broker:
     async def start(
         cls, config: BrokerConfig, clock: Clock, before_serving: Callable[[], None] | None = None
     ) -> Broker:
-        """A broker that serves.
+        """Start a broker and return it serving.
 
-        `before_serving` is called when all is there and nobody is let in yet: for what would hold
-        clients up.
+        `before_serving` is called when everything is ready and no client is accepted yet: for work
+        that would hold clients up.
 
         Raises:
             StartFailed: with one line that says why.
@@ -233,9 +233,9 @@ class Broker:
     # -- stopping ----------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """A clean stop: what was acknowledged is on disk, and the next start knows it.
+        """Shut down cleanly: all that was acknowledged is on disk, and the next start knows it.
 
-        Requests that were begun are answered; those that wait for something are answered now.
+        Requests under way are answered; those that wait for something are answered now.
         """
         self.server.stop_accepting()
         self.cleaning.begin_to_stop()

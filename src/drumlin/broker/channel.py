@@ -1,7 +1,7 @@
 """How a connection's bytes get to its peer and from it.
 
-What `Connection` and `Outbox` know of the network is this. Nothing here blocks: what cannot be
-done now raises `BlockingIOError`, and whoever called waits for the socket to become ready.
+This is all that `Connection` and `Outbox` know of the network. Nothing here blocks: what can't be
+done now raises `BlockingIOError`, and the caller waits for the socket to become ready.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class Channel(Protocol):
     peer_port: int
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The descriptor to wait for."""
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Bytes received into the buffers, one after the other; 0 when the peer has ended."""
+        """Receive into the buffers in turn; returns how many bytes, 0 when the peer has ended."""
 
     def unread_bytes(self) -> int:
-        """What has arrived and was not received yet, as far as is known."""
+        """The number of bytes that arrived and were not received yet, as far as known."""
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:
-        """Bytes sent of what lies in memory; `more`: others follow at once."""
+        """Send bytes in memory; returns how many were sent. `more`: others follow at once."""
 
     def send_file(self, descriptor: int, position: int, size: int) -> int:
-        """Bytes sent of a file; 0 at its end."""
+        """Send a part of a file; returns how many bytes were sent, 0 at its end."""
 
     def close(self) -> None: ...
 

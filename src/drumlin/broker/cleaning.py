@@ -1,8 +1,9 @@
 """The cleaner in a running broker: its threads, started, stopped and reconfigured with it.
 
-Owns how cleaner threads get what they want done on the event loop, which alone changes logs.
-What is asked of the cleaner (how it stands, a cleaning now, a simulation) blocks, and runs in
-threads of its own, so that a long cleaning keeps nobody else from getting one.
+Owns how cleaner threads have functions called on the event loop, which alone changes logs.
+
+Requests to the cleaner (its status, a cleaning now, a simulation) block, and run in threads of
+their own, so that a long cleaning does not keep other requests from their threads.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 Rows = list[dict[str, Any]]
 
-#: Cleanings and simulations that may be asked for at once; others wait for their turn.
+#: Requested cleanings and simulations that run at a time; others wait for their turn.
 _REQUESTS_AT_ONCE: Final = 2
-#: A cleaning that somebody waits for may take as long as it takes.
+#: A requested cleaning may take as long as it takes.
 _RUN_S: Final = 7 * 24 * 3600.0
 _LOOK_S: Final = 1.0
 #: Kafka sets no limits to these; a cleaner needs some.
@@ -81,14 +82,14 @@ class LoopCalls:
         self._pending: set[concurrent.futures.Future[Any]] = set()
 
     def close(self) -> None:
-        """Refuse what waits, and what comes from now on. On the loop."""
+        """Refuse pending and later calls. Runs on the loop."""
         self._is_closed = True
         for each in list(self._pending):
             each.set_exception(CleaningStopped("the broker stops"))
         self._pending.clear()
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """What `function` returns or raises, called on the loop. Not to be used there.
+        """Call `function` on the loop; returns or raises what it does. Never call this on the loop.
 
         Raises:
             CleaningStopped: the loop takes no more calls; `function` was not called.
@@ -105,13 +106,13 @@ class LoopCalls:
                 result.set_exception(error)
 
         self._pending.add(result)
-        if self._is_closed:  # looked at second: `close` refuses what it finds pending
+        if self._is_closed:  # checked second: `close` refuses what it finds pending
             self._pending.discard(result)
             raise CleaningStopped("the broker stops")
         try:
             self._loop.call_soon_threadsafe(call)
             while not result.done():
-                # A loop that ends without `close` forgets what it was to do.
+                # A loop that ends without `close` drops its pending calls.
                 if self._loop.is_closed():
                     break
                 concurrent.futures.wait((result,), _LOOK_S)
@@ -142,13 +143,13 @@ class Cleaning:
     # -- with the broker ---------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to clean, unless the broker is not to."""
+        """Start the cleaner, unless it is disabled."""
         if self.is_enabled:
             self._is_running = True
             self.pool.start()
 
     async def on_change(self, change: Change) -> None:
-        """Follow the metadata. To be told after the configuration has taken a change over."""
+        """Follow a change of the metadata. To be called after the configuration has applied it."""
         match change:
             case TopicDeleted(topic):
                 for state in topic.partitions:
@@ -162,7 +163,7 @@ class Cleaning:
             return
         self._settings = settings
         if self._is_running:
-            # Whoever changes a configuration need not wait until cleaners have come to a halt.
+            # A request that changes a configuration does not wait until the cleaners have stopped.
             task = asyncio.create_task(self._reconfigure(), name="reconfigure the cleaner")
             self._reconfiguring.add(task)
             task.add_done_callback(self._reconfiguring.discard)
@@ -174,13 +175,13 @@ class Cleaning:
                 await asyncio.to_thread(self.pool.reconfigure, self._settings)
 
     def begin_to_stop(self) -> None:
-        """Have cleaners come to a halt; what they have not completed is undone."""
+        """Have the cleaners stop; unfinished cleanings are undone."""
         self._is_running = False
         self._stopping.set()
         self.pool.begin_to_stop()
 
     async def stop(self) -> None:
-        """Return when nothing is cleaned any more, nor asked of the loop."""
+        """Return when all cleaners have stopped, and no call on the loop is pending."""
         self.begin_to_stop()
         async with self._turn:
             await asyncio.to_thread(self.pool.stop)
@@ -190,7 +191,7 @@ class Cleaning:
     # -- for whoever asks --------------------------------------------------------------
 
     def report(self, topic: str | None = None, partition: int | None = None) -> Rows:
-        """How it stands with the compacted logs, or some of them. Blocks; not on the loop.
+        """The status of the compacted logs, or some of them. Blocks; never call it on the loop.
 
         Raises:
             CleaningStopped: the broker stops.
@@ -221,11 +222,11 @@ class Cleaning:
         return rows
 
     def totals(self) -> dict[str, Any]:
-        """What was done since the start."""
+        """The totals since the start."""
         return describe_totals(self.pool.totals)
 
     async def run_now(self, log: PartitionLog) -> dict[str, Any]:
-        """Have a log cleaned now; what came of it."""
+        """Have a log cleaned now; returns the result."""
         return await self._request(self._run_now, log)
 
     def _run_now(self, log: PartitionLog) -> dict[str, Any]:

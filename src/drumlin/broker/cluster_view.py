@@ -1,6 +1,6 @@
 """The cluster as clients of one listener see it: addresses, leaders, and what they may do.
 
-Shared by the APIs that describe the cluster. Nothing is authorised yet, so everybody may do
+Shared by the APIs that describe the cluster. There is no authorization yet, so every client may do
 everything: the numbers are the bit sets that Apache Kafka answers without an authorizer.
 """
 
@@ -21,18 +21,18 @@ CLUSTER_OPERATIONS: Final = 8096
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, as far as clients can make use of it."""
+    """The leader and replicas of a partition, as clients are told."""
 
     leader: int
     error: ErrorCode
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
-    #: Not in sync while they are offline, but nobody has more than they have (KIP-966).
+    #: Out of sync while they are offline, but they have all committed records (KIP-966).
     eligible_replicas: tuple[int, ...]
 
 
 def visible_brokers(broker: BrokerData, listener: str) -> Iterator[tuple[BrokerState, Endpoint]]:
-    """Brokers that are alive and listen where the asking client is connected."""
+    """Brokers that are alive and have the listener that the client is connected to."""
     for each in broker.metadata.image.brokers.values():
         endpoint = each.endpoint(listener)
         if endpoint is not None:
@@ -48,7 +48,7 @@ class Reachable(NamedTuple):
 
 
 def reachable(broker: BrokerData) -> Reachable:
-    """Equal as long as `leadership` says the same of the same partition."""
+    """Equal as long as `leadership` returns the same for the same partition."""
     return Reachable(
         tuple(broker.metadata.image.brokers),
         tuple([each.is_readable for each in broker.logs.directories]),
@@ -57,9 +57,10 @@ def reachable(broker: BrokerData) -> Reachable:
 
 
 def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Leadership:
-    """A partition that is ours, but whose log cannot be had, has no leader, as in Apache Kafka.
+    """The leadership of a partition as clients are told.
 
-    Clients then ask again until it has one, rather than sending us what we must refuse.
+    One of ours whose log is not available has no leader, as in Apache Kafka. Clients then ask
+    again until it has one, rather than send requests that we must refuse.
     """
     is_without_log = broker.partitions.is_offline(topic, partition.index)
     offline = tuple(

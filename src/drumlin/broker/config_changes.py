@@ -1,9 +1,8 @@
-"""What must hold for a configuration to be changed: shared by AlterConfigs and its incremental
-sibling.
+"""Checks of configuration changes: shared by AlterConfigs and IncrementalAlterConfigs.
 
-A change is a function from what is stored to what to store (`metadata.store.Alteration`), so
-that it is decided, and checked as a whole, on the newest state. Codes are Kafka's, which refuses
-the same mistake with another code for a broker than for a topic.
+A change is a function from the stored configuration to the new one (`metadata.store.Alteration`),
+so that it is decided, and checked as a whole, on the newest state. Codes are Kafka's, which refuses
+the same mistake with one code for a broker and another for a topic.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class KeyChange:
 
 
 def check_changes(changes: Sequence[KeyChange]) -> None:
-    """What must hold for any resource.
+    """Check what must hold for a change of any resource.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -87,7 +86,7 @@ def check_resource(broker: BrokerData, type_number: int, name: str) -> Resource:
     """The resource that a request names. Names of topics and groups are checked with the change.
 
     Raises:
-        KafkaError: there is no such resource, or no configuration of it that is stored.
+        KafkaError: there is no such resource, or its configuration is not stored.
     """
     match type_number:
         case ResourceType.TOPIC:
@@ -113,7 +112,7 @@ def parse_node_id(name: str) -> int:
     """The number of a broker, as the name of a resource.
 
     Raises:
-        KafkaError: INVALID_REQUEST, when it is none.
+        KafkaError: INVALID_REQUEST, if it is not a number.
     """
     try:
         node_id = parse(ValueType.INT, name)
@@ -125,9 +124,9 @@ def parse_node_id(name: str) -> int:
 
 
 def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:
-    """Apply what was changed while this broker, or an earlier run of it, was up.
+    """Apply the configuration changes made at run time, by this or an earlier run of the broker.
 
-    What the configuration given at start makes impossible is passed over, and said.
+    Changes that conflict with the configuration given at start are skipped and logged.
     """
     try:
         config.update_dynamic(image.broker_configs(""), image.broker_configs(str(config.node_id)))
@@ -136,7 +135,7 @@ def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:
 
 
 def replacement(broker: BrokerData, resource: Resource, configs: Mapping[str, str]) -> Alteration:
-    """An alteration after which `configs` is all that is set."""
+    """An alteration that replaces everything set by `configs`."""
 
     def alter(current: Mapping[str, str]) -> Mapping[str, str | None]:
         _check_wanted(broker, resource, configs, configs)
@@ -206,7 +205,7 @@ def _check_topic_name(name: str) -> None:
 def _check_wanted(
     broker: BrokerData, resource: Resource, wanted: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
-    """Check what a configuration would be, and for a broker what is set anew."""
+    """Check the resulting configuration, and for a broker the keys that change."""
     if resource.type is ResourceType.TOPIC:
         _check_topic_name(resource.name)
         validate_overrides(wanted, broker.config.topic_defaults())
@@ -225,7 +224,7 @@ def _check_wanted(
 def _check_broker(
     config: BrokerConfig, resource: Resource, wanted: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
-    # Keys that nobody knows are stored like any other, as in Kafka: a plugin might read them.
+    # Unknown keys are stored like any other, as in Kafka: a plugin might read them.
     keys = {name: changeable_broker_key(name) for name in given}
     fixed = [name for name, key in keys.items() if key is not None and not key.is_dynamic]
     if fixed:

@@ -1,8 +1,8 @@
 """Configurations as DescribeConfigs shows them: values, where they come from, their synonyms.
 
-Pure: reads a `BrokerConfig` and what is set for a topic or group. Kafka's rules throughout,
-also where they surprise: a topic's `retention.ms` that comes from `log.retention.hours` is
-shown as a default without synonyms.
+Pure: reads a `BrokerConfig` and the overrides of a topic or group. It follows Kafka's rules
+throughout, even where they surprise: a topic's `retention.ms` that comes from `log.retention.hours`
+is shown as a default without synonyms.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Source(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A key that gives the same thing a value, and what it says."""
+    """Another key that sets the same thing, and its value."""
 
     name: str
     value: str | None
@@ -90,7 +90,7 @@ def _broker_entry(
     own = changeable_broker_key(name)
     listeners = of_a_listener(name)
     key = changeable_broker_key(listeners[1]) if listeners else own
-    # What has no type might be a plugin's password.
+    # A key without a type might be a plugin's password.
     is_sensitive = key is None or key.is_sensitive
     synonyms = _synonyms(config, name, is_sensitive)
     return _entry(
@@ -98,13 +98,13 @@ def _broker_entry(
         key,
         None if is_sensitive else value,
         tuple(each for each in synonyms if each.source in shown),
-        # What is given for one listener is shown so by Kafka, although it may change.
+        # Kafka shows keys of one listener as read-only, although they may change.
         is_read_only=own is None or not own.is_dynamic,
     )
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Everything that applies to a topic with these values of its own."""
+    """Everything that applies to a topic with these overrides."""
     values = {**config.topic_defaults(), **parse_overrides(overrides)}
     entries = []
     for name, key in sorted(topic_keys().items()):
@@ -119,7 +119,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def created_topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """What CreateTopics tells of the new topic's configuration."""
+    """The new topic's configuration in the response of CreateTopics."""
     defaults = config.topic_defaults()
     entries = []
     for name, key in sorted(topic_keys().items()):
@@ -140,7 +140,7 @@ def _source_of_default(config: BrokerConfig, topic_key: str) -> Source:
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Everything that applies to a group with these values of its own."""
+    """Everything that applies to a group with these overrides."""
     entries = []
     for name, key in sorted(group_keys().items()):
         broker_key = f"group.{name}"
@@ -188,7 +188,7 @@ def _layers(config: BrokerConfig) -> Iterable[tuple[Source, Mapping[str, str]]]:
 
 
 def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Synonym, ...]:
-    """Every value that some layer has for the key or one like it, strongest first."""
+    """Every value that a layer has for the key or a synonym of it, strongest first."""
     names = next((each for each in SAME_THING if name in each), (name,))
     listeners = of_a_listener(name)
     if listeners:
@@ -205,7 +205,7 @@ def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Syno
         if key is not None and default is not None:
             shown = None if is_sensitive else format_value(key.parse(default))
             found.append(Synonym(each, shown, Source.DEFAULT))
-    # Kafka leaves out what stands before the first value of the key itself.
+    # Kafka leaves out synonyms before the first value of the key itself.
     while found and found[0].name != name:
         del found[0]
     return tuple(found)

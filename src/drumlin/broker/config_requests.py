@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.store import Alteration
 
 R = TypeVar("R", bound="Replaced | Changed")
-#: Of one resource; there are some hundred that mean anything.
+#: Per resource; only some hundred keys have a meaning.
 _KEYS_MAX: Final = 2_000
 
 
@@ -41,9 +41,9 @@ async def answer_each(
     response: str,
     alter: Callable[[R], Awaitable[None]],
 ) -> Any:
-    """The answer called `response`, after `alter` was done for each resource of the request.
+    """Call `alter` for each resource of the request; returns the response named `response`.
 
-    What `alter` raises as a `KafkaError` is told of its resource.
+    A `KafkaError` of `alter` becomes the error of its resource.
     """
     named = await broker.turns.run(_counted(resources))
 
@@ -74,10 +74,10 @@ async def answer_each(
 async def alter_or_check(
     broker: BrokerData, resource: Resource, alteration: Alteration, validate_only: bool
 ) -> None:
-    """Alter what is stored, or only see whether that would be accepted.
+    """Alter what is stored, or only check whether that would be accepted.
 
     Raises:
-        KafkaError: it is not.
+        KafkaError: it is refused.
     """
     if validate_only:
         alteration(broker.metadata.image.configs(resource))

@@ -6,7 +6,7 @@ socket takes them.
 
 What bounds it:
 - the memory of large requests is counted in `RequestMemory`, shared by all connections;
-- answers that wait for those before them: with a megabyte of them nothing more is started;
+- answers that wait for earlier ones: with a megabyte of them no further request is started;
 - at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
   nothing more is read, and TCP makes the client wait;
 - a request that still changes something holds the next ones back until it is answered,
@@ -40,19 +40,19 @@ _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
 #: Requests up to this size, all of one connection together, are not worth counting.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
-#: With more of answers that wait behind a slow one, no further request is started.
+#: With more bytes of answers that wait for a slow one, no further request is started.
 _ANSWERED_BYTES_MAX: Final = 1 << 20
 _READS_PER_TURN: Final = 8
-#: Who has sent that much ahead of us is no slow peer.
+#: A peer that has sent this much more than we have read is not slow.
 _SENT_AHEAD_BYTES: Final = 16 * 1024
 
 
 class Dispatcher(Protocol):
-    """Who starts the requests of connections: the router."""
+    """What starts the requests of connections: the router."""
 
-    #: Where connections wait that have more requests than they may start in a turn.
+    #: Where connections wait that have more requests than they may start in one turn.
     rounds: Rounds
-    #: What connections do with answers for which they have ended.
+    #: Gives up answers of connections that have closed.
     giving_up: GivingUp
 
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
@@ -66,10 +66,10 @@ class Dispatcher(Protocol):
         """
 
     def finish_woken(self) -> None:
-        """Answer those whom the requests just started have given something to read."""
+        """Answer waiting fetches that the requests just started have given something to read."""
 
     async def reading(self, read: Callable[[], None]) -> None:
-        """Have a disk asked for something, in a thread."""
+        """Run `read`, which needs the disk, in a thread."""
 
 
 class _Slot:
@@ -178,7 +178,7 @@ class Connection:
             self._pause_reading()
 
     def _within_budget(self) -> bool:
-        """Report what we hold to the shared budget; False where we must wait for others."""
+        """Report what we hold to the shared budget; False if we must wait for other connections."""
         reader = self._reader
         if not (self._counted or self._backlog or self._in_flight_bytes or reader.held_bytes):
             return True
@@ -198,7 +198,7 @@ class Connection:
 
     @property
     def awaits_peer(self) -> bool:
-        """Whether we can do nothing more for what we hold, until the peer sends or takes some."""
+        """Whether we can't free what we hold before the peer sends or takes something."""
         if self._backlog:
             slots = self._slots
             if self._awaits_preparation:
@@ -208,13 +208,13 @@ class Connection:
         return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
 
     def _sent_ahead(self) -> int:
-        """What has arrived and was not read yet, as others have to let go of memory first."""
+        """Bytes that arrived but were not read, as others have to free memory first."""
         return self._channel.unread_bytes()
 
     # -- requests ----------------------------------------------------------------------
 
     def _start_requests(self) -> None:
-        """Start what may start, then send what is ready."""
+        """Start the requests that may start, then send the answers that are ready."""
         try:
             self._start_and_send()
         except MalformedMessage as error:
@@ -247,8 +247,8 @@ class Connection:
         else:
             self.resume_reading()
         if self._backlog and self._may_start() and not self._will_go_on:
-            # Nothing else would call us again: others had to have their turn, or the outbox was
-            # full and is not any more.
+            # Nothing else would call us again: other connections had their turn first, or the
+            # outbox was full and no longer is.
             self._will_go_on = True
             self._router.rounds.add(self._go_on)
 
@@ -274,7 +274,7 @@ class Connection:
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
     def _new_slot(self, later: Later | None, frame: memoryview) -> _Slot:
-        """A place for an answer that is not there yet, or not yet its turn."""
+        """A place for an answer that is not ready, or whose turn has not come."""
         slot = _Slot(later, len(frame))
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
@@ -284,7 +284,7 @@ class Connection:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
     def _settled(self, slot: _Slot, later: Later) -> None:
-        """An answer has come that was to come later."""
+        """A pending answer is ready."""
         try:
             parts = later.result()
         except MalformedMessage as error:
@@ -318,7 +318,7 @@ class Connection:
         if self._will_send and not is_our_turn:
             return
         if not is_our_turn and is_long_turn(self._loop) and self._outbox.holds_much:
-            # Of very many who may send at once, each waits for its turn.
+            # Very many connections may be ready to send at once: each waits for its turn.
             self._will_send = True
             self._wait_until_writable(False)
             self._router.rounds.add(self._send_in_turn)
@@ -344,11 +344,11 @@ class Connection:
         self._writing = waits
 
     async def _bring(self, cold: Wanted) -> None:
-        """Have bytes of a file read in a thread that left memory while they waited."""
+        """Read bytes of a file in a thread that left the page cache while they waited."""
         try:
             await self._router.reading(cold.bring)
         except OSError:
-            pass  # whoever sends them will meet it, too
+            pass  # sending them will meet the error too
         finally:
             self._outbox.take_back()
         self._go_on_sending()
@@ -362,7 +362,7 @@ class Connection:
         self._go_on_sending(is_our_turn=True)
 
     def _go_on_sending(self, *, is_our_turn: bool = False) -> None:
-        """What is sent makes room for the answers to requests that had to wait."""
+        """Send, which makes room for the answers to requests that had to wait."""
         if not self.closed:
             self._flush(is_our_turn=is_our_turn)
         if not self.closed and self._backlog:
@@ -372,18 +372,18 @@ class Connection:
 
     @property
     def awaits_us(self) -> bool:
-        """The peer waits for an answer that is not ready yet, so silence is no idling."""
+        """Whether the peer waits for an answer that is not ready, and so is not idle."""
         return bool(self._slots) or self._awaits_preparation
 
     def finish(self) -> None:
-        """Start nothing more; close when all that was started is answered."""
+        """Start no more requests; close when all started ones are answered."""
         self._is_finishing = True
         self._backlog.clear()
         self._pause_reading()
         self._send()
 
     def _fail(self, error: Exception) -> None:
-        """Something went wrong that nobody has foreseen: there is no answer to give."""
+        """Close after an unforeseen error: there is no answer to give."""
         _log.error("a request of %s:%d failed", self.peer_host, self.peer_port, exc_info=error)
         self.close(None)
 

@@ -1,4 +1,4 @@
-"""What a handler is given beside the request: who asks, and the broker to ask."""
+"""What a handler gets beside the request: the client that sent it, and the broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Services(Coordinators, Protocol):
-    """All that a handler may ask of the broker."""
+    """All that a handler may use of the broker."""
 
     fetch_sessions: FetchSessions
     shares: ShareDelivery
@@ -55,7 +55,7 @@ context_of: Final = from_tuple(RequestContext)
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a handler returns when all it changes is changed and only an answer is awaited.
+    """What a handler returns when its changes are made and only an answer is awaited.
 
     The connection may start its next request meanwhile, and may cancel the waiting when the
     peer is gone. A handler that returns a plain awaitable holds the next request back.

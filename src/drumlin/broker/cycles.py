@@ -1,4 +1,4 @@
-"""Things that a broker does again and again in the background.
+"""Periodic background work of a broker.
 
 A cycle that fails is logged and tried again at its next turn; it never ends the broker.
 """
@@ -21,7 +21,7 @@ class Cycles:
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int = -1) -> None:
-        """Do `work` every `interval_ms`, first after that long unless said otherwise.
+        """Do `work` every `interval_ms`, first after one interval unless `first_after_ms` is given.
 
         As in Apache Kafka an interval of 0 means once.
         """

@@ -1,4 +1,4 @@
-"""What a broker answers over HTTP, and where.
+"""The HTTP endpoints of a broker.
 
     drumlin.metrics.listener      GET /metrics, GET /compaction: looking only
     the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run
@@ -38,7 +38,7 @@ _Act = Callable[["PartitionLog"], Awaitable[dict[str, Any]]]
 
 
 class Operated(BrokerData, Protocol):
-    """What can be looked at, and what an operator can have done."""
+    """What of the broker can be inspected, and what an operator can trigger."""
 
     cleaning: Cleaning
 
@@ -59,15 +59,15 @@ class Endpoints:
         self._admin_directory: Path | None = None
 
     async def serve_metrics(self, sock: socket.socket) -> None:
-        """Let everybody look, on a socket that is bound.
+        """Serve metrics to everyone on a bound socket.
 
         Raises:
-            OSError: nobody can listen on it.
+            OSError: it is impossible to listen on it.
         """
         await self._serve(self._looking, sock)
 
     async def serve_operator(self) -> None:
-        """Let the operator in, through the first log dir. A broker can do without."""
+        """Serve the operator, through a socket in the first log dir. A broker can do without."""
         directory = Path(self._broker.config.log_dirs[0])
         acting: Routes = {
             "/compaction/run": {"POST": self._run},
@@ -87,7 +87,7 @@ class Endpoints:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """Close all, and leave no socket behind."""
+        """Close all servers, and remove the socket."""
         for server in self._servers:
             await server.stop()
         self._servers.clear()
@@ -115,7 +115,7 @@ class Endpoints:
         )
 
     async def _look(self, function: Callable[[], T]) -> T:
-        """Gather something in a thread: in one, however many ask for it."""
+        """Gather something in a thread: one at a time, however many requests there are."""
         async with self._turn:
             try:
                 return await self._broker.threads.administering(function)

@@ -1,8 +1,8 @@
-"""Verifications that were not confirmed by the coordinator, in the order in which they failed.
+"""Verifications that the coordinator did not confirm, in the order in which they failed.
 
-They are kept for a while: whoever comes again is held to the lowest sequence that it has asked
-about, so that none of its batches overtakes another. But anybody can ask about any producer, so
-only so many are kept, over all logs. Knows nothing of why they failed.
+They are kept for a while: a producer that retries is held to the lowest sequence that was to be
+verified, so that none of its batches overtakes another. But a client can name any producer, so
+their number is bounded, over all logs. Knows nothing of why they failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.verification import Verification
 
-#: Far more than producers and partitions that wait for a coordinator at a time.
+#: Far more than verifications are under way at a time.
 _KEPT_MAX: Final = 10_000
 
 
@@ -24,7 +24,7 @@ class _Failed(NamedTuple):
 
 
 class FailedVerifications:
-    """The latest of one broker; each failure counts, also of the same verification."""
+    """The latest failures of one broker; repeated failures of one verification count each."""
 
     def __init__(self, kept_max: int = _KEPT_MAX) -> None:
         self._kept_max = kept_max
@@ -34,7 +34,7 @@ class FailedVerifications:
         return len(self._failed)
 
     def keep(self, state: ProducerState, producer_id: int, verification: Verification) -> None:
-        """Withdraw it later, unless its producer begins its transaction by then."""
+        """Withdraw it later, unless its producer has begun its transaction by then."""
         self._failed.append(_Failed(state, producer_id, verification))
         while len(self._failed) > self._kept_max:
             oldest = self._failed.popleft()

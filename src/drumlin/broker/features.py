@@ -4,8 +4,8 @@ A feature's level says which protocols a client may rely on: `transaction.versio
 raises the epoch and Produce adds partitions, `group.version` 1 the new consumer protocol,
 `share.version` 1 share groups. Levels cannot be changed here: what is supported is on.
 
-Features of Apache Kafka's own inside (metadata.version, kraft.version and the like) are not
-advertised: no client asks for them.
+Features internal to Apache Kafka (metadata.version, kraft.version and the like) are not advertised:
+no client asks for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.broker.served import SERVED
 
 
 class Feature(NamedTuple):
-    """One feature, and the levels of it that are supported; the highest is in force."""
+    """One feature and its supported levels; the highest is in force."""
 
     name: str
     lowest: int
@@ -34,7 +34,7 @@ FEATURES: Final = tuple(
     )
     if each.needs in SERVED
 )
-#: Counts changes of the levels in force. There has been one: when they came into force.
+#: Counts changes of the levels in force. There was one: when they came into force.
 FINALIZED_EPOCH: Final = 1
-#: The first version of ApiVersions whose readers know a feature that has a level 0 (KAFKA-17011).
+#: The first version of ApiVersions whose clients accept a feature with level 0 (KAFKA-17011).
 LEVEL_0_FROM_VERSION: Final = 4

@@ -1,8 +1,8 @@
-"""What is imported and compiled when a version of an API is first asked for: in a thread.
+"""Importing and compiling the code of an API version on its first use, in a thread.
 
-It takes tens of milliseconds, in which nobody else would be served; and whoever sends one request
-of each version would have it done hundreds of times. Start-up pays for none of it. A connection
-whose next request has to wait asks `is_prepared`, and is called when it can go on.
+On the loop it would stall all clients for tens of milliseconds, hundreds of times if a client sends
+one request of each version. Start-up pays for none of it. A connection calls `is_prepared` for its
+next request, and is called back when the request can be dispatched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
 def handler_module(api: str) -> ModuleType:
-    """The module that answers the API, imported if it was not."""
+    """The module that answers the API, imported if need be."""
     return importlib.import_module(f"drumlin.broker.handlers.{api}")
 
 
@@ -42,7 +42,7 @@ class FirstUse:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
-        """Whether the request in the frame can be dispatched; if not, `go_on` tells when."""
+        """Whether the request can be dispatched; if not, `go_on` is called when it can."""
         start = bytes(frame[: _API_AND_VERSION.size])
         if start in self._prepared:
             return True
@@ -62,7 +62,7 @@ class FirstUse:
     async def _prepare(self, start: bytes, api: str, version: int) -> None:
         try:
             await self._threads.making(_prepare, api, version)
-        except Exception:  # noqa: BLE001  whoever dispatches it will meet it, too
+        except Exception:  # noqa: BLE001  dispatching it will meet the error too
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)
         pace = Pace()

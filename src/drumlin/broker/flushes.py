@@ -43,9 +43,9 @@ class Flushes:
         while (waiting := self._next.pop(partition, None)) is not None:
             try:
                 await self._blocking(partition.log.flush)
-            except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it is
+            except Exception as error:  # noqa: BLE001  the waiting requests get it, whatever it is
                 waiting.set_exception(error)
-                waiting.exception()  # seen, even if nobody waits any more
+                waiting.exception()  # retrieved, even if no request waits any more
             else:
                 waiting.set_result(None)
         self._busy.discard(partition)
