@@ -1,24 +1,24 @@
-"""When Python looks for garbage that hangs together in circles, and at how much of what lives.
+"""When Python collects cyclic garbage, and which objects it examines.
 
-Whatever thread begins a full collection, everybody waits for it, a quarter of a millisecond for
+Whichever thread begins a full collection, all threads wait for it, a quarter of a millisecond for
 each thousand objects: with 5,000 partitions that is a hundred milliseconds. But what has survived
-one mostly lives on. So it is frozen, that is, left out of those that follow, and each looks only
-at what has come since the last one. Frozen objects go as all others do when nothing refers to
-them; only circles among them would stay. They are looked for, too, once much more memory is in use
-than when all of it was known to be needed, and has been for minutes: what one large request takes
-for a moment is no reason to stop everybody. That look takes a hundred milliseconds with thousands
-of partitions, and seconds where there are tens of millions of objects. So as long as anybody is
-connected it is a last resort, before memory runs out: we know of no circles that live long.
-Memory is counted in the allocator's blocks, as to count the objects, Python walks along all of
-them: 40 ms for each million.
+one mostly lives on. So it is frozen, that is, left out of later collections, and each examines
+only the objects made since the last one. Frozen objects go as all others do when nothing refers to
+them; only cycles among them would stay. All objects are examined, too, once much more memory is in
+use than when all of it was known to be needed, and has been for minutes: what one large request
+takes for a moment is no reason to stop the broker. That takes a hundred milliseconds with
+thousands of partitions, and seconds with tens of millions of objects. So as long as a client is
+connected it is a last resort, before memory runs out: no cycles are known that live long. Memory
+is counted in the allocator's blocks, as to count the objects, Python walks along all of them: 40
+ms for each million.
 
-A thread that reads a large request makes very many objects, none of which are in circles. Python
-looks at all of them at once if they come while it tells us of a collection, as those are Python's
-words, between which another thread goes on: a hundred milliseconds. So while anybody is
-`making_many`, all there is by then is frozen without a look. So it is if it was the event loop that
-went on meanwhile: then far more has come than begins a collection.
+A thread that reads a large request makes very many objects, none of which are in cycles. Python
+examines all of them at once if they are made while it calls our callback of a collection, as that
+is Python code, during which other threads run: a hundred milliseconds. So while a thread is
+`making_many`, all objects are frozen without being examined. The same is done if the event loop ran
+meanwhile: then far more objects are new than begin a collection.
 
-All of this is the process's; whoever runs a broker in a process of his own making need not have it.
+All of this concerns the whole process; an application that embeds a broker need not use it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOOK_INTERVAL_S: Final = 60.0
 #: Blocks; an object that may be part of a circle has two or more.
 _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
-#: While somebody is connected: some 2.5 GB.
+#: While a client is connected: some 2.5 GB.
 _BLOCKS_MORE_SERVING: Final = 30_000_000
 #: Looks in a row that have to find so many.
 _PATIENCE: Final = 3
@@ -61,7 +61,7 @@ _has_begun = threading.Event()
 
 @contextmanager
 def making_many() -> Iterator[None]:
-    """While a thread makes or frees thousands of objects, nobody waits until they are looked at."""
+    """While a thread makes or frees thousands of objects, no collection examines them."""
     if not _has_begun.is_set():
         yield
         return
@@ -74,9 +74,9 @@ def making_many() -> Iterator[None]:
 
 
 def settled(made: Made) -> Made:
-    """What was made in one go of very many: no collection is to look through it.
+    """Return `made`, very many new objects, frozen: no collection is to examine them.
 
-    The next three would, as it is young: 10 to 30 ns for each, three times.
+    The next three would, as they are young: 10 to 30 ns for each object, three times.
     """
     if len(made) > _NEW_MAX and _has_begun.is_set():
         gc.freeze()
@@ -99,7 +99,7 @@ class GarbageCollection:
         self._in_use = sys.getallocatedblocks()
 
     async def keep_looking(self, is_serving: Callable[[], bool]) -> None:
-        """Until it is cancelled. `is_serving`: whether anybody is connected."""
+        """Runs until it is cancelled. `is_serving`: whether a client is connected."""
         while True:
             await asyncio.sleep(_LOOK_INTERVAL_S)
             self.look(is_serving=is_serving())

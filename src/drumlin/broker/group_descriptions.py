@@ -13,13 +13,13 @@ _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def authorized_operations(request: object) -> int:
-    """Everybody may do everything; but the oldest versions cannot ask for it."""
+    """Every client may do everything; but the oldest versions can't ask for it."""
     asked = getattr(request, "include_authorized_operations", False)
     return _GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
 
 
 def refused_group(shape: Shape, group_id: str, error: KafkaError) -> Any:
-    """A group with epochs, in place of which there is an error."""
+    """An error in place of the description of a group with epochs."""
     return shape(
         "DescribedGroup",
         error_code=error.code,

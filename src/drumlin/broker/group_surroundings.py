@@ -58,7 +58,7 @@ def _broker_attribute(key: str) -> str:
 
 
 def tell_groups(groups: GroupCoordinator, change: Change) -> None:
-    """What may lead to other assignments: topics that come, go or grow."""
+    """Tell the coordinator of changes that may lead to other assignments."""
     if isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded):
         groups.topic_changed(change.topic.name, is_new=isinstance(change, TopicCreated))
 

@@ -1,8 +1,8 @@
-"""What this broker hosts: carries changes of the metadata over into logs and partitions.
+"""What this broker hosts: applies changes of the metadata to logs and partitions.
 
 The metadata says which partitions there are and who leads them; this module makes it so on
 this broker. It is the only place where logs are created and deleted. Logs are created in a
-thread, some at a time, so that a topic of thousands of partitions stalls nobody.
+thread, some at a time, so that a topic of thousands of partitions stalls no client.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Hosting:
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def _finish_deletions(self) -> None:
-        """Delete what is left of deleted topics: a crash came, or a log dir was offline.
+        """Delete what a crash, or a log dir that was offline, has left of deleted topics.
 
-        Nothing else goes: a folder without a topic may have been put back from a backup.
+        Nothing else is deleted: a folder without a topic may have been restored from a backup.
         """
         served = {each.topic_id for each in self._partitions}  # their turn comes
         deleted = {
@@ -104,7 +104,7 @@ class Hosting:
         await self._note_folders_left(deleted)
 
     async def _note_folders_left(self, topic_ids: Iterable[UUID]) -> None:
-        """Only log dirs that are offline can have a folder of these topics still."""
+        """Note that only offline log dirs can still have a folder of these topics."""
         offline = [each.path for each in self._logs.directories if not each.is_online]
         deleted = self._metadata.deleted_topics
         left: dict[UUID, Sequence[str]] = {}
@@ -118,10 +118,10 @@ class Hosting:
                 await self._metadata.note_folders_left(left)
 
     async def take_back(self, directory: LogDirectory) -> bool:
-        """Have an offline log dir back if it works again; `host_all` serves what is new in it.
+        """Bring an offline log dir back if it works again; `host_all` serves what is new in it.
 
-        A device that failed may have lost records that consumers have read: the partitions on
-        it go on in a new leader epoch, which is how those find out (KIP-320).
+        A device that failed may have lost records that consumers have read: the partitions on it
+        begin a new leader epoch, by which consumers detect that (KIP-320).
         """
         may_lack_records = not directory.is_readable
         if not await self._blocking(self._logs.mend, directory):
@@ -207,7 +207,7 @@ class Hosting:
     def _find_log(
         self, topic: TopicState, state: PartitionState, is_new: bool
     ) -> PartitionLog | None:
-        """The partition's log, where it is there already."""
+        """The partition's log, if it exists already."""
         log = self._logs.get(topic.name, state.index)
         while log is not None:
             if log.topic_id == topic.topic_id or (log.topic_id == _NO_ID and not is_new):

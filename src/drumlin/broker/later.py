@@ -1,8 +1,8 @@
 """An answer that comes later: the one form of it that a connection knows.
 
-Whoever owes the answer keeps the `Later` and settles it, once. The connection takes what it was
-settled with in that same moment, without a turn of the loop in between, unless it has given up.
-From then on it refers to neither of them: in a circle all three might stay for hours
+The code that owes the answer keeps the `Later` and settles it, once. The connection takes the
+result at that moment, without a turn of the loop in between, unless it has given up. From then on
+the `Later` refers to neither of them: in a reference cycle all three might stay for hours
 (`broker/garbage.py`).
 """
 
@@ -31,10 +31,10 @@ class Later:
     def __init__(
         self, *, lets_pass: bool = False, give_up: Callable[[], object] | None = None
     ) -> None:
-        """`lets_pass`: all that the request changes is changed, and the next one may start.
+        """`lets_pass`: the request has made its changes, and the next one may start.
 
-        `give_up` is called if the peer has gone before it is settled. Without it, whatever is
-        under way runs to its end.
+        `give_up` is called if the peer disconnects before it is settled. Without it, the work under
+        way runs to its end.
         """
         self.lets_pass = lets_pass
         self._give_up = give_up
@@ -56,7 +56,7 @@ class Later:
             take(self)
 
     def when_settled(self, take: Callable[[Later], object]) -> None:
-        """Have `take` called with this. Nobody settles what he has not yet given out."""
+        """Have `take` called with this once it is settled, which it never is yet."""
         self._take = take
 
     def result(self) -> Parts | None:
@@ -75,16 +75,16 @@ class Later:
             give_up()
 
     def unwanted(self) -> Callable[[], object] | None:
-        """Likewise; what is left to be done, at any time, is to call what this returns."""
+        """As `cancel`, but the work of giving up is left to the function returned."""
         give_up, self._give_up = self._give_up, None
         self._is_unwanted, self._take = True, None
         return give_up
 
 
 class GivingUp:
-    """Has answers given up that nobody wants: of very many, some in each turn of the loop.
+    """Gives up unwanted answers; if they are very many, some in each turn of the loop.
 
-    Whatever ends by that takes its time as well, in the turn that comes next.
+    What ends because of that takes its time too, in the next turn.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class GivingUp:
         self._goes_on = False
 
     def add(self, later: Later) -> None:
-        """Nobody wants `later` any more."""
+        """Give up `later` soon."""
         give_up = later.unwanted()
         if give_up is None:
             return
@@ -136,7 +136,7 @@ def when_done(answer: Awaitable[Parts | None], *, lets_pass: bool = False) -> La
 
 
 def release(parts: Parts | None) -> None:
-    """Let go of the files in an answer that is not sent."""
+    """Release the files in an answer that is not sent."""
     for part in parts or ():
         if hasattr(part, "release") and hasattr(part, "fileno"):
             part.release()

@@ -1,9 +1,9 @@
-"""Watches how long the event loop's turns take, and says who made one long.
+"""Watches how long the event loop's turns take, and logs which code made one long.
 
-Everything a broker does for its clients happens on one loop, turn by turn: whoever holds a turn
-up holds up everybody. The loop's own selector measures each turn, at two looks at the clock, and
-gives out fewer of those that are ready after a long one. A thread of its own looks now and then
-whether a turn lasts, and notes where it is then. It stops nobody.
+Everything a broker does for its clients happens on one loop, turn by turn: code that holds a turn
+up holds up all clients. The loop's own selector measures each turn with two clock reads, and after
+a long one returns fewer of the ready connections. A separate thread checks now and then whether a
+turn is lasting, and notes where it is then. It stops no thread.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from drumlin.broker.metrics.measures import Kind, Measure, Sample
 
 _log = logging.getLogger(__name__)
 
-#: A turn that takes longer is told with its culprit.
+#: A turn that takes longer is logged with its culprit.
 SLOW_S: Final = 0.05
 #: Turns are counted by the longest of these that they exceed.
 _STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
-#: Of a thousand connections that all have sent something, so many have their turn at once: the
+#: Of a thousand connections that all have sent something, at most this many are served per turn:
 #: fewer the longer the last turn took, as each may work for as long as it likes.
 _EVENTS_PER_TURN: Final = 32
 _EVENTS_PER_LONG_TURN: Final = 4
@@ -48,10 +48,7 @@ _SOURCES: Final = Path(__file__).parents[2]
 
 
 class LoopWatch:
-    """Make the loop with `new_loop`; `begin` when there is somebody to be held up.
-
-    `end` to let the thread go.
-    """
+    """Make the loop with `new_loop`; `begin` before clients can connect; `end` stops the thread."""
 
     def __init__(self) -> None:
         self._selector = _TimingSelector()
@@ -63,7 +60,7 @@ class LoopWatch:
         return _WatchedLoop(self._selector)
 
     def begin(self) -> None:
-        """Tell of turns, and look for culprits, from the next turn on. Call it on the loop."""
+        """Report turns, and look for culprits, from the next turn on. Call it on the loop."""
         self._selector.counts_from = time.monotonic()
         loop_thread = threading.get_ident()
         self._looker = threading.Thread(
@@ -72,7 +69,7 @@ class LoopWatch:
         self._looker.start()
 
     def end(self) -> None:
-        """What holds the loop up from now on is of no interest."""
+        """Stop watching."""
         self._selector.counts_from = math.inf
         self._may_end.set()
 
@@ -82,7 +79,7 @@ class LoopWatch:
         return self._selector.worked_s is not None
 
     def measures(self) -> Iterator[Measure]:
-        """What Prometheus is told."""
+        """The metrics for Prometheus."""
         selector = self._selector
         for name, documentation, value in (
             ("turns", "Turns of the event loop.", selector.turns),
@@ -172,7 +169,7 @@ class _TimingSelector(selectors.DefaultSelector):
         return events
 
     def _next_events(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Some of those that are ready: epoll gives the others first the next time."""
+        """Some of the ready connections: epoll returns the others first the next time."""
         if not isinstance(self, _Epoll):
             return super().select(timeout)
         # What select() of the standard library does, but for the last argument.

@@ -1,7 +1,7 @@
-"""The ends of transactions, written into the partitions that took part.
+"""Writing transaction markers into the partitions of a transaction.
 
-Every partition succeeds or fails by itself: the transaction coordinator comes again for those
-that did not. A marker may come twice, and does no harm then.
+Every partition succeeds or fails by itself: the transaction coordinator retries those that failed.
+A marker that comes twice does no harm.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicPartition, ErrorCode]:
-    """Write one marker to all of its partitions: a code for each, NONE where it is in the log.
+    """Write one marker to all of its partitions; returns a code for each, NONE on success.
 
-    Others have their turn in between: a transaction may have thousands of partitions, and each has
-    its marker or not. At the end this waits for the disk, where a topic has `flush.messages`.
+    Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
+    the disk, if a topic has `flush.messages`.
     """
     pace = Pace()
     codes: dict[TopicPartition, ErrorCode] = {}
@@ -68,7 +68,7 @@ def _append(broker: Coordinators, marker: Marker, key: TopicPartition) -> Partit
 
 
 def _check_loaded(broker: Coordinators, index: int) -> None:
-    """Offsets are about to count, or not: whoever keeps them must be there to hear of it."""
+    """Check that the group coordinator is loaded, as the marker decides pending offsets."""
     try:
         broker.groups.check_loaded(index)
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: which positions may be committed at all.
+"""Shared by OffsetCommit and TxnOffsetCommit: which offsets may be committed at all.
 
 A request is read and worked on in turns, as it may name very many partitions; most are done within
 their first turn.
@@ -43,7 +43,7 @@ class SortedOut(NamedTuple):
     refused: Growing[Any, tuple[list[int], list[ErrorCode]]]
 
     def let_go(self) -> Work[None]:
-        """Forget all of it."""
+        """Free all of it, in turns."""
         yield from let_go(self.accepted)
         yield from self.refused.let_go()
 

@@ -1,7 +1,7 @@
 """What a broker must have before it can serve: its addresses, its metadata, its logs.
 
-The addresses come first: whether they can be had is known at once, while logs may have to be
-recovered. Whatever cannot be had is one line for whoever starts the broker.
+The addresses come first: whether they are free is known at once, while logs may have to be
+recovered. A failure is one line for the operator.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ BoundSockets = dict[socket.socket, Listener]
 
 
 class StartFailed(Exception):
-    """The broker cannot start; the message is for whoever started it."""
+    """The broker can't start; the message is for the operator."""
 
 
 def bind_all(config: BrokerConfig) -> BoundSockets:
-    """Take all addresses, without letting anybody in yet.
+    """Bind all addresses, without accepting clients yet.
 
     Raises:
         StartFailed: one of them is in use, or not ours.
@@ -87,7 +87,7 @@ def families(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _has_ipv6() -> bool:
-    """Whether this machine has it switched on: the library alone does not tell."""
+    """Whether this machine has IPv6 enabled, which the library alone does not tell."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::1", 0))

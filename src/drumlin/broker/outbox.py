@@ -7,8 +7,8 @@ sending it together with its neighbours costs less.
 An answer may have thousands of small slices: they are read when it is their turn to be sent, and no
 more of them than a turn of the loop allows.
 
-What a slow peer did not take at once may have left the page cache when it does. It is not waited
-for here: the outbox says which bytes it wants, and goes on when they are there.
+Bytes that a slow peer did not take at once may have left the page cache when it does. The outbox
+does not wait for them: it says which bytes it needs, and continues when they are in memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 
 
 class Outbox:
-    """What one channel still has to send, in order."""
+    """The bytes and slices that one channel has to send, in order."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""What a part of the broker may ask of the whole: protocols, so that no part imports the whole.
+"""What a part of the broker may use of the whole: protocols, so that no part imports the whole.
 
 `Broker` puts the parts together, and is of all of these kinds. What handlers may ask besides is in
 `context.py`. A part takes the first of them that does.
@@ -53,7 +53,7 @@ class BrokerData(Protocol):
 
 
 class Coordinators(BrokerData, Protocol):
-    """Those who keep the state of groups and transactions, and the data under them."""
+    """The coordinators of groups and transactions, and the data under them."""
 
     groups: GroupCoordinator
     share_groups: ShareGroupMembership

@@ -1,7 +1,7 @@
 """The broker as a process: starts it, says that it is ready, stops it on a signal.
 
-Whatever keeps a broker from starting is one line on standard error and an exit code, never a
-traceback: the operator can act on the former only.
+An error at start is one line on standard error and an exit code, never a traceback: only a line is
+something that the operator can act on.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
 
 
 def risks(config: BrokerConfig) -> Iterator[str]:
-    """What is usual on a server behind a firewall, and may surprise whoever tries it elsewhere."""
+    """Risks that are usual on a server behind a firewall, and may surprise elsewhere."""
     if any(each.host in ("", "::", "0.0.0.0") for each in config.listeners):  # noqa: S104
         yield (
             "whoever reaches this machine can read, write and delete everything: it listens on "
@@ -116,7 +116,7 @@ def risks(config: BrokerConfig) -> Iterator[str]:
 async def _start(
     config: BrokerConfig, stop: asyncio.Event, before_serving: Callable[[], None]
 ) -> Broker:
-    """A broker that serves. Told to stop before that, the process ends here."""
+    """Start a broker. If a signal comes before it serves, the process ends here."""
     starting = asyncio.create_task(Broker.start(config, SystemClock(), before_serving))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -1,11 +1,11 @@
-"""Transactional batches, before they enter a log: their transaction must know the partition.
+"""Verifying transactional batches before they enter a log (KIP-890).
 
-The first batch of a transaction in a partition is held back until the transaction coordinator
-has said that the partition is part of it (or, in transactions v2, has made it so). So no
-transaction is opened in a log that nobody will ever end there. What happens to the log meanwhile
-is noticed by the `Verification` that was begun before the coordinator was asked.
+The first batch of a transaction in a partition is held back until the transaction coordinator has
+confirmed that the partition is part of it (or, in transactions v2, has added it). So no transaction
+is opened in a log that would never be ended there. The `Verification` that was begun before the
+coordinator was asked notices what happens to the log meanwhile.
 
-Later batches find the transaction open in the log, and ask nobody.
+Later batches find the transaction open in the log, and need no verification.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PartKey = tuple[bytes, int]
 
 
 class Unverified(KafkaError):
-    """The coordinator was asked, and did not confirm the transaction; told in words."""
+    """The coordinator did not confirm the transaction; the client gets the message too."""
 
 
 class TransactionalPart(NamedTuple):
@@ -67,17 +67,17 @@ class TransactionalPart(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was found out about the batches of one request."""
+    """The verifications of the batches of one request."""
 
     refused: dict[PartKey, KafkaError] = field(default_factory=dict)
     asked: dict[PartKey, Verification] = field(default_factory=dict)
     is_required: bool = True
 
     def check(self, key: PartKey) -> Verification | None:
-        """What the log is to be shown with the batch.
+        """The verification to append the batch with.
 
         Raises:
-            KafkaError: it is not to be appended.
+            KafkaError: the batch must not be appended.
         """
         error = self.refused.get(key)
         if error is not None:
@@ -95,11 +95,11 @@ def is_transactional(records: memoryview | None) -> bool:
 
 
 def header_of(records: memoryview) -> BatchHeader | None:
-    """The header of a batch whose transaction is to be known; None if it is no such batch."""
+    """The header of a batch that must be verified; None for any other batch."""
     if not is_transactional(records) or len(records) < HEADER_SIZE:
         return None
     header = parse_header(records)
-    # What is no sequence would count as the lowest one. The batch is refused for it later.
+    # An invalid sequence would count as the lowest one. The batch is refused for it later.
     return header if header.has_producer_id and header.base_sequence >= 0 else None
 
 
@@ -164,7 +164,7 @@ async def ask(
 
 
 def _told(code: ErrorCode, version: int) -> KafkaError:
-    """What a producer is told where the coordinator did not confirm its transaction."""
+    """The error for a producer whose transaction the coordinator did not confirm."""
     if code is ErrorCode.invalid_txn_state:
         return Unverified(code, "the partition is not part of the transaction")
     if code in _TO_BE_RETRIED or (

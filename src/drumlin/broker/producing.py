@@ -1,7 +1,7 @@
-"""One Produce request on its way: whose batches are checked, appended, flushed and told of.
+"""One Produce request on its way: its batches are checked, appended, flushed and answered.
 
 Owns nothing but the request. An append is one synchronous step; between two of them, partitions
-may have come, gone or changed hands, so each is looked up when its turn has come.
+may have been created, deleted or moved, so each is looked up when its turn comes.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Producing:
     # -- appending ---------------------------------------------------------------------
 
     async def _append_rest(self) -> Parts | None:
-        """What has no outcome yet: in threads what takes long, and in turns as there is much."""
+        """Append the batches without an outcome: slow checks in threads, the rest in turns."""
         pace = Pace()
         for part in self._parts[len(self._outcomes) :]:
             outcome = self._append_at_once(part, self._broker.clock.wall_ms())
@@ -200,7 +200,7 @@ class Producing:
                 partition.name,
                 self._allows_zstd,
             )
-            # The topic may have gone meanwhile, and come again.
+            # The topic may have been deleted and created again meanwhile.
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)
             return self._write(partition, batch, now_ms, verification)
@@ -220,7 +220,7 @@ class Producing:
         return partition
 
     def _look_for(self, topic: bytes, index: int) -> Partition:
-        """What is not led here under this name or id; mostly to tell why."""
+        """Find a partition that the registry lacks under this name or id; mostly raises why."""
         broker = self._broker
         if self._context.version < TOPIC_IDS_FROM:
             return broker.partitions.get(topic.decode(errors="replace"), index)

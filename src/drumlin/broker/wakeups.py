@@ -1,8 +1,8 @@
-"""Requests that waited for what has just been appended, between being woken and being answered.
+"""Requests woken by an append, until they are answered.
 
-They are answered after the append that woke them, never in the midst of it, and before its
-producer is: the reader of a new record waits for nobody's acknowledgement. Where there are more
-of them than fit into a turn of the loop, the rest comes in the next ones.
+They are answered after the append that woke them, never in the middle of it, and before its
+producer is: a consumer of a new record waits for no acknowledgement. If they are more than fit into
+a turn of the loop, the rest follow in the next turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Wakeups:
-    """What is to be called once the current change is made."""
+    """The functions to call once the current change is made."""
 
     __slots__ = ("_is_finishing", "_woken")
 
@@ -28,17 +28,16 @@ class Wakeups:
         self._is_finishing = False
 
     def add(self, finish: Callable[[], None]) -> None:
-        """Have `finish` called soon; by `finish` or, if nobody calls that, by the loop."""
+        """Have a function called soon: by `finish`, or else by the loop."""
         if not self._woken:
             asyncio.get_running_loop().call_soon(self.finish)
         self._woken.append(finish)
 
     def finish(self) -> None:
-        """Call all who were added. They may append, and so wake others, who come in turn.
+        """Call all added functions. They may append, and so wake others, which are called in turn.
 
-        Where there are very many, those who have no place in this turn of the loop have the next.
-
-        Who calls this is none of them: what goes wrong with one is nothing to it, nor to the rest.
+        If there are very many, those that don't fit into this turn of the loop are called in the
+        next. An error of one does not reach the caller, nor the others.
         """
         if not self._woken or self._is_finishing:
             return
