@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def distinct(request: FetchRequest) -> FetchRequest:
-    """The request without repetitions: of a partition that comes twice the last one counts.
+    """The request without repetitions: if a partition is named twice, the last one counts.
 
     Partitions keep the place of their first mention; topics without any are left out.
     """
@@ -35,7 +35,7 @@ def distinct(request: FetchRequest) -> FetchRequest:
 
 
 def size_of(request: FetchRequest) -> tuple[int, int]:
-    """How many partitions are wanted, and how many forgotten."""
+    """The numbers of partitions to fetch and to forget."""
     wanted = sum([len(parts) for _, parts in request.topics])
     return wanted, sum([len(indexes) for _, indexes in request.forgotten])
 

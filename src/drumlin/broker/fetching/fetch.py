@@ -1,7 +1,7 @@
 """One fetch request on its way: it reads, perhaps waits, reads what is new, and answers.
 
-All of the ordinary happens at once, in the turn in which the request came, or in which somebody
-appended what it waited for: without a task. What takes longer goes on in a task:
+An ordinary fetch is answered without a task, in the turn in which the request came, or in which
+the records that it waited for were appended. What takes longer continues in a task:
 
 - partitions in great number are read, and their answers written, turn by turn;
 - finding a batch needs the disk: a thread looks, one partition at a time;
@@ -91,18 +91,18 @@ class Fetch:
         return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
 
     def missing(self, topic: bytes, index: int) -> Partition:
-        """What is not among them.
+        """A partition that is not among them.
 
         Raises:
-            KafkaError: why it is not.
+            KafkaError: why it is missing.
         """
         return missing_partition(self.broker, topic, index, by_id=self.by_id)
 
     def find(self, topic: bytes, index: int) -> Partition:
-        """Both of it.
+        """A partition, by `partitions_of` or else by `missing`.
 
         Raises:
-            KafkaError: it is not there.
+            KafkaError: there is none.
         """
         partition = self.partitions_of(topic).get(index)
         return self.missing(topic, index) if partition is None else partition
@@ -114,11 +114,11 @@ class Fetch:
         raise NotImplementedError
 
     def prepare(self) -> Work[None]:
-        """Whatever comes before a pass over the partitions."""
+        """Prepare a pass over the partitions."""
         raise NotImplementedError
 
     def prepare_now(self) -> None:
-        """That, where it is little."""
+        """As `prepare`, at once, if there is little to do."""
         raise NotImplementedError
 
     def amount(self) -> int:
@@ -134,19 +134,19 @@ class Fetch:
         raise NotImplementedError
 
     def wanted_next(self) -> tuple[Partition, Wanted]:
-        """What `read_some` has left, as it needs the disk.
+        """The partition that `read_some` has left, as it needs the disk.
 
         Raises:
-            KafkaError: it has gone meanwhile.
+            KafkaError: it was removed meanwhile.
         """
         raise NotImplementedError
 
     def put_cold(self, answer: Answer) -> None:
-        """Add the answer for that."""
+        """Add the answer for the partition of `wanted_next`."""
         raise NotImplementedError
 
     def replace(self, number: int, answer: Answer) -> None:
-        """Another answer than the one read before."""
+        """Replace the answer read before."""
         raise NotImplementedError
 
     def partition_of(self, number: int) -> Partition:
@@ -162,7 +162,7 @@ class Fetch:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """End that."""
+        """Stop waiting."""
         raise NotImplementedError
 
     def write(self) -> Work[Parts]:
@@ -174,12 +174,12 @@ class Fetch:
         raise NotImplementedError
 
     def over(self, *, is_answered: bool) -> None:
-        """This fetch has come to its end: it has its answer, or broke off somewhere."""
+        """This fetch has ended: it is answered, or was broken off."""
 
     # -- the way ------------------------------------------------------------------------
 
     def start(self, later: Later | None = None) -> Parts | Later:
-        """The answer, or what will be settled with it: `later`, if that is out already."""
+        """The answer, or a `Later` for it: the one given, if there is one already."""
         try:
             parts = self._go()
         except BaseException:
@@ -279,7 +279,7 @@ class Fetch:
             self.wake()
 
     def wake(self) -> None:
-        """Go on soon: there is more to read, or the time is over, or it is in the way."""
+        """Continue soon: there is more to read, time is up, or the next request waits."""
         if not self._is_waiting:
             self._was_woken = True
             return
@@ -296,7 +296,7 @@ class Fetch:
         self.go_on()
 
     def go_on(self) -> None:
-        """As `start`, for an answer that is awaited already."""
+        """As `start`, for a fetch whose answer is awaited already."""
         try:
             parts = self._go()
         except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
@@ -337,7 +337,7 @@ class Fetch:
             self.put_cold(answer)
 
     async def _warm(self) -> None:
-        """Have all that is to be sent be in memory."""
+        """Read into memory all that is to be sent."""
         pace = Pace()
         for number, answer in enumerate(self.answers):
             await pace.give_way()
@@ -356,13 +356,13 @@ class Fetch:
     # -- the end ------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Let go of what was read and will not be sent."""
+        """Release what was read and will not be sent."""
         for answer in self.answers:
             if has_records(answer):
                 answer[5].release()
 
     def give_up(self) -> None:
-        """Nobody wants the answer any more."""
+        """The answer is not wanted any more."""
         if self._is_over:
             return
         if self._timer is not None:
@@ -375,7 +375,7 @@ class Fetch:
         self.end(is_answered=False)
 
     def end(self, *, is_answered: bool = True) -> None:
-        """Nobody waits for it any more. What is large is forgotten in turns."""
+        """End the fetch. Large things are freed in turns."""
         if not self._is_over:
             self._is_over = True
             self.over(is_answered=is_answered)

@@ -1,9 +1,9 @@
-"""Fetches in an incremental session (KIP-227): of all its partitions only those with news.
+"""Fetches in an incremental session (KIP-227): only partitions with news are read and answered.
 
-The first fetch of a session answers everything; the next ones name what changed in the request,
-and what is new in the response. Requests of one session come one after the other: one that
-arrives while another is under way has that one answered, and then its turn. A session whose
-request breaks off is ended: nobody could say what its reader has been told.
+The first fetch of a session answers all partitions. In later ones the request names only what
+changed, and the response only what is new. Requests of one session are handled one after the other:
+one that arrives while another is under way has that one answered first. A session whose request
+breaks off is ended, as it is unknown what its client has received.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.use(session)
 
     def _take_turn(self) -> None:
-        """All that came before it have been answered."""
+        """All earlier requests of the session are answered."""
         self._waits_for = None
         try:
             self._begin(self._find())
@@ -124,7 +124,7 @@ class SessionFetch(Fetch):
             self._have_next(session)
 
     def _have_next(self, session: Session) -> None:
-        """Have who came next begin; until then it is in the queue, and nobody overtakes it."""
+        """Begin the next request in the queue, which no other may overtake."""
 
         def begin() -> None:
             if session.fetch is None and session.queue:

@@ -1,4 +1,4 @@
-"""Fetches without a session: all that they ask for is looked at, and answered."""
+"""Fetches without a session: every partition of the request is read and answered."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What one fetch reads of a partition: slices of its log, or what is wrong.
+"""What one fetch reads of a partition: slices of its log, or an error.
 
 - `max_bytes` bounds the response and each partition's own limit the partition, but the first
   partition that has anything gives a whole batch at least (KIP-74).
-- A reader whose log has parted from ours is told where (KIP-595), one that believes in another
-  leader epoch that it does (KIP-320).
+- A replica or consumer whose log diverges from ours is told where (KIP-595); one with another
+  leader epoch gets an error (KIP-320).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Reading:
             self.must_answer = True
 
     def look(self, partition: Partition, wanted: Wanted, *, may_block: bool) -> Answer:
-        """What is to be answered of a partition. Changes nothing: a thread may ask.
+        """The answer for a partition. Changes nothing, so a thread may call it.
 
         Raises:
             BlockingIOError: unless it may block, and finding a batch needs the disk.
@@ -159,7 +159,7 @@ def unreadable(partition: Partition, error: OSError) -> Answer:
 def _diverging(
     partition: Partition, last_fetched_epoch: int, fetch_offset: int
 ) -> tuple[int, int] | None:
-    """Where our log parts from that of a reader who has `last_fetched_epoch`."""
+    """Where our log diverges from that of a client at `last_fetched_epoch`."""
     epoch, end_offset = partition.end_offset_for_epoch(last_fetched_epoch)
     if epoch < 0:
         raise KafkaError(ErrorCode.offset_out_of_range)

@@ -51,7 +51,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def create(self, size: int, *, by_id: bool) -> Session | None:
-        """A session for so many partitions; None if there is no room for it."""
+        """A session for `size` partitions; None if there is no room for it."""
         now_s = self._clock.monotonic()
         if not (self._make_room_for_one(size, now_s) and self._make_room_for(size, now_s)):
             return None
@@ -66,7 +66,7 @@ class FetchSessions:
         """The session of this id, if a request is under way in it, or some are in its queue.
 
         Raises:
-            KafkaError: INVALID_FETCH_SESSION_EPOCH, it is not the one that comes behind them.
+            KafkaError: INVALID_FETCH_SESSION_EPOCH, it is not the next one after them.
         """
         session = self._sessions.get(session_id)
         if session is None or (session.fetch is None and not session.queue):
@@ -186,7 +186,7 @@ class FetchSessions:
 
 
 def _later_epoch(epoch: int, steps: int) -> int:
-    """They begin again at one, as zero begins a session."""
+    """Epochs wrap around to one, as zero begins a session."""
     return (epoch - 1 + steps) % _INT32_MAX + 1
 
 
