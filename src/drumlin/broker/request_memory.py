@@ -6,10 +6,10 @@ its peer wait. One connection at a time may exceed the budget, or a large reques
 itself. Requests of ordinary size have a reserve of their own, so that they pass by large ones
 that wait.
 
-Where memory is short, nobody may hold it and let others wait: whoever has next to nothing come
-from its peer, or taken by it, for some seconds is closed, the largest first. If that is the one
-that was let exceed the budget, the others may be no better, and each would take as long: those
-that hold most of what is left are closed with it, so that the rest can go on together.
+Where memory is short, no connection may hold it and let others wait: one whose peer has sent and
+taken next to nothing for some seconds is closed, the largest first. If that is the one that was
+allowed to exceed the budget, the others may be no better, and each would take as long: those that
+hold most of the rest are closed with it, so that the remaining ones can continue together.
 
 Small requests are not counted: their buffers are part of what a connection costs.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 _STALL_S: Final = 10.0
-#: For whoever alone may go on, at the same pace.
+#: For the one connection that may exceed the budget, at the same pace.
 _EXEMPT_STALL_S: Final = 3.0
 #: In `_STALL_S` at least this part of a request has to come: 100 MB within eleven minutes.
 _LEAST_PART: Final = 64
@@ -51,7 +51,7 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """What one connection holds, and since when next to nothing moves on it."""
+    """What one connection holds, and since when it has hardly moved any bytes."""
 
     held_bytes: int
     wanted_bytes: int
@@ -64,7 +64,7 @@ class _Held:
 
 
 class RequestMemory:
-    """Who holds how much, and who waits for it."""
+    """How much each connection holds, and which ones wait for memory."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -138,7 +138,7 @@ class RequestMemory:
                 return
 
     def look_after(self, now: float) -> None:
-        """Called every second, so that nobody waits for a peer from which nothing comes."""
+        """Called every second, so that no connection waits for one whose peer is stalled."""
         elapsed_s = min(now - self._looked_at, _LOOK_S_MAX)
         self._looked_at = now
         if self._waiting or self._waiting_ordinary:
@@ -146,7 +146,7 @@ class RequestMemory:
         else:
             for held in self._held.values():
                 held.slow_s = 0.0
-        # Who was resumed may have nothing to receive, and then lets nobody go on.
+        # A resumed connection may have nothing to receive, and then resumes no other.
         if self._has_room(is_ordinary=True):
             self._resume_all(self._waiting_ordinary)
         if self._has_room(is_ordinary=False):
@@ -160,7 +160,7 @@ class RequestMemory:
             holder.resume_reading()
 
     def _close_slow(self, elapsed_s: float) -> None:
-        """Close those from whose peers next to nothing comes, as long as memory is short."""
+        """Close connections with stalled peers, as long as memory is short."""
         slow: dict[Holder, float] = {}
         for holder, held in self._held.items():
             moved = holder.moved_bytes

@@ -2,8 +2,8 @@
 
 Handlers are found by their file, `handlers/<api>.py`, and imported when first called, so that
 start-up is quick; see `first_use.py`. Most have a function `handle`, from a parsed request to a
-response; those that carry records have `answer`, from a frame to the parts of another one. Which
-versions are served says `served.py`.
+response; those that carry records have `answer`, from a frame to the parts of another one.
+`served.py` says which versions are served.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 class Handler(NamedTuple):
     """What the module of an API has: `handle`, or `answer` where frames are read in place.
 
-    Whoever has `parse` is given what that makes of a frame, and not what the schemas do.
+    A module with `parse` gets what that makes of a frame, instead of the schemas' message.
     """
 
     handle: Any
@@ -84,11 +84,11 @@ class Router:
         self.giving_up = GivingUp()
 
     def finish_woken(self) -> None:
-        """Answer those whom the requests just started have given something to read."""
+        """Answer waiting fetches that the requests just started have given something to read."""
         self._broker.wakeups.finish()
 
     async def reading(self, read: Callable[[], None]) -> None:
-        """Have a disk asked for something, in a thread."""
+        """Run `read`, which needs the disk, in a thread."""
         await self._broker.threads.reading(read)
 
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
@@ -270,7 +270,7 @@ class Router:
 
 
 def _encode_last(api: str, header: RequestHeader, holder: list[Any]) -> Parts | None:
-    """Encode the response in `holder`, which nobody else has, in a thread, and free it there."""
+    """Encode the response in `holder`, its only reference, in a thread, and free it there."""
     encoded = _encode(api, header, holder[0])
     if holder[0] is not None and is_long(holder[0], _FREED_AT_ONCE_MAX):
         let_go(holder)

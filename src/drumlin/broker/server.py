@@ -31,7 +31,7 @@ _WAITING_MIN: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What Kafka's keys of the same names say; 0 idle time means never."""
+    """The values of Kafka's keys of the same names; an idle time of 0 means never."""
 
     max_connections: int
     max_connections_per_ip: int
@@ -63,10 +63,10 @@ class Server:
         self._silent_until = 0.0  # about a shortage that keeps us from accepting
 
     def start_accepting(self) -> None:
-        """Let clients in, on all addresses.
+        """Accept clients on all addresses.
 
         Raises:
-            StartFailed: somebody else was quicker to listen.
+            StartFailed: another process listens there already.
         """
         loop = asyncio.get_running_loop()
         for sock, listener in self._sockets.items():
@@ -156,7 +156,7 @@ class Server:
 
     @property
     def is_serving(self) -> bool:
-        """Whether anybody is connected."""
+        """Whether a client is connected."""
         return bool(self._connections)
 
     def close_idle(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""The internal topics in which coordinators keep their state, as coordinators are handed them."""
+"""The internal topics in which coordinators keep their state, as the coordinators see them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
     ) -> Confirmation | None:
         led = broker.partitions.get(name, partition)
         led.append_internal(batch, broker.clock.wall_ms(), verification, reserve_bytes)
-        # What was decided must not be told, nor come into other logs, before it lasts.
+        # A decision must be durable before it is answered, or written to other logs.
         return broker.flushes.flush(led) if led.is_flush_due else None
 
     def read_batches(partition: int) -> Iterable[bytes]:

@@ -1,7 +1,7 @@
-"""The threads in which a broker does what blocks or takes long, apart by kind.
+"""The threads for a broker's blocking or long work, separate for each kind.
 
-What waits for a slow disk must not keep threads from what only computes, nor readers of old data
-from the fsyncs that producers wait for. So each kind has threads of its own, which are all there
+Waiting for a slow disk must not keep threads from computations, nor consumers of old data from the
+fsyncs that producers wait for. So each kind has threads of its own, which are all there
 from the beginning. Nothing in here may wait for something of its own kind.
 
 What is done in a thread comes back as a value: only the event loop changes the broker's state.
@@ -21,14 +21,14 @@ from drumlin.ready_threads import ready_threads
 T = TypeVar("T")
 
 _READING: Final = 16
-#: More would only take the interpreter's lock from one another; checksums and codecs let it go.
+#: More would only contend for the GIL; checksums and codecs release it.
 _COMPUTING: Final = 4
 _SYNCING: Final = 16
 _ADMINISTERING: Final = 4
 
 
 class Threads:
-    """Calls functions in threads. All of them may be awaited by anybody on the loop."""
+    """Calls functions in threads. All methods may be awaited from any task on the loop."""
 
     def __init__(self) -> None:
         self._reading = ready_threads(_READING, "reading")
@@ -37,11 +37,11 @@ class Threads:
         self._administering = ready_threads(_ADMINISTERING, "administering")
 
     async def reading(self, function: Callable[..., T], *args: Any) -> T:
-        """What a client waits for and a disk may not have in memory: fetches, searches by time."""
+        """Reads that a client waits for and that may need the disk: fetches, searches by time."""
         return await _run(self._reading, function, *args)
 
     async def computing(self, function: Callable[..., T], *args: Any) -> T:
-        """What takes more than a turn of the loop and waits for nothing: codecs."""
+        """Computations that take more than a turn of the loop and wait for nothing: codecs."""
         return await _run(self._computing, function, *args)
 
     async def making(self, function: Callable[..., T], *args: Any) -> T:
@@ -53,16 +53,16 @@ class Threads:
         return await _run(self._syncing, function, *args)
 
     async def administering(self, function: Callable[..., T], *args: Any) -> T:
-        """What concerns folders and files: creation and removal of logs, checkpoints, retention."""
+        """Work on folders and files: creation and removal of logs, checkpoints, retention."""
         return await _run(self._administering, function, *args)
 
     def make_later(self, function: Callable[..., object], *args: Any) -> None:
-        """As `making`, for what nobody waits for and the end may leave undone."""
+        """As `making`, for work that is not awaited and may be left undone at the end."""
         with contextlib.suppress(RuntimeError):  # it was closed
             self._computing.submit(_make, function, *args)
 
     def close(self) -> None:
-        """Wait for what is being done, and end."""
+        """Wait for the work under way, and end the threads."""
         for pool in (self._reading, self._computing, self._syncing, self._administering):
             pool.shutdown()
 

@@ -1,11 +1,10 @@
-"""Topics as Metadata answers them, each encoded once for all who ask.
+"""Topics as Metadata answers them, each encoded once for all clients.
 
 Owns those bytes, by version of the API and by whether operations are told; what is told of a
 partition says `cluster_view`. They hold as long as the metadata has the very same topic, and as
 long as the same brokers and log dirs can be had: nothing has to say that they are outdated.
-Whoever asks for a topic that is being encoded goes on with it where others have come to.
-
-Nothing here depends on who asks: an answer is put together from what that client may see.
+A request for a topic that is being encoded continues the encoding that another began. Nothing here
+depends on the client: an answer is put together from the topics that it may see.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ class TopicVariant:
         self._building: dict[str, _Building] = {}
 
     def ready(self, topic: TopicState) -> bytes | None:
-        """The topic's bytes, if nobody has to encode it first."""
+        """The topic's bytes, if they are encoded already."""
         kept = self._ready.get(topic.name)
         return kept[1] if kept is not None and kept[0] is topic else None
 
     def encode(self, topic: TopicState) -> Work[bytes]:
-        """The topic's bytes, kept for those who ask next."""
+        """Encode the topic; the bytes are kept for the next requests."""
         building = self._building.get(topic.name)
         if building is None or building.topic is not topic:
             building = self._building[topic.name] = _Building(topic)

@@ -1,4 +1,4 @@
-"""What must hold for a topic to be created or to grow, whoever asks for it.
+"""Checks for creating a topic or adding partitions, whatever the request.
 
 CreateTopics, CreatePartitions, auto-creation and the internal topics all go through here. Once
 the metadata has a topic, `hosting` gives it its logs.
@@ -42,7 +42,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TopicWish:
-    """A topic as somebody wants it; `DEFAULT` and no assignments leave the choice to us."""
+    """A topic as requested; `DEFAULT` and no assignments leave the choice to us."""
 
     name: str
     partition_count: int = DEFAULT
@@ -203,7 +203,7 @@ def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> Work[None
 
 
 async def create_automatically(broker: BrokerData, name: str) -> None:
-    """Create a topic because somebody asked for it by name.
+    """Create a topic because a client requested it by name.
 
     Raises:
         KafkaError: it cannot be created.

@@ -1,6 +1,6 @@
-"""The question whether a transaction has a partition, as the broker of the partition asks it.
+"""Asking the transaction coordinator whether a partition is part of a transaction.
 
-The answers are translated where clients expect something else than the coordinator says.
+Its answers are translated where clients expect another code.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def not_confirmed(
     producer_id: int,
     verification: Verification,
 ) -> None:
-    """The coordinator has answered with an error: see to it that the verification goes.
+    """The coordinator has answered with an error: have the verification withdrawn.
 
-    At once where nothing of that producer will ever come in; else later, as it may come again.
+    At once if no batch of that producer can ever be accepted; else later, as it may retry.
     """
     has_ids = TRANSACTION_STATE in broker.metadata.image.topics
     if code in _NO_SUCH_PRODUCER or not has_ids:

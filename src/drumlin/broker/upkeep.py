@@ -1,4 +1,4 @@
-"""A broker's chores: what is done now and then, how often, and in which thread.
+"""A broker's periodic chores, their intervals, and the thread of each.
 
 What changes a log runs on the event loop; what waits for a disk runs in a thread.
 """
@@ -80,14 +80,14 @@ async def _retain_held(broker: Kept) -> None:
 
 
 def _note_start(broker: Kept, log: PartitionLog) -> None:
-    """Have those who watch a partition know of its new log start offset; nobody waits for it."""
+    """Notify watchers of a partition of its new log start offset; no fetch waits for it."""
     partition = broker.partitions.find(log.topic, log.partition)
     if partition is not None and partition.log is log:
         partition.waiting.note()
 
 
 async def _roll_overdue(broker: Kept) -> None:
-    """Have records be in sealed segments in time for `max.compaction.lag.ms`."""
+    """Roll active segments in time for `max.compaction.lag.ms`."""
     await broker.threads.administering(broker.logs.prepare_rolls)
     await broker.turns.run(broker.logs.roll_overdue())
 
