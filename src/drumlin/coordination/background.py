@@ -1,6 +1,6 @@
-"""What goes on whoever waits for it: tasks of one owner, from their beginning to their end.
+"""Background tasks of one owner, from their start to their end.
 
-Nobody has to wait for such a task, so what fails in it is logged here.
+No caller has to wait for such a task, so its failures are logged here.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Background:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        """How many go on."""
+        """How many are running."""
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin it, and let it go on until it is done or everything is ended."""
+        """Start a task that runs until it is done, or until `end`."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     def answer_with(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """As `spawn`; who wants to may wait for what it returns, or raises, which is not logged.
+        """As `spawn`; the caller may await the result, or the error, which is not logged.
 
-        If everything is ended meanwhile, that is COORDINATOR_NOT_AVAILABLE.
+        After `end`, the error is COORDINATOR_NOT_AVAILABLE.
         """
         loop = asyncio.get_running_loop()
         task, answer = loop.create_task(work), loop.create_future()
@@ -49,16 +49,16 @@ class Background:
     def repeat(
         self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Do `work` again and again; before each time, wait as long as `interval_ms` says then."""
+        """Do `work` repeatedly; before each time, wait for what `interval_ms` returns then."""
         self.spawn(_for_ever(interval_ms, work))
 
     async def settle(self) -> None:
-        """Wait until nothing goes on any more."""
+        """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def end(self) -> None:
-        """Cancel all of it, and wait until it has ended."""
+        """Cancel all tasks, and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""How many there are of each: a name is in it as long as there is one."""
+"""Counts by name: a name is in the dictionary while its count is above zero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def add(counts: dict[Name, int], name: Name, difference: int) -> None:
-    """There are so many more, or fewer, by that name; never fewer than none."""
+    """Add to the count of a name, or take from it; it never becomes negative."""
     count = counts.get(name, 0) + difference
     if count:
         counts[name] = count
@@ -18,7 +18,7 @@ def add(counts: dict[Name, int], name: Name, difference: int) -> None:
 
 
 def add_all(counts: dict[Name, int], names: Iterable[Name], difference: int) -> None:
-    """As `add`, of each name: there may be thousands."""
+    """As `add`, for each name: there may be thousands."""
     get = counts.get
     for name in names:
         count = get(name, 0) + difference

@@ -1,9 +1,8 @@
-"""The last record of each key of a partition: what is left of a log whose topic is compacted.
+"""The last record of each key of a partition, as compaction would leave it.
 
-A log of many small batches says the same few keys again and again. A kernel goes through it
-without the GIL, and only what is left in the end becomes an object of Python. Records that come
-otherwise, as those of a transaction do when it is committed, and all of them for as long as there
-are no kernels, are put one by one.
+A log of many small batches has the same few keys again and again. A kernel reads it without the
+GIL, and only the last records become Python objects. Other records, as those of a committed
+transaction, and all of them while there are no kernels, are put one by one.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Special = Callable[[Buffer, int, BatchHeader], None]
 
 
 class Said(NamedTuple):
-    """What a key's last record says, and the how manieth of the partition it is.
+    """A key's last record, and its number in the partition.
 
     tombstone_order: of the last tombstone for the key; -1 if there was none.
     """
@@ -136,13 +135,13 @@ class LatestRecords:
                 self._said[key] = Said(order, record.value, tombstone)
 
     def numbered(self, records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
-        """Records with the how manieth of the partition each is."""
+        """Records, each with its number in the partition."""
         for record in records:
             yield self._count, record
             self._count += 1
 
     def put(self, key: bytes, order: int, value: bytes | None) -> None:
-        """A record counts from now on, which was written as the `order`th."""
+        """Take over a record whose number in the partition is `order`."""
         known = self._said.get(key)
         if known is None:
             self._said[key] = Said(order, value)

@@ -1,4 +1,4 @@
-"""What goes wrong with the log of a coordinator, and what clients are told instead.
+"""Errors of a coordinator's log, and the errors that clients get instead.
 
 A client knows nothing of the partitions in which coordinators keep their state: it is to find
 its coordinator again, or to wait for it.
@@ -25,7 +25,7 @@ _TOLD: Final = {
 
 
 def as_told(error: KafkaError) -> KafkaError:
-    """The error that a client is to hear of."""
+    """The error for the client."""
     return KafkaError(_TOLD.get(error.code, error.code), error.message)
 
 
@@ -33,7 +33,7 @@ async def confirmed(confirmation: Confirmation, timeout_s: float) -> None:
     """Wait until the replicas have what was appended.
 
     Raises:
-        KafkaError: that is not known of all of them, in the words for clients.
+        KafkaError: not all are known to have it; an error for clients.
     """
     try:
         await asyncio.wait_for(asyncio.shield(confirmation), timeout_s)

@@ -1,4 +1,4 @@
-"""What all coordinators have in common: a topic, and a shard of state for each partition led here.
+"""The base of all coordinators: a topic, and a shard of state for each partition led here.
 
 Which partitions are led, and whether requests are served, is decided here. What is in a shard,
 and what is asked of it, is the business of the coordinator that builds on this.
@@ -55,11 +55,11 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve; before, everyone is told that no coordinator is available."""
+        """Begin to serve; before, requests get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
 
     async def close(self) -> None:
-        """Let go of all state, and of everyone who waits."""
+        """Drop all state, and end all waiting requests."""
         self._is_active = False
         for partition in self._partitions.partitions():
             self.resign(partition)
@@ -72,14 +72,14 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         self._partitions.begin(partition, leader_epoch)
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition: its state is none of ours any more."""
+        """Another broker leads the partition: its state is dropped here."""
         shard = self._partitions.end(partition)
         if shard is not None:
             self._unloading.begin(self._unload(shard))
             self._turns.start(self._unloading.go_on())
 
     def _unload(self, shard: Shard) -> Work[None]:
-        """Forget all that is in a shard that nobody finds any more."""
+        """Free a shard that cannot be found any more."""
         raise NotImplementedError
 
     def _on_loaded(self, partition: int) -> None:
@@ -88,7 +88,7 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
     # -- finding ---------------------------------------------------------------------------
 
     async def find_partition(self, key: str) -> int:
-        """The partition of the topic whose leader coordinates what has this key.
+        """The partition of the topic whose leader is the coordinator of this key.
 
         Creates the topic if there is none yet.
 

@@ -1,9 +1,9 @@
 """Which partitions of a coordinator's topic this broker leads, and the loading of their state.
 
 A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
-then taken over on the loop in steps. Whoever asks for a partition that waits for its turn has it
-loaded next. Leadership may be lost at any moment; what was loaded by then is dropped. What a shard
-is, and what is read of a log, is the coordinator's business.
+then taken over on the loop in steps. A partition that a request asks for is loaded next.
+Leadership may be lost at any moment; what was loaded by then is dropped. What a shard is, and what
+is read from a log, is the coordinator's concern.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ IsCancelled = Callable[[], bool]
 
 
 class LoadCancelled(Exception):
-    """Nobody wants the result any more."""
+    """The result is not wanted any more."""
 
 
 def partition_for(key: str, partition_count: int) -> int:
@@ -55,7 +55,7 @@ def partition_for(key: str, partition_count: int) -> int:
 
 
 def _java_hash(key: str) -> int:
-    """Of the key's UTF-16 units, modulo 2^32."""
+    """Java's `String.hashCode`: of the key's UTF-16 units, modulo 2^32."""
     units = array("H", key.encode("utf-16"))[1:]  # behind the byte order mark
     value = 0
     for start in range(0, len(units), len(_POWERS)):
@@ -129,7 +129,7 @@ class StatePartitions(Generic[Shard, Loaded]):
             task.add_done_callback(self._tasks.discard)
 
     def end(self, partition: int) -> Shard | None:
-        """The partition is led elsewhere: its shard, for whoever waits in it."""
+        """The partition is led elsewhere: its shard, whose waiting requests are to be ended."""
         led = self._led.pop(partition, None)
         if led is None:
             return None
@@ -200,7 +200,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._threads.shutdown(wait=False)
 
     async def _load_waiting(self) -> None:
-        """Load one partition after the other, beside others who do the same."""
+        """Load one partition after the other, beside other tasks that do the same."""
         try:
             while self._waiting:
                 _, led = self._waiting.popitem(last=False)

@@ -1,4 +1,4 @@
-"""What a coordinator is handed of the topic in which it keeps its state."""
+"""The topic in which a coordinator keeps its state, as it is handed to it."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ class StateTopic:
 
 
 class StateCoordinator(Protocol):
-    """What the broker tells each coordinator of."""
+    """What the broker calls on each coordinator."""
 
     def start(self) -> None:
         """Begin to serve."""
 
     async def close(self) -> None:
-        """Let go of everything, and of everyone who waits."""
+        """Drop all state, and end all waiting requests."""
 
     async def find_partition(self, key: str) -> int:
-        """The partition of the coordinator's topic that keeps what has this key.
+        """The partition of the coordinator's topic for this key.
 
         Raises:
             KafkaError: there is no such topic, and none can be created.
@@ -77,4 +77,4 @@ class StateCoordinator(Protocol):
         """Another broker leads the partition, or it is gone."""
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """Any topic, of a client mostly, is gone."""
+        """A topic, of a client mostly, was deleted."""

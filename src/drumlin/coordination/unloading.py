@@ -1,7 +1,7 @@
-"""Lets go of what is coordinated elsewhere from now on, in turns: there may be very much of it.
+"""Frees state that is coordinated elsewhere from now on, in turns: there may be very much.
 
-Nobody finds it any more, so nobody minds how long it takes: but for who waits in it, and for
-whoever has to know it gone before he loads the same again.
+It cannot be found any more, so it may take long: but for requests that wait in it, and for a
+caller that must know it gone before the same is loaded again.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from drumlin.turns import Work
 
 
 class Unloading:
-    """What was coordinated here, and is not forgotten yet."""
+    """State that was coordinated here and is not freed yet."""
 
     def __init__(self) -> None:
         self._left: deque[Work[None]] = deque()
 
     def begin(self, forgetting: Work[None]) -> None:
-        """This is to be done. None of it is yet."""
+        """Add work to be done; none of it is done yet."""
         self._left.append(forgetting)
 
     def go_on(self) -> Work[None]:
-        """Until nothing is left. Several may do so: each goes on where another has given way."""
+        """Work until nothing is left. Several tasks may: each goes on where another gave way."""
         while self._left:
             first = self._left[0]
             for _ in first:
@@ -33,7 +33,7 @@ class Unloading:
 
 
 def forget(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
-    """Empty them one by one, as each of what is in them may be large."""
+    """Empty the containers item by item, as each item may be large."""
     for each in collections:
         while each:
             if isinstance(each, list):

@@ -1,4 +1,4 @@
-"""Answers that coordinators give now or later; mostly it is now."""
+"""Answers of coordinators, given now or later; mostly now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class Pending(Protocol[Answer_co]):
     """An answer to wait for, unless it is there; an `asyncio.Future` is one.
 
-    Whoever finds it done may take it without waiting, and without a task to wait in.
+    A caller that finds it done may take the result without awaiting, and without a task.
     """
 
     def done(self) -> bool: ...

@@ -1,6 +1,6 @@
-"""What a member says of records that it was given, checked against what is in flight.
+"""Acknowledgements of a member, checked against the records in flight.
 
-Nothing is changed by a request of which any part is refused.
+A request that is refused in any part changes nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Acknowledgement(NamedTuple):
 def check_request(
     batches: Sequence[Acknowledgement], *, knows_renew: bool, says_renew: bool
 ) -> Work[None]:
-    """Whether what is said of a partition can be meant at all; in turns, as it may be a lot.
+    """Check the acknowledgements of a partition by themselves; in turns, as there may be many.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -85,9 +85,9 @@ def applying(
     change: Change,
     renewed: list[Run],
 ) -> Work[None]:
-    """Note what is to become of the records; what is before the start offset is passed over.
+    """Note the new state of the records; those before the start offset are passed over.
 
-    It gives way within a batch that is about very many, and looks again at what there is then.
+    It gives way within a batch of very many records, and looks at the runs anew afterwards.
 
     change: gets what is to be written; renewed: the runs whose locks are to begin anew.
 
@@ -130,7 +130,7 @@ def _check_known(runs: Runs, first_offset: int, last_offset: int) -> None:
 
 
 def _check_room(runs: Runs, batch: Acknowledgement) -> Work[None]:
-    """Whether what is said does not part the records too finely to be kept."""
+    """Check that the types do not split the records into too many runs."""
     parted = 0
     for first in range(0, len(batch.types) - 1, _AT_ONCE):
         some = batch.types[first : first + _AT_ONCE + 1]
@@ -154,7 +154,7 @@ def _check_held(run: Run, member: str) -> None:
 def _stretches(
     batch: Acknowledgement, first_offset: int
 ) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
-    """Neighbours of one type, from an offset on; None where there is more to look at."""
+    """Neighbours of one type, from an offset on; None to give way."""
     types = batch.types
     if len(types) == 1:
         yield AcknowledgeType(types[0]), first_offset, batch.last_offset
@@ -176,7 +176,7 @@ def _stretches(
 
 
 def outcome(run: Run, state: RecordState, settings: Settings) -> tuple[RecordState, int]:
-    """What becomes of acquired records: those delivered too often already are given up."""
+    """The new state of acquired records: those delivered too often are archived."""
     if state is RecordState.AVAILABLE and run.delivery_count >= settings.delivery_count_limit:
         return RecordState.ARCHIVED, run.delivery_count
     return state, run.delivery_count

@@ -1,7 +1,7 @@
-"""Which records of those that were fetched a member gets. Changes runs; keeps no time.
+"""Chooses the fetched records that a member acquires. Changes runs; knows no clock.
 
 Records in flight that have become available again come first, in the batches in which they were
-first acquired; then those that nobody has seen yet. As long as batches count and not records, a
+first acquired; then those never delivered yet. As long as batches count and not records, a
 batch is given whole, as its bytes are sent whole. Records that were delivered often already are
 throttled: see `Settings.throttled_from`.
 """
@@ -126,7 +126,7 @@ def _take_throttled(
 
 
 def _keep(runs: Runs, run: Run, record_count: int) -> None:
-    """Part the run behind so many records, if it has more."""
+    """Split the run after `record_count` records, if it has more."""
     if run.record_count > record_count:
         runs.split(run, run.first_offset + record_count)
 

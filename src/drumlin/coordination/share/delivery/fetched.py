@@ -1,4 +1,4 @@
-"""What was fetched for a share partition, and how much of it one request may have. Values only."""
+"""Records fetched for a share partition, and the limits of one request. Values only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AcquireMode(IntEnum):
 
 
 class OffsetRange(NamedTuple):
-    """Offsets from the first to the last, which belongs to it."""
+    """Offsets from the first to the last, inclusive."""
 
     first_offset: int
     last_offset: int
@@ -24,7 +24,7 @@ class OffsetRange(NamedTuple):
 class Fetched(NamedTuple):
     """Whole batches of the log, in order: at least one.
 
-    fetch_offset: from where they were read; the first batch may begin before or behind it.
+    fetch_offset: from where they were read; the first batch may begin before or after it.
     batches: their first and last offsets.
     aborted: those of them that belong to aborted transactions, for groups that read committed.
     """
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that a member has from now on, and how often they were delivered by now."""
+    """Records that a member has just acquired, and how often they have been delivered."""
 
     first_offset: int
     last_offset: int

@@ -1,8 +1,8 @@
 """Records in flight: between a share partition's start offset and its end offset.
 
-Neighbouring records that fare alike are one `Run`, so that a thousand records that were acquired
-together cost as much as one. A run is split where its records part ways. Nothing here decides
-who gets a record; it only keeps the runs in order.
+Neighbouring records in the same state are one `Run`, so that a thousand records that were acquired
+together cost as much as one. A run is split where its records come to differ. Nothing here decides
+which member gets a record; it only keeps the runs in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 
 class RecordState(IntEnum):
-    """Where a record stands. The numbers are those that are kept."""
+    """State of a record. The numbers are those of the stored state."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -43,9 +43,9 @@ class Bounds(NamedTuple):
 class Run:
     """Neighbouring records in the same state.
 
-    member: who has them, while they are acquired.
+    member: has them, while they are acquired.
     deadline: when the lock ends, in seconds of a monotonic clock; None unless acquired.
-    change: what was asked for and is not written yet; the state is still the old one.
+    change: requested and not written yet; the state is still the old one.
     """
 
     first_offset: int
@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """What one request changes: to be written, then committed, or else rolled back."""
+    """The change of one request: to be written, then committed, or else rolled back."""
 
     runs: list[Run] = field(default_factory=list)
 
@@ -93,7 +93,7 @@ class Change:
 
 class Runs:
     """All runs of a share partition, by offset, without overlaps. There may be gaps between
-    them where the log has none of these offsets. `on_split` is told of each new part."""
+    them where the log has none of these offsets. `on_split` is called with each new part."""
 
     def __init__(self, on_split: Callable[[Run], None]) -> None:
         self._on_split = on_split
@@ -110,7 +110,7 @@ class Runs:
         return self._runs[0] if self._runs else None
 
     def append(self, run: Run) -> None:
-        """A run behind all others."""
+        """Add a run after all others."""
         assert not self._runs or self._runs[-1].last_offset < run.first_offset
         self._runs.append(run)
 
@@ -130,7 +130,7 @@ class Runs:
         return self._runs[start : min(end, start + most)]
 
     def some_free(self, first_offset: int, last_offset: int, most: int) -> list[Run]:
-        """Of those in the range, the first ones that can be acquired."""
+        """The first runs in the range that can be acquired."""
         start = self._reaching(first_offset)
         end = self._index_behind(last_offset)
         free = RecordState.AVAILABLE
@@ -146,7 +146,7 @@ class Runs:
         return run
 
     def split(self, run: Run, offset: int) -> Run:
-        """Part a run; what begins at `offset` is returned, what was asked for holds for both."""
+        """Split a run; returns the part from `offset` on. A pending change holds for both parts."""
         assert run.first_offset < offset <= run.last_offset
         rest = Run(
             offset,
@@ -165,7 +165,7 @@ class Runs:
         return rest
 
     def drop_before(self, offset: int) -> list[Run]:
-        """Remove what is before `offset`; the runs that are gone."""
+        """Remove the runs before `offset`, and return them."""
         end = self._index_behind(offset - 1)
         if end and self._runs[end - 1].last_offset >= offset:
             self.split(self._runs[end - 1], offset)
@@ -174,14 +174,14 @@ class Runs:
         return dropped
 
     def drop_done(self) -> None:
-        """Remove the first runs for as long as nothing more becomes of them."""
+        """Remove the first runs as long as they are done."""
         end = 0
         while end < len(self._runs) and self._runs[end].is_done:
             end += 1
         del self._runs[:end]
 
     def join(self, runs: Sequence[Run]) -> None:
-        """Make one run of neighbours that fare alike, among and beside these."""
+        """Join neighbours in the same state, among these runs and beside them."""
         if not runs:
             return
         first = min(run.first_offset for run in runs)
@@ -197,7 +197,7 @@ class Runs:
         self._runs[start:end] = joined
 
     def _reaching(self, offset: int) -> int:
-        """The index of the first run that has `offset`, or is behind it."""
+        """The index of the first run that has `offset`, or comes after it."""
         index = self._index_behind(offset)
         return index - 1 if index and self._runs[index - 1].last_offset >= offset else index
 

@@ -1,4 +1,4 @@
-"""What a share group's configuration says of delivery. Values only."""
+"""A share group's settings of delivery. Values only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class Settings(NamedTuple):
     """
-    delivery_count_limit: how often a record is delivered before it is given up.
+    delivery_count_limit: how often a record is delivered before it is archived.
     max_record_locks: how many offsets may be in flight.
     lock_duration_s: how long a member has a record before others get it.
     may_renew: whether a member may ask for its locks to begin anew (KIP-1222).
@@ -20,9 +20,9 @@ class Settings(NamedTuple):
 
     @property
     def throttled_from(self) -> int:
-        """From so many deliveries on, records are delivered in ever smaller parts.
+        """The delivery count from which records are delivered in ever smaller parts.
 
-        A record that makes its reader fail takes all that were delivered with it along. So it
-        is singled out before it, and its neighbours, reach the limit.
+        A record that makes its consumer fail raises the count of all that are delivered with it.
+        So it is singled out before its neighbours reach the limit too.
         """
         return max(2, -(-self.delivery_count_limit // 2))

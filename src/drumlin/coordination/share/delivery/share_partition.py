@@ -1,11 +1,11 @@
-"""One partition as one share group goes through it (KIP-932): who has which record, and until when.
+"""One partition for one share group (KIP-932): which member has which record, and until when.
 
-A pure state machine: told what was fetched, acknowledged and what time it is, it says what to
-give, what to write and when to look again. It reads no log and writes no state.
+A pure state machine: from fetched batches, acknowledgements and the time it decides which records
+to give, which state to write and when to look again. It reads no log and writes no state.
 
     start offset <= records in flight < end offset
 
-What is before the start offset is done with, what is from the end offset on nobody has seen. An
+Records before the start offset are done, those from the end offset on were never delivered. An
 acknowledgement changes nothing until it is written: `acknowledge` notes a `Change`, the caller
 writes `state(change)`, and then says `commit` or `roll_back`. A lock that times out does not wait
 for that.
@@ -71,11 +71,11 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> Work[SharePartition]:
-        """As it was written. What lies between batches was acquired when it was lost: it is
-        available, and how often it was delivered is not known.
+        """The partition as its stored state says. Records between batches had been acquired when
+        the state was lost: they are available, and their delivery count is not known.
 
-        Anybody may have written it, and the log may have lost its end since. So nothing is in
-        flight from `log_end_offset` on, and no number is such that it could not be written again.
+        Any client may have written the state, and the log may have lost its end since. So nothing
+        is in flight from `log_end_offset` on, and every number is one that can be written again.
         """
         partition = cls(settings, start_offset)
         for number, batch in enumerate(sorted(batches), 1):
@@ -102,12 +102,12 @@ class SharePartition:
 
     @property
     def in_flight(self) -> int:
-        """Offsets from the start offset to the end offset, whatever became of them."""
+        """The number of offsets from the start offset to the end offset, in whatever state."""
         return self.end_offset - self.start_offset
 
     @property
     def runs(self) -> Iterable[Run]:
-        """What is in flight, by offset; for whoever wants to look."""
+        """The records in flight, by offset; to be looked at only."""
         return self._runs
 
     @property
@@ -126,7 +126,7 @@ class SharePartition:
         return self.next_fetch_offset < self.end_offset
 
     def state(self, change: Change) -> StateBatches:
-        """What is to be written for a change."""
+        """The state to write for a change."""
         return to_end(self.stating(change))
 
     def stating(self, change: Change) -> Work[StateBatches]:
@@ -146,7 +146,7 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many records in flight are done with, or will be when all is written."""
+        """How many records in flight are done, or will be when all changes are written."""
         return sum(
             run.last_offset - run.first_offset + 1
             for run in self._runs
@@ -156,7 +156,7 @@ class SharePartition:
     # -- acquiring ---------------------------------------------------------------------
 
     def acquire(self, member: str, fetched: Fetched, limits: Limits, now: float) -> list[Acquired]:
-        """Give a member what may be given of what was fetched."""
+        """Let a member acquire what it may of the fetched records."""
         settings = self._settings()
         last_offset = fetched.last_offset
         most = min(limits.max_records, settings.max_record_locks - self.in_flight)
@@ -199,7 +199,7 @@ class SharePartition:
         return taken
 
     def _archive_missing(self, fetched: Fetched) -> None:
-        """What should have been fetched and is not there any more has been cleaned away."""
+        """Archive records in flight that the fetch did not return: the cleaner has removed them."""
         for run in self._runs.overlapping(fetched.fetch_offset, fetched.first_offset - 1):
             if run.is_free:
                 part = self._runs.within(run, fetched.fetch_offset, fetched.first_offset - 1)
@@ -228,7 +228,7 @@ class SharePartition:
     # -- acknowledging -----------------------------------------------------------------
 
     def acknowledge(self, member: str, batches: Sequence[Acknowledgement], now: float) -> Change:
-        """Note what a member says of its records; renewed locks begin anew at once.
+        """Note a member's acknowledgements; renewed locks begin anew at once.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; then nothing changes.
@@ -239,7 +239,7 @@ class SharePartition:
         self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
     ) -> Work[Change]:
         """As `acknowledge`, in turns: there may be thousands. Each batch is judged in its turn;
-        whoever breaks off takes nothing that was said.
+        if the work is broken off, nothing is changed.
         """
         settings = self._settings()
         change, renewed = Change(), list[Run]()
@@ -264,7 +264,7 @@ class SharePartition:
         return change
 
     def release(self, member: str) -> Change:
-        """Note that a member is gone: what it had becomes available, or is given up."""
+        """Note that a member is gone: its records become available, or are archived."""
         return to_end(self.releasing(member))
 
     def releasing(self, member: str) -> Work[Change]:
@@ -281,11 +281,11 @@ class SharePartition:
         return change
 
     def commit(self, change: Change) -> None:
-        """What was noted is written: it holds."""
+        """Take over a change that is written."""
         to_end(self.committing(change))
 
     def committing(self, change: Change) -> Work[None]:
-        """As `commit`, in turns: each record counts as it is said from its turn on."""
+        """As `commit`, in turns: each record has its new state from its turn on."""
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
             done += len(some)
@@ -300,11 +300,11 @@ class SharePartition:
                 yield
 
     def roll_back(self, change: Change, now: float) -> None:
-        """What was noted could not be written: all is as before, with the locks as they were."""
+        """Undo a change that could not be written: states and locks are as before."""
         to_end(self.rolling_back(change, now))
 
     def rolling_back(self, change: Change, now: float) -> Work[None]:
-        """As `roll_back`, in turns; whoever breaks off rolls back the rest at once."""
+        """As `roll_back`, in turns; if it is broken off, the rest is rolled back at once."""
         try:
             while change.runs:
                 self._leave_as_was(change, now, _AT_ONCE)
@@ -314,7 +314,7 @@ class SharePartition:
             self._leave_as_was(change, now, len(change.runs))
 
     def _leave_as_was(self, change: Change, now: float, most: int) -> None:
-        """Take so many runs out of a change."""
+        """Take at most `most` runs out of a change."""
         for _ in range(min(most, len(change.runs))):
             run = change.runs.pop()
             change.exclude(run)
@@ -327,7 +327,7 @@ class SharePartition:
         return self._locks.next_deadline()
 
     def expire(self, now: float, most: int | None = None) -> StateBatches:
-        """Take back what was locked for too long; what is to be written of that, if it can be.
+        """Release records whose locks have timed out; the state to write for that, if it can be.
 
         most: locks, and places of former ones, that are looked at; others are due as before.
         """
@@ -349,7 +349,7 @@ class SharePartition:
         return batches
 
     def move_start(self, log_start_offset: int) -> None:
-        """The log has nothing before this any more, and so nobody has it."""
+        """Forget the records before the log start offset: the log has them no more."""
         if log_start_offset <= self.start_offset:
             return
         for run in self._runs.drop_before(log_start_offset):
@@ -361,7 +361,7 @@ class SharePartition:
     # -- parts -------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Move the start offset behind what is done with, and behind what never was."""
+        """Move the start offset past records that are done, and past gaps."""
         self._runs.drop_done()
         first = self._runs.first
         self.start_offset = (
@@ -394,7 +394,7 @@ def _last_offset(batch: OffsetRange) -> int:
 
 
 def _loaded_state(kept: int) -> RecordState:
-    """What is not known to be done with is available: a lock is never kept, so it would not end."""
+    """A record not known to be done is available: locks are not stored, so none would end."""
     match kept:
         case StoredRecordState.ACKNOWLEDGED:
             return RecordState.ACKNOWLEDGED

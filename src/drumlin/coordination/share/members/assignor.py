@@ -2,8 +2,8 @@
 
 Unlike in other groups, several members may have the same partition. With more partitions than
 members each partition has one member; with fewer, each partition has as many as it takes for
-everybody to have one. Balance comes first, then what members have already stays with them.
-It gives way, and what it is given must not be changed meanwhile.
+every member to have one. Balance comes first, then members keep what they have. It gives way, and
+its arguments must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _order_of: Final = attrgetter("int")
 
 
 class _Sharing(NamedTuple):
-    """What some members share: partitions by number, sorted by topic and partition."""
+    """Partitions that some members share: by number, sorted by topic and partition."""
 
     places: Sequence[tuple[UUID, int]]
     members: Sequence[str]
@@ -37,10 +37,10 @@ def assign(
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
 ) -> Work[dict[str, Assignment]]:
-    """Member -> what it is to have.
+    """The target assignment: member -> its partitions.
 
     Members with one subscription share all partitions as a whole. Where subscriptions differ,
-    each topic is shared by itself among those who want it.
+    each topic is shared by itself among its subscribers.
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
     circles = yield from _circles(subscriptions)
@@ -61,7 +61,7 @@ def assign(
 def _circles(
     subscriptions: Mapping[str, frozenset[UUID]],
 ) -> Work[Iterable[tuple[Sequence[UUID], Sequence[str]]]]:
-    """Topics, sorted, that are shared as a whole, and by which members, sorted."""
+    """Topics that are shared as a whole, and their members; both sorted."""
     members = sorted(subscriptions)
     yield
     distinct = set(subscriptions.values())
@@ -81,7 +81,7 @@ def _begin(
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
 ) -> Work[_Sharing]:
-    """Everybody has what they had, as far as it is there."""
+    """Members keep the partitions that they had, as far as these exist."""
     places: list[tuple[UUID, int]] = []
     numbers: dict[UUID, dict[int, int]] = {}
     for topic_id in topic_ids:
@@ -141,7 +141,7 @@ def _hand_out(
     got: dict[str, set[int]],
     holders: list[set[str]],
 ) -> Work[None]:
-    """Give what too few have to those who have least; nobody gets more than its quota."""
+    """Give partitions with too few members to the members with the fewest, up to their quota."""
     with_room = [
         (len(got[member]) - quota, member)
         for member, quota in quotas.items()

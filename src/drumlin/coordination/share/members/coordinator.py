@@ -1,8 +1,8 @@
-"""Share groups: what awaits. Finds the group, lets it decide, and sees to its share state.
+"""Share groups, the awaiting part: finds the group, lets it decide, and keeps its share state.
 
 The records of share groups are in `__consumer_offsets` beside those of other groups, whose
-coordinator owns the partitions and writes; how far a group has come in a partition is kept by
-the share coordinator. Requests raise `KafkaError` with what the client is to be told.
+coordinator owns the partitions and writes; the share coordinator keeps a group's state in a
+partition. Requests raise `KafkaError` with the error for the client.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _WRITTEN_AT_ONCE: Final = 50
 
 
 class _HasChanged(Exception):
-    """A group is not what it was when something was decided for it."""
+    """The group has changed since a decision was made for it."""
 
 
 class ShareGroupConfig(Protocol):
-    """What is asked of the broker's configuration; the names are Kafka's keys."""
+    """The part of the broker's configuration that is used here; the names are Kafka's keys."""
 
     @property
     def group_share_initialize_retry_interval_ms(self) -> int: ...
@@ -106,7 +106,7 @@ class ShareGroupMembership:
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
     def _found_or_new(self, shard: GroupShard, group_id: str) -> ShareGroup:
-        """A new one is known to nobody until a record of it is written."""
+        """The group, or a new one, which exists only once a record of it is written."""
         if group_id in shard.groups:
             return self._found(shard, group_id)
         group = new_group(GroupKind.SHARE, group_id, self._groups.surroundings)
@@ -114,7 +114,7 @@ class ShareGroupMembership:
         return group
 
     def is_share_group(self, group_id: str) -> bool:
-        """Whether it is known to be one here and now."""
+        """Whether a share group of this name is coordinated here now."""
         try:
             self.group(group_id)
         except KafkaError:
@@ -134,7 +134,7 @@ class ShareGroupMembership:
         """ShareGroupHeartbeat.
 
         Raises:
-            KafkaError: what the member is to be told.
+            KafkaError: the error for the member.
         """
         if request.member_epoch == LEAVE_EPOCH:
             return await self._leave(group_id, request)
@@ -180,7 +180,7 @@ class ShareGroupMembership:
         return considered
 
     async def _in_turns(self, work: Work[Considered]) -> Considered:
-        """Mostly it is done at once, and nobody has a turn before whoever awaits this goes on."""
+        """Mostly the work is done at once, and no other task runs before the caller continues."""
         finished = one_turn(work)
         return await self._turns.run(work) if finished is None else finished.result
 
@@ -198,10 +198,10 @@ class ShareGroupMembership:
     def _write_in_turns(
         self, shard: GroupShard, group: ShareGroup, member_id: str, considered: Considered
     ) -> Work[Written[None]]:
-        """A target assignment of very many members. In the end, all of it counts at once.
+        """Write a target assignment of very many members. It takes effect all at once, at the end.
 
         Raises:
-            _HasChanged: what was considered is not written: the group is not the same any more.
+            _HasChanged: nothing was written, as the group has changed meanwhile.
             KafkaError: it cannot be written.
         """
         target = considered.next_target
@@ -234,7 +234,7 @@ class ShareGroupMembership:
 
         Raises:
             KafkaError: what went wrong with one of them; the others have it. That a topic is gone
-                by now is no error: members cannot go on after that.
+                by now is no error: its partitions are not assigned any more.
         """
         starts = {
             topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
@@ -270,7 +270,7 @@ class ShareGroupMembership:
     async def alter_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, Mapping[int, int]]]
     ) -> list[TopicOutcome]:
-        """AlterShareGroupOffsets: partitions begin anew at an offset; all that was known is gone.
+        """AlterShareGroupOffsets: partitions begin anew at an offset; their state is dropped.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
@@ -295,7 +295,7 @@ class ShareGroupMembership:
     def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
     ) -> Work[tuple[_Found, _Starts]]:
-        """What is asked of which topic, and the part of it that is about partitions there are."""
+        """The request by topic, and its part for partitions that exist."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
@@ -315,7 +315,7 @@ class ShareGroupMembership:
         return found, starts
 
     async def delete_offsets(self, group_id: str, names: Iterable[str]) -> Deleted:
-        """DeleteShareGroupOffsets: the group has nothing to do with these topics any more.
+        """DeleteShareGroupOffsets: the group forgets these topics.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
@@ -334,7 +334,7 @@ class ShareGroupMembership:
     def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
     ) -> Work[tuple[Deleted, dict[UUID, TopicPartitions]]]:
-        """What can be said of each name, and which partitions there are to be deleted."""
+        """The outcome for each name that is decided already, and the partitions to delete."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         strange = KafkaError(unknown.code, "the group has no offsets in this topic")
         results: Deleted = {}
@@ -381,7 +381,7 @@ class ShareGroupMembership:
         return errors
 
     async def _note_partitions(self, group_id: str, change: _Change) -> None:
-        """Write what has changed about a group's partitions; the group as it is by now."""
+        """Write a change of a group's partitions, made to the group as it is by now."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         await self._groups.write(shard, [group.partitions_record(change(group.partitions))])
@@ -420,7 +420,7 @@ class ShareGroupMembership:
     # -- questions -----------------------------------------------------------------------------
 
     def initialized(self, group_id: str) -> dict[str, tuple[int, ...]]:
-        """Topics and partitions in which the group has come somewhere; none of no group.
+        """Topics and partitions in which the group has share state; none if there is no group.
 
         Raises:
             KafkaError: the group cannot be asked.
@@ -435,7 +435,7 @@ class ShareGroupMembership:
         }
 
     async def state_of(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
-        """How far the group is in a partition.
+        """The group's share state in a partition.
 
         Raises:
             KafkaError: it cannot be read.
@@ -446,7 +446,7 @@ class ShareGroupMembership:
 async def _each(
     partitions: Mapping[UUID, Iterable[int]], do: Callable[[UUID, int], Awaitable[None]]
 ) -> dict[UUID, Outcome]:
-    """Do something for each partition, some at a time, and tell what went wrong."""
+    """Do something for each partition, some at a time; the errors by partition."""
 
     async def one(place: tuple[UUID, int]) -> KafkaError | None:
         try:
@@ -464,7 +464,7 @@ async def _each(
 
 
 def _divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> Work[tuple[Topics, Topics]]:
-    """Partitions with which all went well, and the others."""
+    """Partitions without an error, and the others."""
     good: dict[UUID, TopicPartitions] = {}
     bad: dict[UUID, TopicPartitions] = {}
     for topic_id, outcome in outcomes.items():

@@ -1,15 +1,15 @@
 """One share group: a state machine that awaits nothing.
 
-What a request comes to is first made into records; `replay` takes them over once they are in the
-log. So nothing changes here when they cannot be written.
+A decision becomes records first; `replay` takes them over once they are in the log. So nothing
+changes here when they cannot be written.
 
-    Empty --first member--> Stable --last member leaves, or is not heard of--> Empty
+    Empty --first member--> Stable --last member leaves, or its session ends--> Empty
 
 The group's epoch goes up when subscriptions, the topics subscribed to, or the partitions that can
-be assigned change; then there is a new target assignment, which each member has with its next
-heartbeat. Nobody waits for anybody, as members may have the same partition. Most heartbeats say
-nothing new: those look at their own member alone, as long as nothing has changed since the group
-was looked at as a whole.
+be assigned change; then there is a new target assignment, which each member gets with its next
+heartbeat. No member waits for another, as members may have the same partition. Most heartbeats
+bring nothing new: those look at their own member alone, as long as nothing has changed since the
+last look at the whole group.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ShareGroup:
         raise self._not_that_kind()
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whoever asks is told that nothing is committed, as Apache Kafka does."""
+        """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
 
     def check_offset_delete(self) -> None:
         raise self._not_that_kind()
@@ -141,11 +141,11 @@ class ShareGroup:
     def consider(
         self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, tries: int
     ) -> Work[Considered]:
-        """What a heartbeat comes to. `at_once`: however young the target assignment is.
+        """Decide on a heartbeat. `at_once`: however young the target assignment is.
 
-        An assignment gives way. If the group is not the same afterwards, all of it is considered
-        anew; after so many tries without giving way, and the assignment of a large group is left
-        to be made late.
+        An assignment gives way. If the group has changed afterwards, all is decided anew; after
+        `tries` times without giving way, where the assignment of a large group is left to be
+        made late.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -215,12 +215,12 @@ class ShareGroup:
         return Considered(records, answer, to_initialize, epoch, next_target, is_current, is_late)
 
     def _watch(self, member: Member) -> Callable[[], bool]:
-        """What tells whether the group, and what the member has, are still as they are now."""
+        """A function that tells whether the group, and the member's assignment, are unchanged."""
         had, changes = member.current, self._changes
         return lambda: self._changes == changes and member.current is had
 
     def keep_alive(self, member_id: str) -> None:
-        """The member was heard of: its session begins anew."""
+        """A heartbeat has come: the member's session begins anew."""
         timeout_ms = self._setting("share.session.timeout.ms")
         deadline = self._surroundings.clock.monotonic() + timeout_ms / 1000
         self._surroundings.deadlines.schedule(self._session(member_id), deadline)
@@ -244,13 +244,13 @@ class ShareGroup:
         return records
 
     def topic_changed(self, topic: str) -> None:
-        """It was created or deleted, or has other partitions."""
+        """A topic was created or deleted, or its partitions have changed."""
         if self.is_subscribed_to(topic):
             self._has_looked = False
             self._changes += 1
 
     def _names(self, without: Iterable[str], plus: Iterable[str] = ()) -> set[str]:
-        """The topics that are subscribed to, if one member's subscription changes like this."""
+        """The topics subscribed to, if one member's subscription changes like this."""
         names = set(self._subscribers)
         names.difference_update(each for each in without if self._subscribers[each] == 1)
         return names.union(plus)
@@ -277,7 +277,7 @@ class ShareGroup:
     def _bump(
         self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
     ) -> Work[int]:
-        """The group's epoch; a new one, with its record, if anything asks for it.
+        """The group's epoch; a new one, with its record, if there is a reason.
 
         `names` is what is subscribed to. With `is_resubscribed` it does not give way.
         """
@@ -317,7 +317,7 @@ class ShareGroup:
     # -- assignment ------------------------------------------------------------------------
 
     def _assignable(self, names: Iterable[str]) -> dict[UUID, frozenset[int]]:
-        """Partitions with share state, of those topics, that are there."""
+        """Existing partitions of those topics that have share state."""
         result = {}
         for topic in subscribed_topics(self._surroundings.topics, names):
             known = self.partitions.initialized.get(topic.topic_id)
@@ -327,7 +327,7 @@ class ShareGroup:
         return result
 
     def _lacks_initialized(self, names: Iterable[str]) -> Work[bool]:
-        """Whether partitions can be assigned by now that nobody has been assigned."""
+        """Whether there are assignable partitions that the last assignment did not know."""
         assigned: dict[UUID, set[int]] = {}
         for assignment in list(self._targets.values()):
             yield
@@ -346,7 +346,7 @@ class ShareGroup:
 
     @property
     def _is_small(self) -> bool:
-        """Whether an assignment takes so little that others can wait for it."""
+        """Whether an assignment is short enough to be made in one turn."""
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
         return len(self._members) + sum(self._subscribers.values()) + partitions <= _SMALL
 
@@ -359,7 +359,7 @@ class ShareGroup:
         return NextTarget(targets, records)
 
     def follow(self, target: NextTarget) -> Mapping[str, Assignment]:
-        """Take over what `target` says, all of which is in the log; what was there before."""
+        """Take over a target assignment that is in the log; returns the one before."""
         former, self._targets = self._targets, {**self._targets, **target.assignments}
         self._has_looked = False
         self._changes += 1
@@ -376,7 +376,7 @@ class ShareGroup:
         return initialization.without(there, self.partitions.initialized)
 
     def _just_begun(self, retry_ms: int) -> Topics:
-        """Partitions whose share state is being made, and not for long."""
+        """Partitions whose share state has just begun to be initialized."""
         now, patience_s = self._surroundings.clock.monotonic(), retry_ms / 1000
         return {
             topic_id: topic
@@ -388,11 +388,11 @@ class ShareGroup:
         return StatePartitionMetadataKey(self.group_id), value
 
     def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
-        """What is to be written."""
+        """The records to write: the topic is forgotten."""
         return self._without({topic_id})
 
     def orphans(self) -> list[GroupRecord]:
-        """What is to be written where topics were deleted, and that was not."""
+        """The records to write for topics whose deletion was not written."""
         known = self.partitions
         topic_ids = {*known.initializing, *known.initialized, *known.deleting}
         return self._without(set(filter(self._surroundings.topics.was_deleted, topic_ids)))
@@ -477,7 +477,7 @@ class ShareGroup:
         return self._members.setdefault(member_id, Member(NEW_METADATA))
 
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
-        """A member has not been heard of."""
+        """A member's session has ended."""
         if deadline.member_id not in self._members:
             return []
         # If it cannot be written now, the member is looked at again after a session.

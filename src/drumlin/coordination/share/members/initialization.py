@@ -1,4 +1,4 @@
-"""Where a share group has share state, and where it is about to have it or to lose it. Pure.
+"""The partitions where a share group has share state, is about to have it, or to lose it. Pure.
 
 Each function gives the value of a new record; nothing is changed in place.
 """

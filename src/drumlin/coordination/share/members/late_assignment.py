@@ -1,9 +1,9 @@
 """The target assignment of a large share group that changes all the time.
 
-Mostly an assignment is made by a heartbeat, of the group as it is then, and begins anew if that
-changes meanwhile. A group that does not stand still for so long would never have one. So in the
-end it is assigned as it was at some time, whatever has changed by then: that is left to the next
-one. Nobody waits for it, and whoever is no member any more gets nothing.
+Mostly an assignment is made by a heartbeat, of the group as it is then, and begins anew if the
+group changes meanwhile. A group that changes all the time would never have one. So in the end it
+is assigned as it was at some time, whatever has changed since: that is left to the next
+assignment. No member waits for it, and former members get nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def assign_late(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> Work[None]:
-    """Assign a group as it is when this goes on. Only where that is not under way already."""
+    """Assign a group as it is when the work begins, unless such work is under way already."""
     group.is_assigning = True  # from now on, not from the first turn of the work
     return _assign_or_log(groups, shard, group)
 

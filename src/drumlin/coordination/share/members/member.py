@@ -1,4 +1,4 @@
-"""What is known of one member of a share group. Decides nothing."""
+"""One member of a share group. Decides nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW_METADATA: Final = ShareMemberMetadata(None, "", "", ())
 
 
 def updated(before: ShareMemberMetadata, request: ShareHeartbeat) -> ShareMemberMetadata:
-    """As the member says it is by now."""
+    """The member's metadata as its heartbeat changes it."""
     topics = before.topics if request.topics is None else tuple(sorted(set(request.topics)))
     rack_id = before.rack_id if request.rack_id is None else request.rack_id
     return ShareMemberMetadata(rack_id, request.client_id, request.client_host, topics)

@@ -1,4 +1,4 @@
-"""What members of a share group say and are told. Plain values."""
+"""Requests and answers of share group members. Plain values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Deleted = dict[str, tuple[UUID | None, KafkaError | None]]
 
 
 class ShareLimits(NamedTuple):
-    """Of the broker's configuration."""
+    """Limits from the broker's configuration."""
 
     max_size: int
     initialize_retry_ms: int
@@ -50,7 +50,7 @@ class ShareHeartbeatAnswer(NamedTuple):
 
 
 class NextTarget(NamedTuple):
-    """What is new of a target assignment. Its epoch is among what is written afterwards."""
+    """The new part of a target assignment. The record of its epoch is written after it."""
 
     assignments: Mapping[str, Assignment]
     """By member id, of all members; empty: there is no new one."""
@@ -58,7 +58,7 @@ class NextTarget(NamedTuple):
 
 
 class Considered(NamedTuple):
-    """What a heartbeat comes to: records to write, and the answer if they are written.
+    """The decision on a heartbeat: records to write, and the answer once they are written.
 
     next_target: of a new target assignment, what is written before `records`.
     to_initialize: partitions that the records say are being initialised, which is then to be done.
@@ -86,7 +86,7 @@ class DescribedMember(NamedTuple):
 
 
 class TopicOutcome(NamedTuple):
-    """What became of a request for one topic; without an id there is no such topic."""
+    """The outcome of a request for one topic; without an id there is no such topic."""
 
     name: str
     topic_id: UUID | None

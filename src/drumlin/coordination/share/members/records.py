@@ -84,12 +84,12 @@ class ShareMemberMetadata:
 class ShareGroupMetadata:
     epoch: int
     metadata_hash: int
-    """Of the topics that are subscribed to: another one means another assignment."""
+    """Of the topics that are subscribed to: another hash means another assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareCurrent:
-    """What a member has, and since which epoch."""
+    """A member's assignment, and the epoch since which it has it."""
 
     epoch: int
     previous_epoch: int
@@ -106,7 +106,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class StatePartitionMetadata:
-    """Where the group has share state, or is about to have it, or to lose it."""
+    """The partitions where the group has share state, is about to have it, or to lose it."""
 
     initializing: Mapping[UUID, TopicPartitions] = field(default_factory=dict)
     initialized: Mapping[UUID, TopicPartitions] = field(default_factory=dict)

@@ -12,14 +12,14 @@ from drumlin.turns import Work
 
 
 class Subscribed(NamedTuple):
-    """What members subscribe to: each of them by the topics' ids, and all by their names."""
+    """Subscriptions: of each member by topic ids, and of all by names."""
 
     ids: dict[str, frozenset[UUID]]
     names: set[str]
 
 
 def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
-    """Those that are there, by name."""
+    """The topics among `names` that exist."""
     return sorted(those_there(topics, names), key=attrgetter("name"))
 
 

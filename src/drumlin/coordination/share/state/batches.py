@@ -1,7 +1,7 @@
 """Batches of a share partition's state, put together: sorted, none overlapping, few. Pure.
 
-Where two say something about the same record, the one with the higher delivery count is right,
-and among equals the one whose delivery state is the higher number: both only ever grow.
+Where two batches cover the same record, the one with the higher delivery count is right, and
+among equals the one whose delivery state is the higher number: both only ever grow.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def combining(
 
 
 def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """As they are sorted, only the first of those that stay can begin before the start."""
+    """The batches from the start offset on; as they are sorted, only the first is to be clipped."""
     first = bisect_left(batches, start_offset, key=_LAST)
     kept = list(batches[first:])
     kept[:1] = _clipped(kept[:1], start_offset)
@@ -64,7 +64,7 @@ def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _clipped(batches: Iterable[StateBatch], start_offset: int) -> Iterator[StateBatch]:
-    """What there is of them from the start on; nothing of those that end before they begin."""
+    """The parts of the batches from the start offset on; batches that are reversed are left out."""
     for batch in batches:
         if start_offset != UNINITIALIZED_OFFSET and batch.first_offset < start_offset:
             batch = batch._replace(first_offset=start_offset)
@@ -114,7 +114,7 @@ def _flatten(coming: Sequence[StateBatch]) -> Work[list[StateBatch]]:
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:
-    """Add a batch behind the others; where it goes on as the last one was, they become one."""
+    """Add a batch after the others; it is joined with the last one if it continues it."""
     before = result[-1] if result else None
     if (
         before is not None

@@ -36,7 +36,7 @@ _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
 
 
 class ShareCoordinatorConfig(Protocol):
-    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
+    """The coordinator's part of the broker's configuration; the names are Kafka's keys."""
 
     @property
     def share_coordinator_cold_partition_snapshot_interval_ms(self) -> int: ...
@@ -81,10 +81,10 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         was_deleted(topic_id): whether the topic is known to be gone for good.
         turns: of the loop.
 
-    Whoever keeps states in memory says with `when_renewed` what is to be called when one has
-    been made anew, or deleted, under its hands.
+    A component that keeps states in memory registers with `when_renewed` a function to call
+    when one of them is initialized anew or deleted.
 
-    Requests raise `KafkaError` with what the client is to be told.
+    Requests raise `KafkaError` with the error for the client.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             await self._delete_orphans_in(partition)
 
     async def _delete_orphans_in(self, partition: int) -> None:
-        """Delete the states in topics that were deleted, now or since long."""
+        """Delete the states in topics that were deleted, now or long ago."""
         await self._write_in_turns(
             partition, lambda shard: shard.orphans(self._was_deleted), "states in deleted topics"
         )
@@ -153,7 +153,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     # -- finding -----------------------------------------------------------------------------
 
     async def _shard_of(self, key: SharePartitionKey) -> ShareShard:
-        """Where a state belongs; the topic is created if there is none yet."""
+        """The shard of a state; the topic is created if there is none yet."""
         self._check(key)
         return await self._shard(await self.find_partition(key.coordinator_key))
 
@@ -173,7 +173,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._check_active()
 
     async def _shard(self, partition: int) -> ShareShard:
-        """Awaits nothing if it is loaded: whoever writes has checked whether it still may."""
+        """Awaits nothing if the shard is loaded: so a writer's check still holds afterwards."""
         with suppress(KafkaError):
             return self._partitions.shard(partition)
         # A partition is loaded in a moment; to wait spares everybody another attempt.
@@ -193,7 +193,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     async def initialize(
         self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
     ) -> None:
-        """InitializeShareGroupState, one partition: a new state, whatever there was before.
+        """InitializeShareGroupState, one partition: a new state replaces the old one.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
@@ -232,8 +232,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
         """WriteShareGroupState, one partition: `state` is what has changed.
 
-        Its batches are put together with those that are there; a start offset of -1 leaves the
-        one that is there.
+        Its batches are combined with the stored ones; a start offset of -1 leaves the stored
+        one as it is.
 
         Raises:
             KafkaError: INVALID_REQUEST as there is no state, FENCED_LEADER_EPOCH,
@@ -244,7 +244,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         await self._confirmed(self._write_checked(shard, key, state, merged))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
-        """As `write`, without awaiting; it counts once all replicas have it. None: it takes longer.
+        """As `write`, without awaiting; it holds once all replicas have it. None: it takes longer.
 
         Raises:
             KafkaError: as `write`.
@@ -271,7 +271,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     async def _merged(
         self, key: SharePartitionKey, change: ShareState
     ) -> tuple[ShareShard, Merged | None]:
-        """Where the state is now; and, of very many batches, what the change makes of it."""
+        """The state's shard; and, for very many batches, the state with the change applied."""
         while True:
             shard = await self._shard_if_any(key)
             state = shard.check_write(key, change)
@@ -315,9 +315,9 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
     # -- the log -------------------------------------------------------------------------------
 
     async def prune(self) -> None:
-        """Delete what later snapshots have made redundant from the logs' starts.
+        """Delete from the start of the logs what later snapshots have made redundant.
 
-        States in deleted topics go before: the log could not be written when the topic went.
+        States in deleted topics are deleted first: the log may have been unwritable back then.
         """
         await self._delete_orphans()
         for partition in self._partitions.partitions():

@@ -1,9 +1,9 @@
-"""What `__share_group_state` holds: snapshots and updates, as Apache Kafka has them.
+"""Records of `__share_group_state`: snapshots and updates, as Apache Kafka has them.
 
     key type 0  ShareSnapshot   all of a share partition's state; without a value: it is gone
     key type 1  ShareUpdate     what has changed since the snapshot with the same epoch
 
-Both keys say whose state it is: group, topic id, partition. Nothing here is compacted; what a
+Both keys name group, topic id and partition. Nothing here is compacted; what a
 later snapshot makes redundant is deleted from the log's start (`shard.py`).
 """
 
@@ -52,7 +52,7 @@ class Merged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What has changed; the state epoch says nothing, and a start of -1 is none."""
+    """A change; its state epoch means nothing, and a start offset of -1 is none."""
 
     snapshot_epoch: int
     state: ShareState

@@ -1,7 +1,7 @@
 """The share partitions' states in one partition of `__share_group_state`, as its leader has them.
 
-Plain synchronous code. Whatever changes a state is first made into a record; `apply` takes it
-over once it is in the log. So the memory never says what the log does not.
+Plain synchronous code. Each change of a state becomes a record first; `apply` takes it over once
+it is in the log. So memory never holds what the log does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCHES_MAX: Final = 20_000
 
 @dataclass(slots=True)
 class StoredState:
-    """One share partition's state, and what stands of it in the log."""
+    """One share partition's state, and where its records are in the log."""
 
     snapshot_epoch: int
     state: ShareState
@@ -70,7 +70,7 @@ class ShareShard:
     # -- requests: what they are told, and what is to be written -----------------------------
 
     def check_read(self, key: SharePartitionKey, leader_epoch: int | None) -> StoredState:
-        """The state for a leader of that epoch; whoever is None of that kind may read as well.
+        """The state, for the leader of that epoch, or (None) for a reader that leads nothing.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
@@ -110,7 +110,7 @@ class ShareShard:
         return stored.state
 
     def merging(self, key: SharePartitionKey, change: ShareState) -> Work[Merged]:
-        """What a write makes of the state.
+        """The state with a write applied.
 
         Raises:
             KafkaError: as `check_write`.
@@ -189,13 +189,13 @@ class ShareShard:
     # -- the log -----------------------------------------------------------------------------
 
     def redundant_before(self, end_offset: int) -> int:
-        """Every record before this offset says nothing any more."""
+        """The offset before which every record is redundant."""
         return min((each.snapshot_offset for each in self.states.values()), default=end_offset)
 
     def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
-        """New snapshots of states that nobody has changed for long, for they keep the log long.
+        """New snapshots of states that have not changed for long, as these keep the log long.
 
-        None if all states are of that kind: the log would only move. Some at a time, as `orphans`.
+        None if all states are such: the log would only move. Some at a time, as `orphans`.
         """
         for some in self._some_at_a_time():
             if not all(_is_cold(self.states[key]) for key in some):
@@ -211,7 +211,7 @@ class ShareShard:
             ]
 
     def _some_at_a_time(self) -> Iterator[list[SharePartitionKey]]:
-        """The states that there are now, but for those that go while others have their turn."""
+        """The states of now, in pieces, without those deleted between two pieces."""
         keys = list(self.states)
         for first in range(0, len(keys), _WRITTEN_AT_ONCE):
             yield [key for key in keys[first : first + _WRITTEN_AT_ONCE] if key in self.states]
@@ -222,7 +222,7 @@ def _is_cold(stored: StoredState) -> bool:
 
 
 def merging(state: ShareState, change: ShareState) -> Work[Merged]:
-    """What a change makes of a state; the state epoch stays, as updates do not tell it."""
+    """A state with a change applied; the state epoch stays, as updates do not carry it."""
     batches = yield from combining((), change.batches, change.start_offset)
     change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET
@@ -241,7 +241,7 @@ def merging(state: ShareState, change: ShareState) -> Work[Merged]:
 def replay(
     states: LoadedStates, key: SharePartitionKey, value: Snapshot | Update | None, offset: int
 ) -> None:
-    """What one record makes of the states."""
+    """Apply one record to the states."""
     before = states.get(key)
     if value is None:
         states.pop(key, None)

@@ -1,11 +1,11 @@
-"""How far a share group has come in one partition, as it is kept. Values only; pure.
+"""The stored state of a share group in one partition. Values only; pure.
 
-    start_offset            what is before it is done with: nobody is given it again
-    batches                 what was delivered from there on, and with what result; gaps between
-                            batches, and what is behind the last of them, are available
-    delivery_complete_count how many records from `start_offset` on are done with already
+    start_offset            records before it are done: they are not delivered again
+    batches                 records delivered from there on, and their state; those between
+                            batches, and after the last one, are available
+    delivery_complete_count how many records from `start_offset` on are done already
 
-A state epoch begins when the state is initialised or reset; whoever writes with an older one is
+A state epoch begins when the state is initialized or reset; writes with an older one are
 fenced. A leader epoch is the partition's, whose leader alone delivers and writes.
 """
 
@@ -26,7 +26,7 @@ NO_EPOCH: Final = -1
 
 
 class StoredRecordState(IntEnum):
-    """What became of a record; the numbers are the protocol's."""
+    """The state of a record; the numbers are the protocol's."""
 
     AVAILABLE = 0
     ACKNOWLEDGED = 2
@@ -35,7 +35,7 @@ class StoredRecordState(IntEnum):
 
 
 class StateBatch(NamedTuple):
-    """Neighbouring records that fare alike."""
+    """Neighbouring records in the same state."""
 
     first_offset: int
     last_offset: int
@@ -54,7 +54,7 @@ class ShareState(NamedTuple):
 
 
 class SharePartitionKey(NamedTuple):
-    """Whose state, and of which partition."""
+    """The group and the partition that a state belongs to."""
 
     group_id: str
     topic_id: UUID
@@ -62,7 +62,7 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """As FindCoordinator names it, and what chooses the partition of the state topic."""
+        """The key in FindCoordinator; it also chooses the partition of the state topic."""
         return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
 
 
