@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from rig.certificates import Certificates
 from rig.drumlin_server import DrumlinServer
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
+from rig.skips import is_failure
 
 # Neither tests nor programs that they start ignore an interrupt or the end of a terminal, though
 # whoever runs the tests may (`nohup`, `&`, CI).
@@ -48,6 +49,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers | None:
     return ByServers(config, log) if config.getoption("dist") == "loadscope" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = str(report.longrepr[2])
+        if is_failure(reason):
+            report.outcome, report.longrepr = "failed", f"nothing is to be skipped: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")
