@@ -11,6 +11,7 @@ import time
 import uuid
 from typing import Any
 
+from differential.now import NOW
 from rig.batches import describe_batches
 
 #: Chosen by the broker; the listed values mean "none" and are compared as they are.
@@ -28,6 +29,7 @@ _SENTENCES = frozenset(
     {"error_message", "acknowledge_error_message", "batch_index_error_message", "documentation"}
 )
 _AMOUNTS = frozenset({"finalized_features_epoch", "total_bytes", "usable_bytes"})
+_LEEWAY_MS = 600_000
 _TIMESTAMP_TYPE_MASK = 0x08
 _CONTROL_MASK = 0x20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{22}$")
@@ -126,5 +128,6 @@ def _is_fetched(topics: list[Any]) -> bool:
 
 
 def _moment(timestamp_ms: int) -> Any:
-    """A broker's own reading of the clock is as good as another's."""
-    return "<now>" if abs(timestamp_ms - time.time() * 1000) < 600_000 else timestamp_ms
+    """A broker's own reading of the clock is as good as another's, at any time of this run."""
+    is_ours = NOW - _LEEWAY_MS < timestamp_ms < time.time() * 1000 + _LEEWAY_MS
+    return "<now>" if is_ours else timestamp_ms
