@@ -1,4 +1,4 @@
 """Asynchronous connections to brokers: versions, routing, retries, raw record batches.
 
-Serves the columnar client and followers alike; knows nothing of records or of Arrow.
+Serves the client and what is built on it; knows neither records nor Arrow.
 """
