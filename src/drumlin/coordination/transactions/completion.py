@@ -1,10 +1,10 @@
 """From a prepared transaction to a complete one: markers in all partitions, then the last state.
 
-What is prepared will be completed, whatever it takes: a partition that cannot take its marker
-now is tried again, also by the next coordinator after a restart. The client does not wait.
+A prepared transaction is always completed: a partition that cannot take its marker now is tried
+again, also by the next coordinator after a restart. The client does not wait.
 
-There may be very many partitions, so others have their turn all the time. Until it is complete
-nobody else changes a prepared transaction.
+There may be very many partitions, so completing gives way. Until it is complete, nothing else
+changes a prepared transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNKNOWN: Final = ErrorCode.unknown_server_error
 
 
 class Superseded(Exception):
-    """Somebody else completes the transaction, or has done so."""
+    """Another coordinator completes the transaction, or has completed it."""
 
 
 class Completion:
@@ -70,7 +70,7 @@ class Completion:
         self._spawn = spawn
 
     def begin(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Complete a prepared transaction; until then everybody else is told to wait."""
+        """Complete a prepared transaction; until then requests for it are told to wait."""
         transaction.prepare_complete(self._clock.wall_ms())
         self._spawn(self._complete(shard, transaction))
 
@@ -125,7 +125,7 @@ class Completion:
             raise Superseded from None
 
     async def _drop_deleted(self, transaction: Transaction) -> None:
-        """A partition that is gone has nothing to be ended."""
+        """Leave out partitions that were deleted: nothing is to be ended there."""
         gone, pace = list[TopicPartition](), Pace()
         for each in transaction.metadata.partitions:
             if not self._has_partition(*each):
@@ -146,10 +146,10 @@ class Completion:
         marker: Marker,
         codes: dict[TopicPartition, ErrorCode],
     ) -> bool:
-        """Note who has its marker; whether all have.
+        """Note which partitions have their marker; whether all have.
 
         Raises:
-            Superseded: a later coordinator has been there.
+            Superseded: a later coordinator has written markers.
         """
         done, pace = list[TopicPartition](), Pace()
         for each in marker.partitions:

@@ -1,8 +1,8 @@
 """The transaction coordinator: finds the transactional id, lets it decide, and waits for the log.
 
-What a transactional id may do is decided by `transaction.py` at once, without awaiting. Then
-the new state is written, and taken over when it is in the log. How a transaction that is
-prepared comes to its end is in `completion.py`.
+`transaction.py` decides at once, without awaiting, what a transactional id may do. Then the new
+state is written, and taken over when it is in the log. `completion.py` completes prepared
+transactions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BYTES_PER_BATCH: Final = 256 * 1024
 
 
 class TransactionConfig(Protocol):
-    """What the coordinator asks the broker's configuration for; the names are Kafka's keys."""
+    """The coordinator's part of the broker's configuration; the names are Kafka's keys."""
 
     @property
     def transaction_abort_timed_out_transaction_cleanup_interval_ms(self) -> int: ...
@@ -125,7 +125,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         return forget(shard.transactions)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """Its partitions need no marker any more: `Completion` finds out by itself."""
+        """A topic's partitions need no marker any more: `Completion` finds out by itself."""
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -142,10 +142,10 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     ) -> Producer:
         """InitProducerId with a transactional id.
 
-        `expected`: what the producer has been until now, if it goes on after an error.
+        `expected`: the producer's id and epoch until now, if it continues after an error.
 
         Raises:
-            KafkaError: what the producer is to be told. CONCURRENT_TRANSACTIONS: come again.
+            KafkaError: the error for the producer. CONCURRENT_TRANSACTIONS: it is to retry.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
@@ -191,7 +191,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         """Add partitions to a transaction, which begins with the first, or look for them in it.
 
         `client_version`: transaction.version of the client: 2 if it leaves the adding to the
-        broker. Whether the partitions exist has been seen to.
+        broker. The caller has checked that the partitions exist.
 
         Returns:
             A code for each partition. Nothing is raised.
@@ -215,9 +215,9 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     async def end(
         self, transactional_id: str, producer: Producer, *, is_commit: bool, client_version: int
     ) -> Producer:
-        """EndTxn: the producer as it goes on.
+        """EndTxn: the producer's id and epoch from now on.
 
-        The answer comes when the decision is in the log; the partitions are told afterwards.
+        The answer is given when the decision is in the log; markers are written afterwards.
 
         Raises:
             KafkaError: what the producer is to be told.
@@ -244,7 +244,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     # -- questions -------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
-        """DescribeTransactions, one of them.
+        """DescribeTransactions, one transactional id.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or it cannot be asked.
@@ -266,7 +266,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     # -- time ------------------------------------------------------------------------------
 
     async def abort_timed_out(self) -> None:
-        """Abort what goes on for too long, and fence its producer."""
+        """Abort transactions that have timed out, and fence their producers."""
         now_ms, pace = self._clock.wall_ms(), Pace()
         for shard in self._shards():
             for timed_out in shard.chosen(lambda each: each.has_timed_out(now_ms)):
@@ -295,7 +295,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             )
 
     async def expire(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Forget transactional ids that have not been used for long."""
         now_ms, age_ms = self._clock.wall_ms(), self._config.transactional_id_expiration_ms
         pace = Pace()
         for shard in self._shards():
@@ -327,7 +327,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 await self._producer_ids.refill()
 
     def _shards(self) -> list[TransactionShard]:
-        """Those that are loaded."""
+        """The shards that are loaded."""
         shards = []
         for partition in self._partitions.partitions():
             try:
@@ -356,7 +356,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
 
 def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
-    """As many at a time as go into one batch of tombstones."""
+    """Transactions in pieces whose tombstones fit into one batch."""
     together: list[Transaction] = []
     size = 0
     for transaction in transactions:

@@ -1,4 +1,4 @@
-"""What ListTransactions asks for but for the name of an id, and whether that is true of one."""
+"""The filter of ListTransactions, but for patterns of transactional ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactional ids; what is None leaves nothing out."""
+    """Which transactions to list; a field that is None leaves none out."""
 
     producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None

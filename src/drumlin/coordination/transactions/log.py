@@ -1,7 +1,7 @@
 """Records of one partition of `__transaction_state`, to batches and back.
 
 Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
-what the partition says in the end.
+the last state of each id.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartitio
     latest = LatestRecords()
 
     def special(buffer: Buffer, position: int, header: BatchHeader) -> None:
-        """Nobody writes such batches here; what is in them counts at once, but for markers."""
+        """Brokers do not write such batches here; their records count at once, but for markers."""
         if not header.is_control:
             for order, record in latest.numbered(decode_batch(buffer, position)):
                 latest.put(key_of(record), order, record.value)

@@ -1,6 +1,6 @@
-"""The end of a transaction as its partitions are told of it: types, and nothing else.
+"""The marker that ends a transaction in its partitions: types, and nothing else.
 
-The transaction coordinator decides and sends; who writes the marker into the logs is handed in.
+The transaction coordinator decides; the function that writes markers into logs is handed in.
 """
 
 from __future__ import annotations

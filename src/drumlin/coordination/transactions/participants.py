@@ -64,7 +64,7 @@ class Participants(AbstractSet[TopicPartition]):
         return f"Participants({sorted(self)})"
 
     def in_order(self) -> Iterator[TopicPartition]:
-        """Sorted."""
+        """All partitions, sorted."""
         return self._each(sorted(self._topics))
 
     def _each(self, names: Iterable[str]) -> Iterator[TopicPartition]:
@@ -73,7 +73,7 @@ class Participants(AbstractSet[TopicPartition]):
                 yield name, index
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of `partitions` that are in here; of many, quicker than to ask for each."""
+        """Those of `partitions` that are in this set; quicker than `in` for each of many."""
         if len(partitions) * _RATHER_ASKED < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}
@@ -84,14 +84,14 @@ class Participants(AbstractSet[TopicPartition]):
         return {each for each in partitions if each[1] in held[each[0]]}
 
     def with_added(self, partitions: Iterable[TopicPartition]) -> Participants:
-        """These and those."""
+        """This set with more partitions."""
         grown = Participants()
         grown._topics = self._topics.copy()
         grown._add(partitions)
         return grown
 
     def without(self, partitions: Iterable[TopicPartition]) -> Participants:
-        """These but not those."""
+        """This set without these partitions."""
         gone = set(partitions)
         return Participants(each for each in self if each not in gone)
 
@@ -128,7 +128,7 @@ def _merged(indexes: bytes, added: set[int]) -> bytes:
 
 
 def _position(indexes: bytes, packed: bytes) -> int:
-    """Where the packed index is, or would be. Indexes are not negative, so bytes sort as they."""
+    """The place of an index, or where it would be. None is negative, so their bytes sort alike."""
     size = _INDEX.size
     places = range(len(indexes) // size)
     return size * bisect_left(

@@ -1,6 +1,6 @@
-"""What `__transaction_state` holds: one record for each transactional id, as Apache Kafka has it.
+"""Records of `__transaction_state`: one for each transactional id, as Apache Kafka has it.
 
-The key is the id. The value is the whole state, each time anew; a null value is a tombstone.
+The key is the id. The value is the whole state each time; a null value is a tombstone.
 Values are written in version 1 (flexible), as Kafka 4.3 does with transaction.version 2, and
 read in versions 0 and 1.
 """

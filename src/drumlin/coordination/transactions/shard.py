@@ -1,6 +1,6 @@
 """The transactional ids of one partition of `__transaction_state`, as its leader has them.
 
-Plain synchronous code; see `transaction.py` for what happens to one of them.
+Plain synchronous code; `transaction.py` decides for each id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TransactionShard:
         self._prepared: list[Transaction] = []
 
     def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
-        """Fill the shard with what its partition says; others get their turn at each step."""
+        """Fill the shard with the state of its partition; gives way at each step."""
         for count, (transactional_id, metadata) in enumerate(loaded.items(), 1):
             transaction = Transaction(transactional_id, metadata)
             self.transactions[transactional_id] = transaction
@@ -35,7 +35,7 @@ class TransactionShard:
                 yield
 
     def take_prepared(self) -> list[Transaction]:
-        """What was loaded with its end decided, but not known to be complete; once."""
+        """Transactions that were loaded as prepared; once."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
@@ -50,12 +50,12 @@ class TransactionShard:
         return transaction
 
     def forget(self, transaction: Transaction) -> None:
-        """Its tombstone is in the log, or nothing of it ever was."""
+        """Forget an id whose tombstone is in the log, or that was never written."""
         if self.transactions.get(transaction.transactional_id) is transaction:
             del self.transactions[transaction.transactional_id]
 
     def chosen(self, is_meant: Callable[[Transaction], bool]) -> Iterator[list[Transaction]]:
-        """Those that are meant of all there are now; others get their turn at each step."""
+        """The chosen ones of all transactions of now; gives way at each step."""
         transactions = list(self.transactions.values())
         for first in range(0, len(transactions), _IDS_PER_STEP):
             yield list(filter(is_meant, transactions[first : first + _IDS_PER_STEP]))

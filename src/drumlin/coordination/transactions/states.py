@@ -34,7 +34,7 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Its end is decided, and its partitions are being told."""
+        """Its end is decided, and its markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property

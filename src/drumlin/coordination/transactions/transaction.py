@@ -1,8 +1,8 @@
 """The state machine of one transactional id. Plain synchronous code, no log, no loop.
 
-A request is either refused, found done already, or made into the state that comes next. That is
-*pending* until it is in the log; meanwhile everybody else is told CONCURRENT_TRANSACTIONS.
-`complete` takes it over, `give_up` forgets it. So the memory never says what the log does not.
+A request is either refused, found done already, or leads to the next state. That state is
+*pending* until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS.
+`complete` takes it over, `give_up` drops it. So memory never holds what the log does not.
 
 Producers of both generations are served: those of transactions v2 (KIP-890) get a new epoch at
 every end, those of the classic protocol keep theirs.
@@ -37,7 +37,7 @@ NewProducerId = Callable[[], int]
 
 
 class Producer(NamedTuple):
-    """A producer as it is known to clients."""
+    """A producer's id and epoch, as clients know them."""
 
     producer_id: int
     producer_epoch: int
@@ -67,10 +67,10 @@ class Transaction:
     def init_producer(
         self, timeout_ms: int, expected: Producer | None, now_ms: int, new_id: NewProducerId
     ) -> TransactionMetadata:
-        """The state in which a producer begins, or the abort of what another has begun.
+        """The state in which a producer begins, or the abort of the transaction of the one before.
 
-        `expected`: what the producer has been until now, if it goes on after an error (KIP-360).
-        If the state that comes next is PrepareAbort, the producer is to come again.
+        `expected`: the producer's id and epoch until now, if it continues after an error (KIP-360).
+        If the next state is PrepareAbort, the producer is to retry.
 
         Raises:
             KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
@@ -213,7 +213,7 @@ class Transaction:
         return self._prepare_end(is_commit, client_version, now_ms, new_id)
 
     def _is_retry(self, producer: Producer) -> bool:
-        """Whether the producer has not heard of the epoch or id that the end has given it."""
+        """Whether the producer has missed the answer with the epoch or id that the end gave it."""
         current = self.metadata
         if current.producer_epoch == producer.producer_epoch + 1:
             return True
@@ -294,7 +294,7 @@ class Transaction:
         )
 
     def prepare_complete(self, now_ms: int) -> TransactionMetadata:
-        """The state after all markers are written; pending from their beginning on."""
+        """The state after all markers are written; pending from the first of them on."""
         current = self.metadata
         changes: dict[str, Any] = {}
         if current.next_producer_id != NO_PRODUCER_ID:
@@ -308,7 +308,7 @@ class Transaction:
         )
 
     def leave(self, partitions: Participants) -> None:
-        """All others have their marker, or need none."""
+        """Keep only these partitions: all others have their marker, or need none."""
         assert self.metadata.state.is_prepared
         self.metadata = replace(self.metadata, partitions=partitions)
 
@@ -324,7 +324,7 @@ class Transaction:
         )
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nobody has used the id for so long that it can be forgotten."""
+        """Whether the id has not been used for so long that it can be forgotten."""
         current = self.metadata
         return (
             current.state.is_at_rest
@@ -340,12 +340,12 @@ class Transaction:
     # -- what was written ------------------------------------------------------------------
 
     def complete(self) -> None:
-        """What is pending is in the log."""
+        """Take over the pending state, which is in the log."""
         assert self.pending is not None
         self.metadata, self.pending = self.pending, None
 
     def give_up(self) -> None:
-        """What is pending could not be written: it has not happened."""
+        """Drop the pending state, which could not be written."""
         self.pending = None
 
     def _prepare(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
@@ -359,7 +359,7 @@ class Transaction:
 
 
 def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
-    """An id that nobody has used yet."""
+    """A transactional id that has never been used."""
     metadata = TransactionMetadata(producer_id, NO_EPOCH, timeout_ms, TransactionState.EMPTY)
     return Transaction(transactional_id, metadata)
 

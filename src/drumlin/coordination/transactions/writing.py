@@ -25,7 +25,7 @@ _END_BYTES: Final = 64
 class StateWriter:
     """Writes to `__transaction_state`.
 
-    `leads(shard)`: whether the shard is still that of a partition that is led here.
+    `leads(shard)`: whether the shard's partition is still led here.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class StateWriter:
         self._leads = leads
 
     async def write(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write what is pending; it is taken over, or given up.
+        """Write the pending state; it is taken over, or given up.
 
         Raises:
             KafkaError: it is not known to be in the log, in the words for clients.
@@ -53,7 +53,7 @@ class StateWriter:
     async def write_tombstones(
         self, shard: TransactionShard, transactions: Sequence[Transaction]
     ) -> None:
-        """Write that these ids are forgotten; nobody can use them meanwhile.
+        """Write tombstones of these ids; requests cannot use them meanwhile.
 
         Raises:
             KafkaError: as `write`.
@@ -72,7 +72,7 @@ class StateWriter:
             transaction.complete()
 
     async def append_again(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """As `write`, but what is pending stays so if it fails, to be written once more.
+        """As `write`, but after a failure the state stays pending, to be written once more.
 
         Raises:
             KafkaError: as `write`.
