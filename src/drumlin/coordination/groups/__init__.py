@@ -1,4 +1,4 @@
-"""Groups: who belongs to one, what it has committed, and the topic that remembers both.
+"""Groups: their members, their committed offsets, and the topic that stores both.
 
 `shard.py` and the state machines in the folders (`classic`) decide and never await;
 `coordinator.py` does the awaiting. Nothing here knows sockets, logs on disk or messages of the

@@ -1,8 +1,8 @@
-"""Answers whoever waits in a group: of very many, some in a turn of the loop.
+"""Answers the requests that wait in a group: if they are very many, some in a turn of the loop.
 
-All who are answered in one turn are encoded for and sent to in the next one: a thousand members
-whose rebalance is over would be a turn of tens of milliseconds. To find out what they are told
-takes its time, too, and is done as their turns come.
+Answers given in one turn are encoded and sent in the next: a thousand members whose rebalance is
+over would make a turn of tens of milliseconds. To make an answer takes time, too, and is done when
+its turn comes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Answering:
         self._has_none_left.set()
 
     def give(self, effect: Answer | Answers) -> None:
-        """One at once, and few, unless it takes long; many have been a turn to decide on."""
+        """Give one answer or few at once, unless it takes long; many in later turns."""
         if isinstance(effect, Answer):
             _give(effect)
             return
@@ -48,7 +48,7 @@ class Answering:
         self._go_on_later()
 
     async def finish(self) -> None:
-        """Nobody is left waiting then."""
+        """Wait until no answer is due any more."""
         await self._has_none_left.wait()
 
     def _go_on_later(self) -> None:
@@ -72,7 +72,7 @@ class Answering:
 
     @staticmethod
     def _give_some(answers: Iterator[Answer | None], at_most: int, turn_s: float) -> bool:
-        """A turn's worth of them; whether these were all."""
+        """Give a turn's worth of answers; whether these were all."""
         given, ends_at = 0, time.monotonic() + turn_s
         for each in answers:
             if each is not None:

@@ -1,8 +1,8 @@
-"""Writes what is more than one batch so that all of it counts, or nothing does.
+"""Writes records of more than one batch so that all of them count, or none.
 
-Only a batch is in the log as a whole or not at all. So several of them are a transaction, of a
-producer that has no other: loading takes what they say once the marker of the commit is there. Who
-ends in their midst leaves it open; whoever leads the partition next aborts it.
+Only a batch is in the log as a whole or not at all. So several batches are a transaction, of a
+producer that has no other: loading applies them once the commit marker is there. A broker that dies
+in their midst leaves it open; the next leader of the partition aborts it.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class AtomicExecution(ConsumerGroupExecution):
         producer: Producer,
         check: Callable[[], None],
     ) -> Work[Confirmation | None]:
-        """Append what such a packer has made, a batch a turn; `check` whether one still may.
+        """Append the batches of such a packer, one a turn; `check` raises if they must not be.
 
-        All of it counts as soon as this returns, which is no other turn than that of the last
-        batch. Whatever it raises, nothing of it counts.
+        All of them count as soon as this returns, in the turn of the last batch. If it raises,
+        none of them counts.
 
         Raises:
             KafkaError: it cannot be written.
@@ -88,7 +88,7 @@ class AtomicExecution(ConsumerGroupExecution):
                 self._abort(shard, producer)
 
     def _abort(self, shard: GroupShard, producer: Producer) -> bool:
-        """Whether it is over; as long as it is open, nothing behind it is compacted."""
+        """Whether it is ended; as long as it is open, nothing after it is compacted."""
         try:
             self._check_is_ours(shard)
         except KafkaError:

@@ -1,4 +1,4 @@
-"""How large the batches may be that are written to `__consumer_offsets`. Writes nothing."""
+"""Limits of the batches that are written to `__consumer_offsets`. Writes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPARE_PART: Final = 64
 
 
 def room(limit_bytes: int) -> int:
-    """How much is put into a batch that may have so many bytes."""
+    """How many bytes of records go into a batch of at most `limit_bytes`."""
     return limit_bytes - limit_bytes // _SPARE_PART
 
 

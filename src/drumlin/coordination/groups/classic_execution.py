@@ -1,9 +1,8 @@
-"""Carries out what classic groups decide to store: at once, or, of very many members, in turns.
+"""Stores what classic groups decide: at once, or, with very many members, in turns.
 
-All members of a group are one record. What goes into it is gathered in turns of the loop, then it
-is encoded in a thread. Others have their turn meanwhile: whether the group still awaits the record
-is asked last, and if it does not, nothing is written: nor does one that is no more, or no longer
-ours.
+All members of a group are one record. Its content is gathered in turns of the loop, then encoded in
+a thread. Other requests run meanwhile. So whether the group still awaits the record is checked
+last; if it does not, or is gone or led elsewhere, nothing is written.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class ClassicGroupExecution(GroupExecution):
         making: Work[GroupMetadata | None],
         metadata: GroupMetadata | None,
     ) -> None:
-        """One record for all of `stores`. `metadata`: what `making` has come to, if it has."""
+        """Write one record for all of `stores`. `metadata`: what `making` gave, if it is done."""
         confirmation = None
         try:
             async with self._storing:  # one after the other, which keeps their order, too
@@ -112,7 +111,7 @@ class ClassicGroupExecution(GroupExecution):
         making: Work[GroupMetadata | None],
         metadata: GroupMetadata | None,
     ) -> tuple[bytearray, GroupMetadata] | None:
-        """The record, as long as the group awaits any of what it is for; else None."""
+        """The record in a batch, while the group awaits any of `stores`; else None."""
         while True:
             if metadata is None:
                 metadata = await self._turns.run(making)

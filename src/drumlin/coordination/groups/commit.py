@@ -1,4 +1,4 @@
-"""What a client asks to be committed."""
+"""The offsets that a client asks to commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE: Final = 1000
 
 
 class Positions(NamedTuple):
-    """Positions in partitions of one topic, column by column."""
+    """Offsets in partitions of one topic, column by column."""
 
     topic: str
     topic_id: UUID | None
@@ -28,7 +28,7 @@ class Positions(NamedTuple):
     """As UTF-8; None where no position has any."""
 
     def pieces(self) -> Iterator[Positions]:
-        """All of them, so many at a time that nobody has to wait for long."""
+        """All of them, in pieces that take little time each."""
         if self.is_one_piece:
             yield self
             return
@@ -40,7 +40,7 @@ class Positions(NamedTuple):
         return len(self.partitions) <= _AT_ONCE
 
     def some(self, indexes: Sequence[int]) -> Positions:
-        """Those of these indexes."""
+        """The offsets at these indexes."""
         return Positions(
             self.topic,
             self.topic_id,
@@ -61,7 +61,7 @@ def joined(pieces: Sequence[Positions]) -> Positions:
 
 
 class Commit(NamedTuple):
-    """A client's request to commit positions of a group."""
+    """A client's request to commit offsets of a group."""
 
     group_id: str
     member_id: str
@@ -78,7 +78,7 @@ class Commit(NamedTuple):
 
     @property
     def is_one_piece(self) -> bool:
-        """Whether it is so little that nobody has a turn in between."""
+        """Whether it is committed in one turn."""
         return len(self.positions) == 1 and self.positions[0].is_one_piece
 
     @property
@@ -103,9 +103,9 @@ def is_longer(metadata: bytes, java_length_max: int) -> bool:
 def sorted_out(
     commit: Commit, check: PositionCheck | None, metadata_max_bytes: int
 ) -> Work[tuple[list[ErrorCode], list[Positions]]]:
-    """An error code for each position in turn, and those that may be committed.
+    """An error code for each offset in order, and the offsets that may be committed.
 
-    Others have their turn if it is more than a piece.
+    Gives way if they are more than a piece.
     """
     codes: list[ErrorCode] = []
     accepted: list[Positions] = []
@@ -126,7 +126,7 @@ def sorted_out(
 
 
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
-    """Whether so many of its positions stay committed, although the next ones are not.
+    """Whether the first `count` offsets stay committed, although the next ones are not.
 
     Those of a transaction do not count until its marker does, and who is told of a failure does
     not ask for that one without having sent all of them again. With a group, its offsets go.

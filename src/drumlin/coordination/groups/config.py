@@ -1,4 +1,4 @@
-"""What the group coordinator asks the broker's configuration for."""
+"""The group coordinator's part of the broker's configuration."""
 
 from __future__ import annotations
 

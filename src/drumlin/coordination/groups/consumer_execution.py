@@ -1,7 +1,7 @@
-"""Carries out what consumer groups decide: what comes at once, and what takes longer.
+"""Carries out the decisions of consumer groups, at once or in turns.
 
 Regular expressions are resolved in a thread. A target assignment of very many members is made
-and encoded in turns of the loop: meanwhile the group goes on with the one that it has.
+and encoded in turns of the loop: meanwhile the group keeps the one that it has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
     """What is done with the consumer groups of the partitions that are led here."""
 
     def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Pending[Any]:
-        """Write now what a consumer group's request leads to; the awaitable gives the answer.
+        """Write the records of a consumer group's request now; the awaitable gives the answer.
 
         Raises:
             KafkaError: nothing has happened.
@@ -45,7 +45,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
     def _follow_up(
         self, shard: GroupShard, group_id: str, outcome: Outcome, written: Pending[Any]
     ) -> Pending[Any]:
-        """Do what else is to be done now that the records are written."""
+        """Do what follows once the records are written."""
         answer = written
         self._go_on(shard, group_id, outcome.then)
         if outcome.regexes or outcome.assigning is not None:
@@ -84,9 +84,9 @@ class ConsumerGroupExecution(ClassicGroupExecution):
     def _when_assigned(
         self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome, first: Pending[Any]
     ) -> asyncio.Future[Any]:
-        """The answer to whoever has begun an assignment: `first`, if that comes to nothing.
+        """The answer to the request that has begun an assignment; `first`, if there comes none.
 
-        Nobody has to wait for it.
+        It need not be awaited.
         """
         group.is_assigning = True
         return self._background.answer_with(self._go_on_assigning(shard, group, outcome, first))

@@ -1,7 +1,7 @@
 """The group coordinator: finds the group, lets it decide, and waits for the log.
 
 All state changes run on the event loop without awaiting; only answers wait, for other members
-or for the log. So requests take effect in the order in which they are made.
+or for the log. So requests take effect in the order in which they arrive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class GroupCoordinator(DowngradeExecution):
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
 
-    Requests raise `KafkaError` with what the client is to be told.
+    Requests raise `KafkaError` with the error for the client.
     """
 
     # -- life ------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class GroupCoordinator(DowngradeExecution):
         return unloading(shard, tell)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """What is committed for a topic goes with it."""
+        """The committed offsets of a topic are deleted with it."""
         self._background.spawn(self._delete_offsets_of(topic, topic_id))
 
     async def _delete_offsets_of(self, topic: str, topic_id: UUID) -> None:
@@ -104,7 +104,7 @@ class GroupCoordinator(DowngradeExecution):
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
 
     async def _forget(self, partition: int, topic: str, topic_id: UUID, pace: Pace) -> bool:
-        """Whether nothing is left in the partition of a deleted topic."""
+        """Forget a deleted topic in one partition; whether nothing is left of it."""
         shard = await self._partitions.when_ready(partition)
         if shard is None:
             return True
@@ -249,7 +249,7 @@ class GroupCoordinator(DowngradeExecution):
     def consumer_heartbeat(
         self, group_id: str, request: HeartbeatRequest
     ) -> Pending[HeartbeatAnswer]:
-        """ConsumerGroupHeartbeat. The answer comes when what follows from it is in the log.
+        """ConsumerGroupHeartbeat. The answer comes when its records are in the log.
 
         Raises:
             KafkaError: what the member is to be told.
@@ -293,7 +293,7 @@ class GroupCoordinator(DowngradeExecution):
     # -- offsets -------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Work[Written[list[ErrorCode]]]:
-        """OffsetCommit: a code for each position. The answer comes when all is in the log.
+        """OffsetCommit: a code for each offset. The answer comes when all are in the log.
 
         What the topic takes as one batch is committed as a whole or not at all. Of several, the
         first ones may be committed and the others not, as the codes say.
@@ -312,10 +312,10 @@ class GroupCoordinator(DowngradeExecution):
         member_id: str | None = None,
         member_epoch: int = NO_EPOCH,
     ) -> Iterator[FetchedOffsets]:
-        """OffsetFetch of one group: what is committed, piece by piece; see `all_confirmed`.
+        """OffsetFetch of one group: its committed offsets, piece by piece; see `all_confirmed`.
 
-        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change it. Whoever
-        fetches as a member of a consumer group must be one, in this epoch.
+        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change an offset. A
+        fetch in the name of a member of a consumer group needs its current epoch.
 
         Raises:
             KafkaError: the group cannot be asked, or refuses.
@@ -446,7 +446,7 @@ class GroupCoordinator(DowngradeExecution):
         return self._surroundings
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Where a group that has a name belongs.
+        """The shard of a group; its name must not be empty.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, or the group cannot be asked.

@@ -1,8 +1,8 @@
-"""Makes classic groups of large consumer groups whose members are all classic ones, in turns.
+"""Turns large consumer groups that have classic members only into classic groups, step by step.
 
-The last member of the consumer protocol is gone by then; the others go on in the group that there
-is, as `consumer/classic_members.py` has it. Another group is made beside it, and takes its place in
-one step, as in `upgrade_execution.py`. If nothing comes of it, the consumer group stays.
+The last member of the consumer protocol has left; the others go on in the consumer group, as
+`consumer/classic_members.py` has it. A classic group is made beside it, and takes its place in one
+step, as in `upgrade_execution.py`. If that fails, the consumer group stays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Batches = list[tuple[bytearray, list[GroupRecord]]]
 
 
 class _Made(NamedTuple):
-    """A classic group that nobody knows yet, and what makes it one in the log."""
+    """A classic group that is not in use yet, and its records."""
 
     group: Group
     metadata: GroupMetadata
@@ -116,7 +116,7 @@ class DowngradeExecution(UpgradeExecution):
         producer: Producer,
         check: Callable[[], None],
     ) -> Work[None]:
-        """Append it all, and have the classic group in the step in which that comes to count."""
+        """Append all records, and put the classic group in place as soon as they count."""
         yield from self._append_all(shard, [batch for batch, _ in batches], producer, check)
         self._held.discard(group.group_id)
         shard.groups[group.group_id] = made.group
@@ -151,7 +151,7 @@ class DowngradeExecution(UpgradeExecution):
     def _clean_up(
         self, shard: GroupShard, group: ConsumerGroup, made: _Made, batches: _Batches
     ) -> Work[None]:
-        """What the former group has left; in one go, it would take a turn and more."""
+        """Clean up after the former group; in one go, it would take more than a turn."""
         if shard.groups.get(group.group_id) is made.group:
             yield from made.group.extend_sessions()
         yield from group.forget_rebalances(list(group.members))
@@ -161,7 +161,7 @@ class DowngradeExecution(UpgradeExecution):
 
 
 def _checked(work: Work[T], check: Callable[[], None]) -> Work[T]:
-    """Go on with `work` as long as `check` does not object."""
+    """Run `work` as long as `check` does not raise."""
     try:
         while True:
             next(work)

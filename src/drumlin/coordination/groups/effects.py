@@ -1,4 +1,4 @@
-"""What a group asks the coordinator to do, in the order given. Plain values."""
+"""Effects: what a group has the coordinator do, in this order. Plain values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from drumlin.coordination.groups.record_type import GroupRecord
 class Write:
     """To do: write the records and take them over; if it fails, all stays as it is.
 
-    `answers` are given once the records are confirmed. Whoever waits for one hears of a failure
-    by `KafkaError`. `then` says what else is to be done with the group as it is by then: it may
-    be of another kind.
+    `answers` are given once the records are confirmed; after a failure they are `KafkaError`.
+    `then` says what else is to be done with the group as it is by then: it may be of another
+    kind.
     """
 
     records: Sequence[GroupRecord]

@@ -1,6 +1,6 @@
-"""Carries out what groups decide: writes and takes over records, gives answers, watches the time.
+"""Carries out decisions of groups: writes and takes over records, gives answers, watches deadlines.
 
-What is asked of groups is in `coordinator.py`, on top of this. Nothing here decides.
+The requests are in `coordinator.py`, on top of this. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._answering.give(effect)
 
     def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
-        """What a classic group has decided: see `classic_execution.py`."""
+        """Store a classic group's decision: see `classic_execution.py`."""
         raise NotImplementedError
 
     def _begin_downgrade(self, shard: GroupShard, group: AnyGroup) -> None:
@@ -165,7 +165,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             )
 
     def _set_alarm(self) -> None:
-        """See to it that `wake` is called when the next deadline comes."""
+        """Have `wake` called when the next deadline comes."""
         deadline = self._deadlines.next_deadline()
         if deadline is None or not self._is_active:
             return
@@ -178,9 +178,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._alarm = loop.call_at(when, self.wake)
 
     def wake(self) -> bool:
-        """Tell groups whose deadlines have come; whether there are more, who hear of it next.
+        """Expire deadlines that have come; whether there are more, for the next call.
 
-        Whoever is heard of before its deadline is looked at was in time.
+        A heartbeat that comes before its deadline is looked at was in time.
         """
         self._alarm = None
         try:
@@ -207,7 +207,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             self._carry_out(shard, group, group.expire(deadline))
 
     async def expire_offsets(self) -> None:
-        """Delete offsets whose retention is over, and groups that hold nothing any more."""
+        """Delete offsets whose retention is over, and groups that are empty by then."""
         retention_ms = self._config.offsets_retention_minutes * 60_000
         pace = Pace()
         for partition in self._partitions.partitions():
@@ -225,7 +225,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         what: str,
         pace: Pace,
     ) -> None:
-        """Write, for each group of a partition, what removes something of it."""
+        """Write, for each group of a partition, the records that remove part of it."""
         await self._partitions.when_ready(partition)
         async with self._removing:  # after a start, very many partitions come one after the other
             shard = await self._partitions.when_ready(partition)
