@@ -55,7 +55,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 
 class Group(StaticMembers):
-    """A group, its generation, and whoever waits for it."""
+    """A group, its generation, and the requests that wait for it."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class Group(StaticMembers):
         """Static members that are back, for the next record, of which nothing is made yet."""
 
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
-        """Become what the log says: there is but one record, and it says all."""
+        """Restore the group from its only record, which holds all of it."""
         for _, metadata in records:
             yield from self.restore_metadata(metadata)
 
     def take_over_members(
         self, protocols: Mapping[str, Protocols], reason: str | None
     ) -> list[Effect]:
-        """It was a consumer group: all that its members support, and why it rebalances, if so."""
+        """Set the protocols of former consumer group members; rebalance if there is a reason."""
         for member_id, supported in protocols.items():
             self.membership.set_protocols(self.membership.members[member_id], supported)
         if reason is not None:
@@ -88,13 +88,13 @@ class Group(StaticMembers):
         return self._take_effects()
 
     def take_place(self, deadlines: DeadlineQueue[Deadline], reason: str) -> list[Effect]:
-        """It was made beside a consumer group, and takes its place now: it rebalances."""
+        """Take the place of the consumer group that it was made beside, and rebalance."""
         self._deadlines = deadlines
         self._prepare_rebalance(reason)
         return self._take_effects()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
-        """What was stored is known here already; `stored` tells that it was."""
+        """Do nothing: the record's content is known here already, and `stored` confirms it."""
 
     # -- requests --------------------------------------------------------------------------
 
@@ -137,10 +137,10 @@ class Group(StaticMembers):
         return self._take_effects()
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int) -> None:
-        """A member shows that it lives.
+        """A member's heartbeat.
 
         Raises:
-            KafkaError: it must rejoin, or is not one of us.
+            KafkaError: it must rejoin, or is no member.
         """
         member = self._check_member(member_id, group_instance_id, generation_id)
         self._extend_session(member)
@@ -159,7 +159,7 @@ class Group(StaticMembers):
         return codes, self._take_effects()
 
     def check_offset_commit(self, committer: Committer) -> None:
-        """Whether whoever asks may commit offsets; a member's commit counts as a heartbeat.
+        """Check that the client may commit offsets; a member's commit counts as a heartbeat.
 
         Raises:
             KafkaError: it may not.
@@ -182,12 +182,12 @@ class Group(StaticMembers):
         self._extend_session(member)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whoever can ask may fetch."""
+        """Any client may fetch offsets."""
 
     # -- what is written, and what comes of it -----------------------------------------------
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether what was to be written is still to be; if not, nobody waits for it any more."""
+        """Whether the record is still to be written; if not, no request waits for it any more."""
         if isinstance(purpose, Assigned):
             # Members may have come and gone in the meantime; then this generation is history.
             is_current = purpose.generation_id == self.generation_id
@@ -200,7 +200,7 @@ class Group(StaticMembers):
         return isinstance(purpose, Created) or self.state is GroupState.EMPTY
 
     def to_store(self, purpose: Purpose) -> Work[GroupMetadata | None]:
-        """What the log is to remember; None if the group does not await it any more."""
+        """The group's record; None if the group does not await it any more."""
         if isinstance(purpose, Created):
             return GroupMetadata(None, 0, None, None, self.state_timestamp_ms, ())
         assigned = None
@@ -228,7 +228,7 @@ class Group(StaticMembers):
         )
 
     def _to_store_of(self, member: Member, assigned: Mapping[str, bytes] | None) -> MemberMetadata:
-        """`assigned`: what members are yet to have."""
+        """`assigned`: assignments that are not the members' yet."""
         known = member.assignment if assigned is None else assigned.get(member.member_id, b"")
         return MemberMetadata(
             member.member_id,
@@ -247,7 +247,7 @@ class Group(StaticMembers):
         self._note_in_log(metadata)
 
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
-        """The outcome of a `Store`; `error` is what clients are to be told, None is success.
+        """The outcome of a `Store`; `error` is the one for clients, None is success.
 
         With an error the record may be in the log all the same, if it was not confirmed in time.
         """

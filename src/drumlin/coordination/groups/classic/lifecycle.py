@@ -1,6 +1,6 @@
 """How a group goes from state to state: preparing and completing a rebalance, members lost.
 
-What requests do is in `group.py`, on top of this; here is what happens between them. Nothing
+Requests are in `group.py`, on top of this; here is what happens between them. Nothing
 awaits: answers and writes are collected as effects, deadlines go into the queue handed in.
 """
 
@@ -87,9 +87,9 @@ class GroupLifecycle:
         self._late: set[str] = set()  # members that have not synced, and are out unless they join
 
     def restore_metadata(self, metadata: GroupMetadata) -> Work[None]:
-        """Become what the log says: an empty or a stable group; yields after each member.
+        """Restore an empty or a stable group from its record; yields after each member.
 
-        Its members get the time of a session to show themselves.
+        The sessions of its members begin anew.
         """
         self.protocol_name = metadata.protocol_name
         if metadata.members:
@@ -134,7 +134,7 @@ class GroupLifecycle:
         return self._take_effects()
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> list[Effect]:
-        """The group has moved to another broker, or is no more: nobody is left waiting."""
+        """The group has moved to another broker, or is gone: end all waiting requests."""
         self._die(error)
         return self._take_effects()
 
@@ -145,7 +145,7 @@ class GroupLifecycle:
         return members
 
     def extend_sessions(self) -> Work[None]:
-        """Those who are members now have the time of a session to show themselves."""
+        """Begin the sessions of all current members anew."""
         for some in in_steps(self.membership.members.values()):
             for each in some:
                 is_here = self.membership.members.get(each.member_id) is each
@@ -203,7 +203,7 @@ class GroupLifecycle:
             self._schedule(DeadlineKind.JOIN, 0)  # others have their turn; some may join in it
 
     def _remove_absent(self) -> bool:
-        """Whoever has not joined is out, but for static members; False if only some of them are."""
+        """Remove members that have not joined, but for static ones; False if some are left."""
         absent = (
             member
             for member in self.membership.members.values()
@@ -215,7 +215,7 @@ class GroupLifecycle:
         return len(removed) < _REMOVED_AT_ONCE
 
     def _complete_join(self) -> None:
-        """Whoever is there begins anew, and static members with them."""
+        """Begin the next generation, with the joined members and the static ones."""
         self._cancel(DeadlineKind.JOIN)
         if not self.membership.elect_joined_leader() and self.membership.members:
             # Only absent static members: their sessions decide.
@@ -273,7 +273,7 @@ class GroupLifecycle:
         self._answer_syncs(lambda _: answer)
 
     def _sync_phase_ended(self) -> None:
-        """Whoever has not asked for its assignment is out; of very many, some at a time."""
+        """Remove members that have not asked for their assignment; if very many, some at a time."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self._remove_late()
         else:
@@ -339,7 +339,7 @@ class GroupLifecycle:
     def _telling_of_generation(
         self, joined: list[Waiting], answer: JoinAnswer
     ) -> Iterator[Answer | None]:
-        """All who joined hear of it, and the leader of all of them."""
+        """The answers to all joined members; the leader's lists the members."""
         error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
         for member, member_id, waiter in _taken(joined):
             self._is_told(member)
@@ -371,7 +371,7 @@ class GroupLifecycle:
             self._effects.append(Answers(1, self._telling_the_leader(waiter, answer)))
 
     def _telling_the_leader(self, waiter: Any, answer: JoinAnswer) -> Iterator[Answer | None]:
-        """It hears of everybody; or, if that generation is history by then, it joins again."""
+        """The leader's answer, with all members; or a rejoin, if the generation is over by then."""
         members = yield from self._joined_members(answer.generation_id)
         if members is None:
             refusal = JoinAnswer(ErrorCode.rebalance_in_progress, answer.member_id)
@@ -391,7 +391,7 @@ class GroupLifecycle:
         return tuple(joined) if self._is_current(generation_id) else None
 
     def _is_current(self, generation_id: int) -> bool:
-        """Whether the generation has begun and no other is prepared: who is in it stays."""
+        """Whether the generation has begun and no other is prepared: its members stay."""
         has_begun = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         return has_begun and self.generation_id == generation_id
 
@@ -413,7 +413,7 @@ class GroupLifecycle:
         return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol_name, assignment)
 
     def _answer_syncs(self, answer_of: Callable[[str], SyncAnswer]) -> None:
-        """Of everybody who waits for an assignment."""
+        """Answer all requests that wait for an assignment."""
         waiting = self.membership.take_sync_waiters()
         if waiting:
             self._effects.append(Answers(len(waiting), self._telling(waiting, answer_of)))
@@ -440,7 +440,7 @@ class GroupLifecycle:
 
     @property
     def revision(self) -> int:
-        """Another one as soon as the state, the generation, its members or its record are."""
+        """A number that changes with the state, the generation, its members and its record."""
         return self._transitions + self.membership.changes + self.records_in_log
 
     @property
@@ -460,7 +460,7 @@ class GroupLifecycle:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def _read_subscriptions(self, generation_id: int) -> Work[None]:
-        """What a generation reads is known in the end, unless it is history before."""
+        """Find out the topics that a generation reads, unless it is over before."""
         topics, read = set[str](), set[bytes]()
         if not self._are_consumers:
             return
@@ -494,7 +494,7 @@ class GroupLifecycle:
 
 
 def _taken(waiting: list[Waiting]) -> Iterator[Waiting]:
-    """Each of them, kept no longer than until its turn: all at once would take long to free."""
+    """Each waiter, released after its turn: to free all at once would take long."""
     waiting.reverse()
     while waiting:
         yield waiting.pop()

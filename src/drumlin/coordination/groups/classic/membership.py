@@ -1,4 +1,4 @@
-"""Who is in a group: members and their votes, static ids, the leader, who is waited for.
+"""The members of a group: their votes, static ids, the leader, and who is waited for.
 
 Bookkeeping only; when a rebalance happens is decided in `group.py`. Members are kept in the
 order in which they came, a static one as it came back, so that what is chosen among equals is the
@@ -21,7 +21,7 @@ MEMBERS_PER_STEP: Final = 16
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member, and the requests of it that wait for an answer."""
+    """One member, and its requests that wait for an answer."""
 
     member_id: str
     group_instance_id: str | None
@@ -97,7 +97,7 @@ class Membership:
         self.pending_sync.discard(member_id)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member another id; what it was and owed under the old one, it still is."""
+        """Give a static member another id; all else about it stays."""
         self.changes += 1
         renamed = self.members.pop(old_id)
         assert renamed.group_instance_id is not None
@@ -139,14 +139,14 @@ class Membership:
     # -- waiting ---------------------------------------------------------------------------
 
     def set_join_waiter(self, member: Member, waiter: Any) -> Any:
-        """Replace who waits for the member's join (None: nobody); returns who did."""
+        """Replace the waiter of the member's join (None: no waiter); returns the former one."""
         previous = member.join_waiter
         self.awaiting_join += (waiter is not None) - (previous is not None)
         member.join_waiter = waiter
         return previous
 
     def take_join_waiters(self) -> list[Waiting]:
-        """All members: whoever waits for their joins is to be answered, and does not wait here."""
+        """Take the waiters of all members' joins, to be answered."""
         taken = []
         for member_id, member in self.members.items():
             taken.append((member, member_id, member.join_waiter))
@@ -156,7 +156,7 @@ class Membership:
         return taken
 
     def take_sync_waiters(self) -> list[Waiting]:
-        """Those members whose sync is waited for; as above."""
+        """Take the waiters of all members' syncs, to be answered."""
         taken = []
         for member_id, member in self.members.items():
             if member.sync_waiter is not None:
@@ -188,7 +188,7 @@ class Membership:
         return bool(self._preferences.common((name for name, _ in protocols), len(self.members)))
 
     def may_name(self, protocols: Protocols) -> bool:
-        """Whether a member may: not where the others name too many different ones."""
+        """Whether a member may name these: not where the others name too many different ones."""
         return self._preferences.have_room_for(protocols)
 
     def elect_protocol(self) -> str:
@@ -206,7 +206,7 @@ class Membership:
 
 
 def in_steps(members: Iterable[Member]) -> Iterator[Sequence[Member]]:
-    """Those who are members now, some at a time; others may have their turn in between."""
+    """The current members, some at a time; the caller may give way in between."""
     known = list(members)
     for start in range(0, len(known), MEMBERS_PER_STEP):
         yield known[start : start + MEMBERS_PER_STEP]

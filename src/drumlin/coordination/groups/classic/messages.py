@@ -1,6 +1,6 @@
-"""What goes into the group state machine and what comes out of it. Plain values.
+"""Inputs and outputs of the group state machine. Plain values.
 
-They say what Kafka's requests and responses say, without their versions: handlers translate.
+They have the content of Kafka's requests and responses, without versions: handlers translate.
 A `waiter` is whatever the caller wants back with its answer: a future in the broker, a label
 in a test.
 """
@@ -41,7 +41,7 @@ class JoinRequest:
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member in the leader's answer."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,7 +61,7 @@ class JoinAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """A member asks for its assignment; the leader brings everyone's."""
+    """A member asks for its assignment; the leader's request brings all of them."""
 
     member_id: str
     group_instance_id: str | None
@@ -80,7 +80,7 @@ class SyncAnswer(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves: by member id, or a static member by instance id alone."""
+    """A member that leaves: by member id, or a static member by instance id alone."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -97,8 +97,8 @@ class Answer(NamedTuple):
 class Answers(NamedTuple):
     """To do: answer many requests, in turns if there are very many. All of them: none is left out.
 
-    What they are told is decided already, and so is that nobody else answers them. None among the
-    answers is a step on the way to the next one.
+    Their content is decided already, and nothing else answers them. None among the answers is a
+    step on the way to the next one.
     """
 
     number: int
@@ -107,7 +107,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The group was not there before; if it cannot be stored, it is not there now."""
+    """The group is new; if it cannot be stored, it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ Purpose = Created | Emptied | Assigned | StaticMemberReplaced
 class Store:
     """To do: write what `Group.to_store` says, then tell the group with `Group.stored`.
 
-    Between the two others may have their turn. Before it is written, `Group.awaits` has to be
-    asked: if it says no, whatever the group was to be told does not matter any more.
+    Other requests may run between the two. Before the write, ask `Group.awaits`: if it says no, the
+    outcome does not matter any more.
     """
 
     purpose: Purpose

@@ -1,7 +1,7 @@
 """The protocols that the members of a group name: which ones all support, and which one they elect.
 
-Members name one of a few lists, as they are configured alike. So what is asked of all members is
-asked of these lists: there may be as many as can be looked at in a turn of the loop, and no more.
+Members name one of a few lists, as they are configured alike. So only these lists are looked at,
+not all members: there may be as many as can be looked at in a turn of the loop, and no more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAMES_MAX: Final = 20_000
 
 
 class Preferences:
-    """What is counted of them, not who has named what."""
+    """Counts of the lists that members name; not which member named what."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
@@ -26,7 +26,7 @@ class Preferences:
         self._names = 0
 
     def count(self, protocols: Protocols, difference: int) -> None:
-        """There is a member more with these protocols, or a member less."""
+        """Count one member with these protocols more, or less."""
         names = _names(protocols)
         before = len(self._lists)
         add(self._lists, names, difference)
@@ -40,7 +40,7 @@ class Preferences:
         return names in self._lists or self._names + len(names) <= NAMES_MAX
 
     def common(self, names: Iterable[str], members: int) -> set[str]:
-        """Those among the names that all of so many members support."""
+        """Those of the names that so many members support, which are all."""
         return {name for name in names if self._supporters.get(name, 0) == members}
 
     def elect(self, members: int) -> str:

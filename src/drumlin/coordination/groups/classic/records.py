@@ -26,7 +26,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """Which group the metadata is of."""
+    """The group that the metadata belongs to."""
 
     group_id: str
 

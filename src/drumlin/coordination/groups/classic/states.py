@@ -1,4 +1,4 @@
-"""The states of a group, which may follow which, and what a group asks to be woken for."""
+"""The states of a group, their transitions, and a group's deadlines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEGAL_TRANSITIONS: Final[dict[GroupState, frozenset[GroupState]]] = {
 
 
 class IllegalTransition(AssertionError):
-    """A mistake of ours: the group is not in a state from which it can go there."""
+    """A bug in the broker: the group's state does not allow this transition."""
 
 
 #: No configuration in Kafka either: a join whose client is gone must end some day.

@@ -1,7 +1,7 @@
 """Static members that come back, each into its own place in a classic group (KIP-345).
 
-Who comes back is known by its new id at once; a record says so later, and may be one that was made
-for another. If its own cannot be written, it is again what the log says it is.
+A member that comes back has its new id at once; a record follows later, which may be one made for
+another member. If its own cannot be written, the member is again as the log has it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drumlin.wire.errors import ErrorCode
 
 
 class _Former(NamedTuple):
-    """What a static member was before it came back."""
+    """A static member before it came back."""
 
     member_id: str
     protocols: Protocols
@@ -34,7 +34,7 @@ class _Former(NamedTuple):
 
 
 class StaticMembers(GroupLifecycle):
-    """How static members come back, and what the log says of them by then."""
+    """How static members come back, and which of their ids are in the log."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -1,7 +1,7 @@
-"""The topics that a consumer's metadata names; all that the broker looks at inside it.
+"""The topics in a consumer's metadata; the broker looks at nothing else in it.
 
 Protocol type "consumer" starts its metadata with a version, an array of topics and user data;
-later versions only add fields behind them.
+later versions only add fields after them.
 """
 
 from __future__ import annotations
