@@ -20,6 +20,7 @@ from drumlin.replication.partition import Partition
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import parse_response
+from rig.waiting import eventually
 from storage.samples import NOW_MS, prepared
 
 # -- the cache ---------------------------------------------------------------------------
@@ -440,8 +441,7 @@ def test_a_session_that_ends_watches_nothing(tmp_path: Path) -> None:
         again.epoch = -1
         await again.fetch()  # while it does, what was left of the others has gone
         assert len(fetches.broker.fetch_sessions) == 0
-        await fetches.broker.turns.run(iter(()))  # type: ignore[arg-type]
-        assert {len(room) for room in rooms} == {0}
+        await eventually(lambda: {len(room) for room in rooms} == {0})
 
     with_broker(scenario, tmp_path, partitions=300)
 

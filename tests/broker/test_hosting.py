@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import inspect
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +22,7 @@ from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.files import Files
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
+from rig.waiting import eventually
 from storage.samples import prepared
 
 LIMIT_S = 20.0
@@ -45,16 +43,6 @@ def code_of(broker: Broker, topic: str, partition: int) -> ErrorCode:
     except KafkaError as error:
         return error.code
     return ErrorCode.none
-
-
-async def eventually(condition: Callable[[], Any]) -> None:
-    """Wait for a condition, which may have to be awaited itself."""
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            value = condition()
-            if await value if inspect.isawaitable(value) else value:
-                return
-            await asyncio.sleep(0.01)
 
 
 class Gate:

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from broker.test_hosting import code_of, eventually
+from broker.test_hosting import code_of
 from drumlin.broker import upkeep
 from drumlin.broker.broker import Broker
 from drumlin.metadata.database import Database
 from drumlin.storage.leader_epochs import EpochEnd
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.waiting import eventually
 from storage.samples import prepared
 
 LOG = "0" * 20 + ".log"

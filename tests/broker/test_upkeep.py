@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from drumlin.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, decode_c
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.batches import batch
+from rig.waiting import eventually
 
 LIMIT_S = 20.0
 
@@ -27,12 +27,6 @@ LIMIT_S = 20.0
 @pytest.fixture(autouse=True)
 def frequent_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "_SECOND_MS", 20)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110  what it waits for happens on disk
-            await asyncio.sleep(0.01)
 
 
 async def create(broker: Broker, name: str, **configs: str) -> Partition:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -19,3 +21,17 @@ def wait_until(condition: Callable[[], T], what: str, timeout_s: float = 30.0) -
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout_s:g} s in vain for {what}")
         time.sleep(0.02)
+
+
+async def eventually(condition: Callable[[], Any], timeout_s: float = 30.0) -> None:
+    """Wait on the event loop for a condition, which may have to be awaited itself.
+
+    Raises:
+        TimeoutError: it did not come true in time.
+    """
+    async with asyncio.timeout(timeout_s):
+        while True:
+            value = condition()
+            if await value if inspect.isawaitable(value) else value:
+                return
+            await asyncio.sleep(0.01)
