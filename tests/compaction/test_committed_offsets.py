@@ -13,7 +13,7 @@ from compaction.random_logs import RandomLog
 from drumlin.broker.state_topics import batches_of
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.storage.partition_log import PartitionLog
 from rig.committed_offsets import loaded_offsets
 from storage.samples import IN_MEMORY, NOW_MS, create, marker, open_logs

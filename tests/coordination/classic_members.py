@@ -22,9 +22,9 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, decode_group
+from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.record_types import decode_key
+from drumlin.coordination.groups.record_registry import decode_key
 from drumlin.wire.errors import ErrorCode
 
 MEMBERS = 8
@@ -116,7 +116,7 @@ def stored(log: MemoryLog) -> list[GroupMetadata | None]:
     """What the log says of the group, one record after the other."""
     records = [(decode_key(each.key or b""), each.value) for each in log.records()]
     values = [value for key, value in records if key == GroupKey("g")]
-    return [None if value is None else decode_group(value) for value in values]
+    return [None if value is None else GROUP_METADATA.decode(value) for value in values]
 
 
 async def settled(coordinator: GroupCoordinator, clock: ManualClock, members: Members) -> Members:

@@ -42,12 +42,11 @@ from drumlin.coordination.groups.classic.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.classic.records import (
+    GROUP_METADATA,
     GroupMetadata,
-    decode_group,
-    encode_group,
 )
 from drumlin.coordination.groups.classic.states import Deadline
-from drumlin.coordination.groups.kind import Committer
+from drumlin.coordination.groups.committer import Committer
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -183,7 +182,9 @@ class Scenario:
         self._held = None
         self.deadlines = DeadlineQueue()
         self.group = self._new_group()
-        to_end(self.group.restore_metadata(decode_group(encode_group(self.stored))))
+        to_end(
+            self.group.restore_metadata(GROUP_METADATA.decode(GROUP_METADATA.encode(self.stored)))
+        )
 
     def _unload(self, _: list[str], __: dict[str, str]) -> None:
         self._carry_out(self.group.unload())

@@ -22,7 +22,9 @@ from drumlin.coordination.groups.consumer.member import (
     Subscription,
 )
 from drumlin.coordination.groups.consumer.records import (
+    PROGRESS,
     RECORD_TYPES,
+    SUBSCRIPTION,
     Epoch,
     EpochKey,
     PartitionMetadata,
@@ -34,11 +36,9 @@ from drumlin.coordination.groups.consumer.records import (
     Target,
     TargetEpochKey,
     TargetKey,
-    decode_progress,
-    decode_subscription,
 )
-from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.record_registry import decode_key, encode_record, type_of
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.coordination.record_fields import UnreadableRecord
 from rig.depth import so_many
 
@@ -139,7 +139,7 @@ RECORDS: list[tuple[str, str, Any, Any]] = [
 def test_records_are_kafkas(key_bytes: str, value_bytes: str, key: Any, value: Any) -> None:
     data = bytes.fromhex(value_bytes)
     assert decode_key(bytes.fromhex(key_bytes)) == key
-    assert type_of(key).decode_value(data) == value
+    assert type_of(key).value.decode(data) == value
     encoded_key, encoded_value = encode_record((key, value))
     assert encoded_key.hex() == key_bytes
     assert encoded_value is not None
@@ -158,19 +158,19 @@ def test_what_older_and_newer_brokers_wrote() -> None:
         + "0001"
         + "00"
     )
-    assert decode_progress(old) == Progress(2, 0, MemberState.STABLE, {TOPIC: {0: 2, 1: 2}}, {})
+    assert PROGRESS.decode(old) == Progress(2, 0, MemberState.STABLE, {TOPIC: {0: 2, 1: 2}}, {})
     newer = bytes.fromhex("0000000000020000000000" + "01" + "01" + "01" + "0502abcd")
-    assert decode_progress(newer) == Progress(2, 0)
+    assert PROGRESS.decode(newer) == Progress(2, 0)
     unknown_state = bytes.fromhex("0000000000020000000009" + "01" + "01" + "00")
-    assert decode_progress(unknown_state).state is MemberState.UNKNOWN
+    assert PROGRESS.decode(unknown_state).state is MemberState.UNKNOWN
     without_tag = bytes.fromhex("0000" + "0000" + "0101" + "01" + "01" + "00007530" + "00" + "00")
-    assert decode_subscription(without_tag) == Subscription(rebalance_timeout_ms=30_000)
+    assert SUBSCRIPTION.decode(without_tag) == Subscription(rebalance_timeout_ms=30_000)
 
 
 def test_metadata_of_partitions_is_only_known_to_be_there() -> None:
     key = decode_key(bytes.fromhex("0004000167"))
     assert key == PartitionMetadataKey("g")
-    assert type_of(key).decode_value(b"anything") == PartitionMetadata(b"anything")
+    assert type_of(key).value.decode(b"anything") == PartitionMetadata(b"anything")
 
 
 @pytest.mark.parametrize("record", RECORDS)
@@ -179,9 +179,9 @@ def test_what_is_cut_off_is_unreadable(record: tuple[str, str, Any, Any]) -> Non
     data = bytes.fromhex(value_bytes)
     for size in range(len(data)):
         with pytest.raises(UnreadableRecord):
-            type_of(key).decode_value(data[:size])
+            type_of(key).value.decode(data[:size])
     with pytest.raises(UnreadableRecord, match="version 7"):
-        type_of(key).decode_value(b"\0\7" + data[2:])
+        type_of(key).value.decode(b"\0\7" + data[2:])
 
 
 @given(st.binary(max_size=60))
@@ -190,4 +190,4 @@ def test_any_bytes_are_read_or_unreadable(data: bytes) -> None:
     for record_type in RECORD_TYPES:
         if record_type.key_class is not PartitionMetadataKey:
             with contextlib.suppress(UnreadableRecord):
-                record_type.decode_value(b"\0\0" + data)
+                record_type.value.decode(b"\0\0" + data)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from drumlin.coordination import latest_records
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.log import Producer, encode_batches, load
-from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.groups.record_registry import decode_key, encode_record, type_of
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.records.batch import iterate_headers
 from drumlin.records.errors import CorruptRecord
@@ -94,7 +94,7 @@ class Twin:
         for raw_key, said in sorted(self.latest.items(), key=lambda each: each[1].order):
             key = decode_key(raw_key)
             if key is not None and not isinstance(key, OffsetKey) and said.value is not None:
-                decoded = type_of(key).decode_value(said.value)
+                decoded = type_of(key).value.decode(said.value)
                 found.setdefault(key.group_id, []).append((key, decoded))
         return found
 

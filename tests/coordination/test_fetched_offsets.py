@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from drumlin.coordination.groups import fetched_offsets
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, encode_offset
 from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, encode_offset
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.wire.errors import ErrorCode
 

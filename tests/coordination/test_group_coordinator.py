@@ -29,8 +29,8 @@ from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import GroupState
 from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.record_types import decode_key
-from drumlin.coordination.groups.records import OffsetKey
+from drumlin.coordination.groups.offset_records import OffsetKey
+from drumlin.coordination.groups.record_registry import decode_key
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.records.batch import parse_header
 from drumlin.turns import to_end

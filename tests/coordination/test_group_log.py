@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches, load
-from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_partitions import LoadCancelled
 from drumlin.records.record import Record, encode_batch

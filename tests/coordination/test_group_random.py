@@ -39,7 +39,7 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.states import Deadline, GroupState
-from drumlin.coordination.groups.kind import Committer
+from drumlin.coordination.groups.committer import Committer
 from drumlin.turns import Finished, Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.depth import seeds

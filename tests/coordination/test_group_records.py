@@ -14,19 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.coordination.groups.classic.records import (
+    GROUP_METADATA,
     GroupKey,
     GroupMetadata,
     MemberMetadata,
-    decode_group,
-    encode_group,
 )
-from drumlin.coordination.groups.record_types import decode_key, encode_record
-from drumlin.coordination.groups.records import (
+from drumlin.coordination.groups.offset_records import (
     CommittedOffset,
     OffsetKey,
     decode_offset,
     encode_offset,
 )
+from drumlin.coordination.groups.record_registry import decode_key, encode_record
 from drumlin.coordination.record_fields import UnreadableRecord
 from rig.depth import so_many
 
@@ -105,8 +104,8 @@ def test_committed_offsets_are_kafkas(data: str, value: CommittedOffset) -> None
 
 @pytest.mark.parametrize(("data", "value"), GROUPS.items())
 def test_group_metadata_is_kafkas(data: str, value: GroupMetadata) -> None:
-    assert encode_group(value).hex() == data
-    assert decode_group(bytes.fromhex(data)) == value
+    assert GROUP_METADATA.encode(value).hex() == data
+    assert GROUP_METADATA.decode(bytes.fromhex(data)) == value
 
 
 @pytest.mark.parametrize(("data", "key"), KEYS.items())
@@ -175,7 +174,7 @@ def test_group_metadata_of_every_version_is_read(version: int) -> None:
     data += (b"\x06range" + b"\x04m-1") if flexible else (b"\0\5range" + b"\0\3m-1")
     data += (99).to_bytes(8, "big") if version >= 2 else b""
     data += (b"\2" if flexible else b"\0\0\0\1") + member + (b"\0" if flexible else b"")
-    read = decode_group(data)
+    read = GROUP_METADATA.decode(data)
     timestamp_ms = 99 if version >= 2 else None
     assert read == GroupMetadata("consumer", 3, "range", "m-1", timestamp_ms, (expected,))
 
@@ -188,7 +187,7 @@ def test_keys_of_other_protocols_are_passed_over() -> None:
 @pytest.mark.parametrize("data", [*OFFSETS, *GROUPS])
 def test_what_is_cut_off_is_unreadable(data: str) -> None:
     whole = bytes.fromhex(data)
-    decode = decode_offset if data in OFFSETS else decode_group
+    decode = decode_offset if data in OFFSETS else GROUP_METADATA.decode
     for size in range(len(whole)):
         with pytest.raises(UnreadableRecord):
             decode(whole[:size])
@@ -199,7 +198,7 @@ def test_what_is_cut_off_is_unreadable(data: str) -> None:
 @given(st.binary(max_size=80))
 @settings(max_examples=so_many(100, 300), derandomize=True)
 def test_any_bytes_are_read_or_unreadable(data: bytes) -> None:
-    for decode in (decode_key, decode_offset, decode_group):
+    for decode in (decode_key, decode_offset, GROUP_METADATA.decode):
         for version in range(5):
             with contextlib.suppress(UnreadableRecord):
                 decode(version.to_bytes(2, "big") + data)

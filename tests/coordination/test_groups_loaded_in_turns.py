@@ -15,8 +15,8 @@ from coordination.test_assigning_in_turns import GROUP, World
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.kinds import new_group
 from drumlin.coordination.groups.log import load
 from drumlin.coordination.groups.surroundings import Surroundings
 

@@ -12,8 +12,8 @@ from coordination.test_group_coordinator import committed, join, loaded, with_co
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.committer import Committer
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.kind import Committer
 from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.state_partitions import partition_for

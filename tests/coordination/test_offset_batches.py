@@ -11,7 +11,7 @@ import pytest
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.log import Producer, encode_batches
 from drumlin.coordination.groups.offset_batches import OffsetPacker
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.records.batch import HEADER_SIZE, parse_header
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from coordination.consumer_scenario import GROUP, ConsumerScenario
-from drumlin.coordination.groups.consumer.records import RegexKey, decode_regex
-from drumlin.coordination.groups.record_types import decode_key
+from drumlin.coordination.groups.consumer.records import REGEX, RegexKey
+from drumlin.coordination.groups.record_registry import decode_key
 
 Written = list[tuple[str, set[str] | None]]
 
@@ -22,7 +22,7 @@ async def _written(scenario: ConsumerScenario, commands: Sequence[str]) -> Writt
         key = None if record.key is None else decode_key(record.key)
         if isinstance(key, RegexKey):
             assert key.group_id == GROUP
-            topics = None if record.value is None else set(decode_regex(record.value).topics)
+            topics = None if record.value is None else set(REGEX.decode(record.value).topics)
             written.append((key.regex, topics))
     return written
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.groups.record_type import RecordKey
-from drumlin.coordination.groups.record_types import decode_key, encode_record, type_of
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.group_record import RecordKey
+from drumlin.coordination.groups.record_registry import decode_key, encode_record, type_of
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.share.members.records import (
     RECORD_TYPES,
@@ -81,7 +81,7 @@ RECORDS: list[tuple[str, str, RecordKey, Any]] = [
 @pytest.mark.parametrize(("raw_key", "raw_value", "key", "value"), RECORDS)
 def test_records(raw_key: str, raw_value: str, key: RecordKey, value: Any) -> None:
     assert decode_key(bytes.fromhex(raw_key)) == key
-    assert type_of(key).decode_value(bytes.fromhex(raw_value)) == value
+    assert type_of(key).value.decode(bytes.fromhex(raw_value)) == value
     assert encode_record((key, value)) == (bytes.fromhex(raw_key), bytes.fromhex(raw_value))
     assert encode_record((key, None)) == (bytes.fromhex(raw_key), None)
 
@@ -89,6 +89,6 @@ def test_records(raw_key: str, raw_value: str, key: RecordKey, value: Any) -> No
 @given(st.sampled_from(RECORD_TYPES), st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(record_type: Any, data: bytes) -> None:
     with contextlib.suppress(UnreadableRecord):
-        record_type.decode_value(data)
+        record_type.value.decode(data)
     with contextlib.suppress(UnreadableRecord):
-        record_type.decode_value(b"\0\0" + data)
+        record_type.value.decode(b"\0\0" + data)

@@ -10,7 +10,7 @@ from uuid import UUID
 from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import LoadedPartition
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.coordination.written import Written
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode

@@ -8,8 +8,7 @@ tagged fields. Readers skip tags that they do not know, so that newer brokers' r
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -22,6 +21,7 @@ _INT64: Final = struct.Struct(">q")
 STRING_BYTES_MAX: Final = 2**15 - 1
 _NULL_STRING: Final = _INT16.pack(-1)
 #: Unsigned varints of one byte.
+_NO_TAGS: Final[dict[int, bytes]] = {}
 _SMALL: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
@@ -47,6 +47,10 @@ class FieldReader:
         taken = self._data[self._position : end]
         self._position = end
         return taken
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        """Fields of fixed sizes, one after the other."""
+        return form.unpack(self._take(form.size))
 
     def int8(self) -> int:
         return int(_INT8.unpack(self._take(1))[0])
@@ -101,7 +105,8 @@ class FieldReader:
         return [self.string() for _ in range(self.array_length())]
 
     def int32s(self) -> list[int]:
-        return [self.int32() for _ in range(self.array_length())]
+        count = self.array_length()
+        return list(struct.unpack(f">{count}i", self._take(4 * count)))
 
     def _checked_length(self, length: int) -> int:
         if not 0 <= length <= len(self._data) - self._position:
@@ -112,8 +117,11 @@ class FieldReader:
         """What the structure ends with; empty where the version is not flexible."""
         if not self.flexible:
             return {}
+        count = self.uvarint()
+        if count == 0:
+            return _NO_TAGS
         fields = {}
-        for _ in range(self.uvarint()):
+        for _ in range(count):
             tag = self.uvarint()
             fields[tag] = self._take(self.uvarint())
         return fields
@@ -143,77 +151,21 @@ def compact_string(value: str | None) -> bytes:
     return uvarint(len(encoded) + 1) + encoded
 
 
+def legacy_string(value: str | None) -> bytes:
+    """The string as versions have it that are not flexible.
+
+    Raises:
+        KafkaError: see `compact_string`.
+    """
+    if value is None:
+        return _NULL_STRING
+    encoded = _checked(value)
+    return _INT16.pack(len(encoded)) + encoded
+
+
 def _checked(value: str) -> bytes:
     encoded = value.encode()
     if len(encoded) > STRING_BYTES_MAX:
         message = f"a name of {len(encoded)} bytes; {STRING_BYTES_MAX} fit"
         raise KafkaError(ErrorCode.invalid_request, message)
     return encoded
-
-
-class FieldWriter:
-    """Writes one key or value, from its version on."""
-
-    __slots__ = ("_flexible", "data")
-
-    def __init__(self, version: int, *, flexible: bool = False) -> None:
-        self.data = bytearray(_INT16.pack(version))
-        self._flexible = flexible
-
-    def int8(self, value: int) -> None:
-        self.data += _INT8.pack(value)
-
-    def int16(self, value: int) -> None:
-        self.data += _INT16.pack(value)
-
-    def int32(self, value: int) -> None:
-        self.data += _INT32.pack(value)
-
-    def int64(self, value: int) -> None:
-        self.data += _INT64.pack(value)
-
-    def uuid(self, value: UUID) -> None:
-        self.data += value.bytes
-
-    def array_length(self, count: int) -> None:
-        if self._flexible:
-            self.uvarint(count + 1)
-        else:
-            self.int32(count)
-
-    def uvarint(self, value: int) -> None:
-        self.data += uvarint(value)
-
-    def string(self, value: str | None) -> None:
-        """
-        Raises:
-            KafkaError: INVALID_REQUEST, see `compact_string`.
-        """
-        if self._flexible:
-            self.data += compact_string(value)
-        elif value is None:
-            self.data += _NULL_STRING
-        else:
-            encoded = _checked(value)
-            self.data += _INT16.pack(len(encoded))
-            self.data += encoded
-
-    def strings(self, values: Collection[str]) -> None:
-        self.array_length(len(values))
-        for value in values:
-            self.string(value)
-
-    def int32s(self, values: Collection[int]) -> None:
-        self.array_length(len(values))
-        self.data += struct.pack(f">{len(values)}i", *values)
-
-    def bytes_field(self, value: bytes) -> None:
-        self.int32(len(value))
-        self.data += value
-
-    def tagged_fields(self, fields: dict[int, bytes]) -> None:
-        self.uvarint(len(fields))
-        for tag, value in sorted(fields.items()):
-            self.uvarint(tag)
-            self.uvarint(len(value))
-            self.data += value

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.errors import ClientError
 from drumlin.client.offsets import TopicPartition
-from drumlin.coordination.groups.record_types import decode_key
-from drumlin.coordination.groups.records import OffsetKey, decode_offset
+from drumlin.coordination.groups.offset_records import OffsetKey, decode_offset
+from drumlin.coordination.groups.record_registry import decode_key
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_partitions import partition_for
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.record_fields import FieldWriter
+from drumlin.coordination.record_fields import compact_string, uvarint
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.participants import Participants
 
@@ -18,15 +20,14 @@ _SETS = st.frozensets(_PARTITIONS, max_size=30)
 
 def _encoded(partitions: frozenset[TopicPartition]) -> bytes:
     """As the record has them, field by field."""
-    writer = FieldWriter(1, flexible=True)
     topics = sorted({topic for topic, _ in partitions})
-    writer.array_length(len(topics))
+    data = [uvarint(len(topics) + 1)]
     for topic in topics:
         indexes = sorted(index for name, index in partitions if name == topic)
-        writer.string(topic)
-        writer.int32s(indexes)
-        writer.tagged_fields({})
-    return bytes(writer.data)[2:]
+        data += [compact_string(topic), uvarint(len(indexes) + 1)]
+        data += [struct.pack(">i", index) for index in indexes]
+        data.append(b"\0")  # no tagged fields
+    return b"".join(data)
 
 
 def _check(made: Participants, plain: frozenset[TopicPartition]) -> None:

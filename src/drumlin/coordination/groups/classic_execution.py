@@ -18,8 +18,8 @@ from drumlin.coordination.groups.classic.messages import StaticMemberReplaced, S
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.states import GroupState
 from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches
-from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.turns import Pace, Work, one_turn

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.kind import Committer, PositionCheck
+from drumlin.coordination.groups.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.log import Producer
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -101,7 +101,7 @@ def is_longer(metadata: bytes, java_length_max: int) -> bool:
 
 
 def sorted_out(
-    commit: Commit, check: PositionCheck | None, metadata_max_bytes: int
+    commit: Commit, check: OffsetCheck | None, metadata_max_bytes: int
 ) -> Work[tuple[list[ErrorCode], list[Positions]]]:
     """An error code for each offset in order, and the offsets that may be committed.
 
@@ -150,7 +150,7 @@ def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list
 
 
 def _codes(
-    positions: Positions, check: PositionCheck | None, metadata_max_bytes: int
+    positions: Positions, check: OffsetCheck | None, metadata_max_bytes: int
 ) -> list[ErrorCode] | None:
     """None if all of them are fine."""
     topic_id, metadata = positions.topic_id, positions.metadata

@@ -18,7 +18,7 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.regexes import matching_topics
-from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.written import Pending, Written
 from drumlin.turns import Work

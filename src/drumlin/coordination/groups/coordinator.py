@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
+from drumlin.coordination.groups.any_group import AnyGroup
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
@@ -31,8 +32,7 @@ from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
-from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.unloading import unloading

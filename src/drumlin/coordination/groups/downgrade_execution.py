@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.any_group import AnyGroup
+from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.consumer.conversion import (
@@ -22,10 +24,9 @@ from drumlin.coordination.groups.consumer.conversion import (
     may_become_classic,
 )
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.kind import AnyGroup, GroupKind
-from drumlin.coordination.groups.kinds import new_group
+from drumlin.coordination.groups.group_record import GroupRecord
+from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.log import Producer, RecordPacker
-from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.upgrade_execution import FREE_TRIES, Changed, UpgradeExecution
 from drumlin.turns import T, Work, let_go

@@ -14,17 +14,17 @@ from typing import Final, TypeVar
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
+from drumlin.coordination.groups.any_group import AnyGroup, Downgrade, Effect, Write
 from drumlin.coordination.groups.batch_sizes import check_sizes, room
+from drumlin.coordination.groups.by_kind import expire
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
 from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
 from drumlin.coordination.groups.config import CoordinatorConfig
-from drumlin.coordination.groups.effects import Downgrade, Effect, Write
-from drumlin.coordination.groups.kind import AnyGroup
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import LoadedPartition, RecordPacker, encode_batches, load
 from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
-from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
 from drumlin.coordination.log_errors import as_told, confirmed
@@ -204,7 +204,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         shard = self._partitions.find(partition)
         group = None if shard is None else shard.groups.get(deadline.group_id)
         if shard is not None and group is not None:
-            self._carry_out(shard, group, group.expire(deadline))
+            self._carry_out(shard, group, expire(group, deadline))
 
     async def expire_offsets(self) -> None:
         """Delete offsets whose retention is over, and groups that are empty by then."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.coordination.groups.records import (
+from drumlin.coordination.groups.offset_records import (
     CommittedOffset,
     OffsetKey,
     decode_offset,
     pack_position,
     usual_positions,
 )
+from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.coordination.groups.surroundings import Topics
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.offset_fetch_response import NO_POSITION

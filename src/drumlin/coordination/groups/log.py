@@ -12,15 +12,20 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
-from drumlin.coordination.groups.record_types import decode_key, encode_key, encode_record, type_of
-from drumlin.coordination.groups.records import (
+from drumlin.coordination.groups.offset_records import (
     USUAL_VALUES,
     OffsetKey,
     decode_offset,
     is_usual,
     offset_key_start,
+)
+from drumlin.coordination.groups.record_registry import (
+    decode_key,
+    encode_key,
+    encode_record,
+    type_of,
 )
 from drumlin.coordination.latest_records import KnownPlaces, LatestRecords, Said, key_of
 from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
@@ -253,7 +258,7 @@ class _Survivors:
         if key is None:
             return
         if not isinstance(key, OffsetKey):
-            decoded = type_of(key).decode_value(value)
+            decoded = type_of(key).value.decode(value)
             self._records.setdefault(key.group_id, []).append((order, key, decoded))
             return
         decode_offset(value)

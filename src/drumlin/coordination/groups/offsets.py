@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from drumlin.coordination.groups.records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
 
 #: By partition: values as `decode_offset` reads them.
 TopicOffsets = dict[int, bytes]

@@ -12,23 +12,25 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
+from drumlin.coordination.groups.any_group import AnyGroup
+from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers
+from drumlin.coordination.groups.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
-from drumlin.coordination.groups.kind import AnyGroup, Committer, GroupKind, PositionCheck
-from drumlin.coordination.groups.kinds import new_group
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.log import LoadedPartition, Producer
 from drumlin.coordination.groups.offset_batches import TopicValues
-from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
-from drumlin.coordination.groups.record_types import type_of
-from drumlin.coordination.groups.records import (
+from drumlin.coordination.groups.offset_records import (
     OffsetFacts,
     OffsetKey,
     encode_offset,
     facts_of,
 )
+from drumlin.coordination.groups.offsets import CommittedOffsets
+from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.coordination.share.members.group import ShareGroup
@@ -107,7 +109,7 @@ class GroupShard:
 
     # -- what is to be written -------------------------------------------------------------
 
-    def check_commit(self, group_id: str, committer: Committer) -> PositionCheck | None:
+    def check_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
         """Whether who commits may; see `AnyGroup.check_offset_commit`.
 
         Raises:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from drumlin.coordination.groups.records import OffsetKey
+from drumlin.coordination.groups.offset_records import OffsetKey
 
 #: Group and topic.
 _Place = tuple[str, str]

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from drumlin.coordination.groups.kind import AnyGroup
+from drumlin.coordination.groups.any_group import AnyGroup
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.unloading import forget
 from drumlin.turns import Work

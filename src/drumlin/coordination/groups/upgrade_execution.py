@@ -28,10 +28,10 @@ from drumlin.coordination.groups.consumer.conversion import (
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.log import Producer
-from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.record_types import type_of
+from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.written import Pending
 from drumlin.turns import Work, let_go

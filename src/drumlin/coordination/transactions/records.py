@@ -7,12 +7,24 @@ read in versions 0 and 1.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from drumlin.coordination.record_fields import FieldReader, FieldWriter, UnreadableRecord
-from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.coordination.record_fields import FieldReader, UnreadableRecord
+from drumlin.coordination.record_schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    Array,
+    Encoded,
+    Field,
+    KeySchema,
+    NullableArray,
+    Struct,
+    ValueSchema,
+)
 from drumlin.coordination.transactions.participants import NO_PARTICIPANTS, Participants
 from drumlin.coordination.transactions.states import BY_NUMBER, TransactionState
 
@@ -23,14 +35,7 @@ NO_TIMESTAMP: Final = -1
 #: A transactional id that is longer does not fit into a key.
 ID_BYTES_MAX: Final = 2**15 - 1
 
-_KEY_TYPE: Final = 0
-_LAST_VERSION: Final = 1
-_FIRST_FLEXIBLE_VERSION: Final = 1
-_PREVIOUS_PRODUCER_ID_TAG: Final = 0
-_NEXT_PRODUCER_ID_TAG: Final = 1
-_CLIENT_VERSION_TAG: Final = 2
-_INT16: Final = struct.Struct(">h")
-_INT64: Final = struct.Struct(">q")
+_NULL_ARRAY: Final = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +60,70 @@ class TransactionMetadata:
     """The epoch before the producer's own last bump, to recognise a retry; not in the log."""
 
 
-def encode_key(transactional_id: str) -> bytes:
-    writer = FieldWriter(_KEY_TYPE)
-    writer.string(transactional_id)
-    return bytes(writer.data)
+def _metadata(
+    producer_id: int,
+    producer_epoch: int,
+    timeout_ms: int,
+    number: int,
+    topics: list[tuple[str, list[int]]],
+    last_update_timestamp_ms: int,
+    start_timestamp_ms: int,
+    *tagged: int,
+) -> TransactionMetadata:
+    state = BY_NUMBER.get(number)
+    if state is None:
+        raise UnreadableRecord(f"a transaction in state {number}")
+    return TransactionMetadata(
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        state,
+        Participants((topic, index) for topic, indexes in topics for index in indexes),
+        start_timestamp_ms,
+        last_update_timestamp_ms,
+        *tagged,
+    )
+
+
+def _parts_of(value: TransactionMetadata) -> tuple[Any, ...]:
+    # Kafka has null in place of the array where no transaction is open.
+    is_empty = value.state is TransactionState.EMPTY
+    return (
+        value.producer_id,
+        value.producer_epoch,
+        value.timeout_ms,
+        value.state.number,
+        _NULL_ARRAY if is_empty else value.partitions.encoded(),
+        value.last_update_timestamp_ms,
+        value.start_timestamp_ms,
+        value.previous_producer_id,
+        value.next_producer_id,
+        value.client_version,
+    )
+
+
+_KEY: Final = KeySchema(0, str, Field("transactional_id", STRING), parts_of=lambda key: (key,))
+_TOPICS: Final = NullableArray(Struct(Field("topic", STRING), Field("partitions", Array(INT32))))
+_VALUE: Final = ValueSchema(
+    "a transactional id's state",
+    _metadata,
+    Field("producer_id", INT64),
+    Field("producer_epoch", INT16),
+    Field("timeout_ms", INT32),
+    Field("state", INT8),
+    Field("topics", Encoded(_TOPICS)),
+    Field("last_update_timestamp_ms", INT64),
+    Field("start_timestamp_ms", INT64),
+    Field("previous_producer_id", INT64, tag=0, default=NO_PRODUCER_ID),
+    Field("next_producer_id", INT64, tag=1, default=NO_PRODUCER_ID),
+    Field("client_version", INT16, tag=2, default=0),
+    parts_of=_parts_of,
+    last_version=1,
+    first_flexible_version=1,
+)
+encode_key: Final = _KEY.encode
+encode_value: Final = _VALUE.encode
+decode_value: Final = _VALUE.decode
 
 
 def decode_key(data: bytes) -> str | None:
@@ -68,83 +133,4 @@ def decode_key(data: bytes) -> str | None:
         UnreadableRecord: the bytes are no key at all.
     """
     reader = FieldReader(data)
-    return reader.string() if reader.int16() == _KEY_TYPE else None
-
-
-def encode_value(value: TransactionMetadata) -> bytes:
-    writer = FieldWriter(_LAST_VERSION, flexible=True)
-    writer.int64(value.producer_id)
-    writer.int16(value.producer_epoch)
-    writer.int32(value.timeout_ms)
-    writer.int8(value.state.number)
-    _write_partitions(writer, value)
-    writer.int64(value.last_update_timestamp_ms)
-    writer.int64(value.start_timestamp_ms)
-    tags = {}
-    if value.previous_producer_id != NO_PRODUCER_ID:
-        tags[_PREVIOUS_PRODUCER_ID_TAG] = _INT64.pack(value.previous_producer_id)
-    if value.next_producer_id != NO_PRODUCER_ID:
-        tags[_NEXT_PRODUCER_ID_TAG] = _INT64.pack(value.next_producer_id)
-    if value.client_version:
-        tags[_CLIENT_VERSION_TAG] = _INT16.pack(value.client_version)
-    writer.tagged_fields(tags)
-    return bytes(writer.data)
-
-
-def _write_partitions(writer: FieldWriter, value: TransactionMetadata) -> None:
-    if value.state is TransactionState.EMPTY:
-        writer.uvarint(0)  # null, where the other states have an array
-        return
-    writer.data += value.partitions.encoded()
-
-
-def decode_value(data: bytes) -> TransactionMetadata:
-    """
-    Raises:
-        UnreadableRecord: a version or bytes that are not known here.
-    """
-    reader = FieldReader(data)
-    version = reader.int16()
-    if not 0 <= version <= _LAST_VERSION:
-        raise UnreadableRecord(f"a transactional id's state of version {version}")
-    reader.flexible = version >= _FIRST_FLEXIBLE_VERSION
-    producer_id = reader.int64()
-    producer_epoch = reader.int16()
-    timeout_ms = reader.int32()
-    number = reader.int8()
-    state = BY_NUMBER.get(number)
-    if state is None:
-        raise UnreadableRecord(f"a transaction in state {number}")
-    partitions = _read_partitions(reader)
-    last_update_timestamp_ms = reader.int64()
-    start_timestamp_ms = reader.int64()
-    tags = reader.tagged_fields()
-    return TransactionMetadata(
-        producer_id,
-        producer_epoch,
-        timeout_ms,
-        state,
-        partitions,
-        start_timestamp_ms,
-        last_update_timestamp_ms,
-        _tagged(_INT64, tags.get(_PREVIOUS_PRODUCER_ID_TAG), NO_PRODUCER_ID),
-        _tagged(_INT64, tags.get(_NEXT_PRODUCER_ID_TAG), NO_PRODUCER_ID),
-        _tagged(_INT16, tags.get(_CLIENT_VERSION_TAG), 0),
-    )
-
-
-def _read_partitions(reader: FieldReader) -> Participants:
-    partitions: list[TopicPartition] = []
-    for _ in range(reader.nullable_array_length() or 0):
-        topic = reader.string()
-        partitions.extend((topic, reader.int32()) for _ in range(reader.array_length()))
-        reader.tagged_fields()
-    return Participants(partitions)
-
-
-def _tagged(form: struct.Struct, data: bytes | None, default: int) -> int:
-    if data is None:
-        return default
-    if len(data) != form.size:
-        raise UnreadableRecord(f"a tagged field of {len(data)} bytes instead of {form.size}")
-    return int(form.unpack(data)[0])
+    return _KEY.read(reader) if reader.int16() == _KEY.key_type else None

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.share.state.records import (
+    SNAPSHOT,
+    UPDATE,
     Snapshot,
     Update,
     decode_key,
-    decode_snapshot,
-    decode_update,
     encode_record,
 )
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
@@ -48,7 +48,7 @@ UPDATE_KEY = "00010001674afa97c8503e490195440d5dfa6aaa0800000003"
 
 @pytest.mark.parametrize("data", SNAPSHOTS)
 def test_snapshots(data: str) -> None:
-    assert decode_snapshot(bytes.fromhex(data)) == SNAPSHOTS[data]
+    assert SNAPSHOT.decode(bytes.fromhex(data)) == SNAPSHOTS[data]
     assert encode_record((KEY, SNAPSHOTS[data])) == (
         bytes.fromhex(SNAPSHOT_KEY),
         bytes.fromhex(data),
@@ -57,7 +57,7 @@ def test_snapshots(data: str) -> None:
 
 @pytest.mark.parametrize("data", UPDATES)
 def test_updates(data: str) -> None:
-    assert decode_update(bytes.fromhex(data)) == UPDATES[data]
+    assert UPDATE.decode(bytes.fromhex(data)) == UPDATES[data]
     assert encode_record((KEY, UPDATES[data])) == (bytes.fromhex(UPDATE_KEY), bytes.fromhex(data))
 
 
@@ -75,6 +75,6 @@ def test_the_coordinator_of_a_share_partition() -> None:
 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for decode in (decode_key, decode_snapshot, decode_update):
+    for decode in (decode_key, SNAPSHOT.decode, UPDATE.decode):
         with contextlib.suppress(UnreadableRecord):
             decode(data)

@@ -48,8 +48,9 @@ from drumlin.coordination.groups.classic.states import (
 )
 from drumlin.coordination.groups.classic.static_members import StaticMembers
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from drumlin.coordination.groups.kind import Committer, GroupKind
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.committer import Committer
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.kind import GroupKind
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 

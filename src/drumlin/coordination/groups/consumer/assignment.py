@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Subscription
 from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey, TargetKey
-from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.turns import Work
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 _log = logging.getLogger(__name__)
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from drumlin.coordination.groups.any_group import AnyGroup, Downgrade, Effect
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member as ClassicMember
 from drumlin.coordination.groups.classic.messages import Protocols
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     ClassicProtocols,
     Member,
@@ -37,11 +39,9 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.effects import Downgrade, Effect
-from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.surroundings import Topics
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.turns import Work, to_end
 from drumlin.wire.consumer_protocol import (
     NamedPartitions,
@@ -50,9 +50,6 @@ from drumlin.wire.consumer_protocol import (
     write_assignment,
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 _log = logging.getLogger(__name__)
 

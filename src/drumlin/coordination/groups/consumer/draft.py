@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from drumlin.coordination.groups.consumer.assignment import Assigning, NextTarget
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Progress, Subscription
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
 from drumlin.coordination.groups.consumer.reconciliation import Goal, next_progress
@@ -27,12 +28,9 @@ from drumlin.coordination.groups.consumer.records import (
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 #: Between two resolutions of regular expressions that have been resolved before.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000

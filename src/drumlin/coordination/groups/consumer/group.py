@@ -14,9 +14,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.counts import add, add_all
+from drumlin.coordination.groups.any_group import Effect
 from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
-from drumlin.coordination.groups.consumer import leaving
+from drumlin.coordination.groups.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.consumer.member import (
     NO_EPOCH,
     Member,
@@ -37,11 +38,10 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.effects import Effect
-from drumlin.coordination.groups.kind import Committer, GroupKind, PositionCheck
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.surroundings import Surroundings, Topic, those_there
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -117,7 +117,7 @@ class ConsumerGroup:
         if self.members:
             raise KafkaError(ErrorCode.non_empty_group)
 
-    def check_offset_commit(self, committer: Committer) -> PositionCheck | None:
+    def check_offset_commit(self, committer: Committer) -> OffsetCheck | None:
         """Whether the committer may commit; partition by partition where its epoch is an old one.
 
         Raises:
@@ -175,9 +175,6 @@ class ConsumerGroup:
         if self.has_partition_metadata:
             yield PartitionMetadataKey(group_id)
         yield EpochKey(group_id)
-
-    def expire(self, deadline: Deadline) -> Sequence[Effect]:
-        return leaving.expire(self, deadline)
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
         """Nobody waits in a group of this kind."""
@@ -409,7 +406,7 @@ def _wrong_epoch(member: Member) -> ErrorCode:
     return ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch
 
 
-def _check_of_assignment(member: Member, epoch: int) -> PositionCheck:
+def _check_of_assignment(member: Member, epoch: int) -> OffsetCheck:
     """Of an earlier epoch, what was the member's in it, and still is (KIP-1251)."""
     refusal = _wrong_epoch(member)
     assigned, revoking = member.progress.assigned, member.progress.revoking

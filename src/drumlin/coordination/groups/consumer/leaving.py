@@ -6,8 +6,9 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from drumlin.coordination.groups.any_group import Effect, Write
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer.conversion import (
     downgrade_later,
@@ -16,6 +17,7 @@ from drumlin.coordination.groups.consumer.conversion import (
     to_classic,
 )
 from drumlin.coordination.groups.consumer.draft import Draft, check_static
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     LEAVING_FOR_A_WHILE,
     Member,
@@ -25,10 +27,6 @@ from drumlin.coordination.groups.consumer.member import (
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.records import ProgressKey, RegexKey
-from drumlin.coordination.groups.effects import Effect, Write
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 _log = logging.getLogger(__name__)
 

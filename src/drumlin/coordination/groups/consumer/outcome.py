@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from drumlin.coordination.groups.effects import Effect
-from drumlin.coordination.groups.kind import AnyGroup
-from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.any_group import AnyGroup, Effect
+from drumlin.coordination.groups.consumer.assignment import NextTarget
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.turns import Work
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.assignment import NextTarget
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 
 class Outcome(NamedTuple):

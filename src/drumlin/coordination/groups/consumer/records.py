@@ -8,15 +8,14 @@
     key type 8      how far a member has followed           group, member
     key type 16     topics that a regular expression names  group, regular expression
 
-What the values have in common with those of share groups is in `groups/record_values.py`.
+There is one version of each value, a flexible one; later fields come as tags.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.member import (
@@ -27,29 +26,27 @@ from drumlin.coordination.groups.consumer.member import (
     Progress,
     Subscription,
 )
+from drumlin.coordination.groups.group_record import MEMBER, TOPIC_PARTITIONS, record_type
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.record_type import type_of_group, type_of_part
-from drumlin.coordination.groups.record_values import (
-    decode_target_epoch,
-    encode_target_epoch,
-    ended,
-    read_int64_tag,
-    read_topic_partitions,
-    value_reader,
-    value_writer,
+from drumlin.coordination.groups.target_epoch import TARGET_EPOCH
+from drumlin.coordination.record_schema import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    Array,
+    ByHand,
+    Field,
+    NullableStruct,
+    Struct,
+    ValueSchema,
 )
-from drumlin.coordination.record_fields import FieldReader, compact_string, uvarint
+from drumlin.coordination.record_schema import UUID as TOPIC_ID
 
-_METADATA_HASH_TAG: Final = 0
-_CLASSIC_TAG: Final = 0
-_EPOCHS_TAG: Final = 0
-_VERSION: Final = 0
-_VERSION_BYTES: Final = b"\0\0"
-_NO_TAGS: Final = b"\0"
-_INT32: Final = struct.Struct(">i")
-_EPOCH: Final = struct.Struct(">hi")
-_HASHED_EPOCH: Final = struct.Struct(">hi3Bq")  # with one tag: its number, its size, the hash
-_PROGRESS: Final = struct.Struct(">hiib")
+#: A topic's id, its partitions, and their epochs, of which there may be none.
+_TopicEpochs = tuple[UUID, list[int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,192 +116,162 @@ class PartitionMetadata:
     data: bytes
 
 
-# -- values ------------------------------------------------------------------------------------
-
-
-def _body(data: bytes) -> FieldReader:
-    """A structure inside of another."""
-    reader = FieldReader(data)
-    reader.flexible = True
-    return reader
-
-
-def encode_epoch(value: Epoch) -> bytes:
-    if not value.metadata_hash:
-        return _EPOCH.pack(_VERSION, value.epoch) + _NO_TAGS
-    return _HASHED_EPOCH.pack(_VERSION, value.epoch, 1, _METADATA_HASH_TAG, 8, value.metadata_hash)
-
-
-def decode_epoch(data: bytes) -> Epoch:
-    reader = value_reader(data, "consumer group")
-    epoch = reader.int32()
-    return Epoch(epoch, read_int64_tag(reader.tagged_fields(), _METADATA_HASH_TAG))
-
-
-def encode_subscription(value: Subscription) -> bytes:
-    # A structure that may be null starts with a byte that says whether it is. Null is written
-    # too: without the tag Kafka would take the member for a classic one.
-    classic = b"\0" if value.classic is None else b"\1" + _encode_classic(value.classic)
-    return b"".join(
-        (
-            _VERSION_BYTES,
-            compact_string(value.group_instance_id),
-            compact_string(value.rack_id),
-            compact_string(value.client_id),
-            compact_string(value.client_host),
-            uvarint(len(value.topics) + 1),
-            *map(compact_string, sorted(value.topics)),
-            compact_string(value.regex),
-            _INT32.pack(value.rebalance_timeout_ms),
-            compact_string(value.assignor),
-            b"\1",  # one tag
-            uvarint(_CLASSIC_TAG),
-            uvarint(len(classic)),
-            classic,
-        )
-    )
-
-
-def _encode_classic(value: ClassicProtocols) -> bytes:
-    writer = value_writer()
-    del writer.data[:]
-    writer.int32(value.session_timeout_ms)
-    writer.array_length(len(value.protocols))
-    for name, metadata in value.protocols:
-        writer.string(name)
-        writer.uvarint(len(metadata) + 1)
-        writer.data += metadata
-        writer.tagged_fields({})
-    return ended(writer)
-
-
-def decode_subscription(data: bytes) -> Subscription:
-    reader = value_reader(data, "consumer group member")
-    group_instance_id = reader.nullable_string()
-    rack_id = reader.nullable_string()
-    client_id = reader.string()
-    client_host = reader.string()
-    topics = frozenset(reader.strings())
-    regex = reader.nullable_string()
-    rebalance_timeout_ms = reader.int32()
-    assignor = reader.nullable_string()
-    tag = reader.tagged_fields().get(_CLASSIC_TAG)
+def _subscription(
+    group_instance_id: str | None,
+    rack_id: str | None,
+    client_id: str,
+    client_host: str,
+    topics: list[str],
+    regex: str | None,
+    rebalance_timeout_ms: int,
+    assignor: str | None,
+    classic: tuple[int, list[tuple[str, bytes]]] | None,
+) -> Subscription:
     return Subscription(
         group_instance_id,
         rack_id,
         client_id,
         client_host,
-        topics,
+        frozenset(topics),
         regex,
         rebalance_timeout_ms,
         assignor,
-        _decode_classic(tag[1:]) if tag and tag[0] == 1 else None,
+        None if classic is None else ClassicProtocols(classic[0], tuple(classic[1])),
     )
 
 
-def _decode_classic(data: bytes) -> ClassicProtocols:
-    reader = _body(data)
-    session_timeout_ms = reader.int32()
-    protocols = []
-    for _ in range(reader.array_length()):
-        protocols.append((reader.string(), reader.bytes_field()))
-        reader.tagged_fields()
-    reader.tagged_fields()
-    return ClassicProtocols(session_timeout_ms, tuple(protocols))
+def _parts_of_subscription(value: Subscription) -> tuple[Any, ...]:
+    classic = value.classic
+    return (
+        value.group_instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        sorted(value.topics),
+        value.regex,
+        value.rebalance_timeout_ms,
+        value.assignor,
+        None if classic is None else (classic.session_timeout_ms, classic.protocols),
+    )
 
 
-def encode_target(value: Target) -> bytes:
-    parts = [_VERSION_BYTES, uvarint(len(value.partitions) + 1)]
-    for topic_id, partitions in value.partitions.items():
-        parts += (topic_id.bytes, _int32s(sorted(partitions)), _NO_TAGS)
-    parts.append(_NO_TAGS)
-    return b"".join(parts)
+def _target(topics: list[tuple[UUID, list[int]]]) -> Target:
+    return Target({topic_id: frozenset(partitions) for topic_id, partitions in topics})
 
 
-def decode_target(data: bytes) -> Target:
-    reader = value_reader(data, "target assignment of a member")
-    topics = read_topic_partitions(reader)
-    reader.tagged_fields()
-    return Target({topic_id: frozenset(each) for topic_id, each in topics.items()})
+def _parts_of_target(value: Target) -> tuple[Any, ...]:
+    return ([(topic_id, sorted(each)) for topic_id, each in value.partitions.items()],)
 
 
-def encode_progress(value: Progress) -> bytes:
-    parts = [_PROGRESS.pack(_VERSION, value.epoch, value.previous_epoch, value.state)]
-    _add_partition_epochs(parts, value.assigned)
-    _add_partition_epochs(parts, value.revoking)
-    parts.append(_NO_TAGS)
-    return b"".join(parts)
-
-
-def decode_progress(data: bytes) -> Progress:
-    reader = value_reader(data, "assignment of a member")
-    epoch = reader.int32()
-    previous_epoch = reader.int32()
-    state = reader.int8()
-    assigned = _read_partition_epochs(reader, epoch)
-    revoking = _read_partition_epochs(reader, epoch)
-    reader.tagged_fields()
+def _progress(
+    epoch: int,
+    previous_epoch: int,
+    state: int,
+    assigned: list[_TopicEpochs],
+    revoking: list[_TopicEpochs],
+) -> Progress:
     try:
         known = MemberState(state)
     except ValueError:
         known = MemberState.UNKNOWN
-    return Progress(epoch, previous_epoch, known, assigned, revoking)
+    return Progress(
+        epoch,
+        previous_epoch,
+        known,
+        _partition_epochs(assigned, epoch),
+        _partition_epochs(revoking, epoch),
+    )
 
 
-def _add_partition_epochs(parts: list[bytes], value: PartitionEpochs) -> None:
-    parts.append(uvarint(len(value) + 1))
-    for topic_id, epochs in value.items():
-        tag = _int32s(epochs.values())
-        parts += (topic_id.bytes, _int32s(epochs), b"\1", uvarint(_EPOCHS_TAG))
-        parts += (uvarint(len(tag)), tag)
-
-
-def _int32s(values: Collection[int]) -> bytes:
-    return uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
-
-
-def _read_partition_epochs(reader: FieldReader, epoch: int) -> PartitionEpochs:
+def _partition_epochs(topics: list[_TopicEpochs], epoch: int) -> PartitionEpochs:
     """`epoch` is the member's: before 4.3 partitions had none of their own."""
     result: dict[UUID, Mapping[int, int]] = {}
-    for _ in range(reader.array_length()):
-        topic_id = reader.uuid()
-        partitions = reader.int32s()
-        tag = reader.tagged_fields().get(_EPOCHS_TAG)
-        epochs = [] if tag is None else _body(tag).int32s()
+    for topic_id, partitions, epochs in topics:
         if len(epochs) != len(partitions):
             epochs = [max(epoch, 0)] * len(partitions)
         result[topic_id] = dict(zip(partitions, epochs, strict=True))
     return result
 
 
-def encode_regex(value: ResolvedRegex) -> bytes:
-    writer = value_writer()
-    writer.strings(sorted(value.topics))
-    writer.int64(value.version)
-    writer.int64(value.timestamp_ms)
-    return ended(writer)
+def _parts_of_progress(value: Progress) -> tuple[Any, ...]:
+    assigned, revoking = (
+        [(topic_id, list(each), list(each.values())) for topic_id, each in epochs.items()]
+        for epochs in (value.assigned, value.revoking)
+    )
+    return value.epoch, value.previous_epoch, value.state, assigned, revoking
 
 
-def decode_regex(data: bytes) -> ResolvedRegex:
-    reader = value_reader(data, "regular expression")
-    topics = frozenset(reader.strings())
-    version = reader.int64()
-    timestamp_ms = reader.int64()
-    reader.tagged_fields()
-    return ResolvedRegex(topics, version, timestamp_ms)
+def _regex(topics: list[str], version: int, timestamp_ms: int) -> ResolvedRegex:
+    return ResolvedRegex(frozenset(topics), version, timestamp_ms)
 
 
-# -- registration ------------------------------------------------------------------------------
+def _parts_of_regex(value: ResolvedRegex) -> tuple[Any, ...]:
+    return sorted(value.topics), value.version, value.timestamp_ms
+
+
+EPOCH: Final = ValueSchema(
+    "consumer group",
+    Epoch,
+    Field("epoch", INT32),
+    Field("metadata_hash", INT64, tag=0, default=0),
+)
+_CLASSIC_PROTOCOLS: Final = Struct(
+    Field("session_timeout_ms", INT32),
+    Field("protocols", Array(Struct(Field("name", STRING), Field("metadata", BYTES)))),
+)
+SUBSCRIPTION: Final = ValueSchema(
+    "consumer group member",
+    _subscription,
+    Field("group_instance_id", NULLABLE_STRING),
+    Field("rack_id", NULLABLE_STRING),
+    Field("client_id", STRING),
+    Field("client_host", STRING),
+    Field("topics", Array(STRING)),
+    Field("regex", NULLABLE_STRING),
+    Field("rebalance_timeout_ms", INT32),
+    Field("assignor", NULLABLE_STRING),
+    # Null is written, too: without the tag Kafka would take the member for a classic one.
+    Field("classic", NullableStruct(_CLASSIC_PROTOCOLS), tag=0, always_written=True),
+    parts_of=_parts_of_subscription,
+)
+TARGET: Final = ValueSchema(
+    "target assignment of a member",
+    _target,
+    Field("partitions", TOPIC_PARTITIONS),
+    parts_of=_parts_of_target,
+)
+_TOPIC_EPOCHS: Final = Struct(
+    Field("topic_id", TOPIC_ID),
+    Field("partitions", Array(INT32)),
+    Field("epochs", Array(INT32), tag=0, default=(), always_written=True),
+)
+PROGRESS: Final = ValueSchema(
+    "assignment of a member",
+    _progress,
+    Field("epoch", INT32),
+    Field("previous_epoch", INT32),
+    Field("state", INT8),
+    Field("assigned", Array(_TOPIC_EPOCHS)),
+    Field("revoking", Array(_TOPIC_EPOCHS)),
+    parts_of=_parts_of_progress,
+)
+REGEX: Final = ValueSchema(
+    "regular expression",
+    _regex,
+    Field("topics", Array(STRING)),
+    Field("version", INT64),
+    Field("timestamp_ms", INT64),
+    parts_of=_parts_of_regex,
+)
+_PARTITION_METADATA: Final = ByHand(lambda value: value.data, PartitionMetadata)
 
 
 RECORD_TYPES: Final = (
-    type_of_group(3, GroupKind.CONSUMER, EpochKey, encode_epoch, decode_epoch, ends_group=True),
-    type_of_group(
-        4, GroupKind.CONSUMER, PartitionMetadataKey, lambda value: value.data, PartitionMetadata
-    ),
-    type_of_part(5, GroupKind.CONSUMER, SubscriptionKey, encode_subscription, decode_subscription),
-    type_of_group(6, GroupKind.CONSUMER, TargetEpochKey, encode_target_epoch, decode_target_epoch),
-    type_of_part(7, GroupKind.CONSUMER, TargetKey, encode_target, decode_target),
-    type_of_part(8, GroupKind.CONSUMER, ProgressKey, encode_progress, decode_progress),
-    type_of_part(16, GroupKind.CONSUMER, RegexKey, encode_regex, decode_regex, name="regex"),
+    record_type(3, GroupKind.CONSUMER, EpochKey, EPOCH, ends_group=True),
+    record_type(4, GroupKind.CONSUMER, PartitionMetadataKey, _PARTITION_METADATA),
+    record_type(5, GroupKind.CONSUMER, SubscriptionKey, SUBSCRIPTION, MEMBER),
+    record_type(6, GroupKind.CONSUMER, TargetEpochKey, TARGET_EPOCH),
+    record_type(7, GroupKind.CONSUMER, TargetKey, TARGET, MEMBER),
+    record_type(8, GroupKind.CONSUMER, ProgressKey, PROGRESS, MEMBER),
+    record_type(16, GroupKind.CONSUMER, RegexKey, REGEX, Field("regex", STRING)),
 )

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.kinds import new_group
-from drumlin.coordination.groups.record_type import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.surroundings import Topics as KnownTopics

@@ -20,13 +20,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.counts import add_all
+from drumlin.coordination.groups.any_group import Effect, Write
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.committer import Committer
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
-from drumlin.coordination.groups.effects import Effect, Write
-from drumlin.coordination.groups.kind import Committer, GroupKind
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.coordination.share.members import initialization
 from drumlin.coordination.share.members.assignor import assign
 from drumlin.coordination.share.members.member import NEW_METADATA, Member, updated

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Sequence
 
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.record_type import GroupRecord
-from drumlin.coordination.groups.record_values import TargetEpoch
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.share.members.messages import NextTarget
 from drumlin.coordination.share.members.records import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.record_type import GroupRecord
+from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.share.members.records import Assignment, TopicPartitions
 from drumlin.wire.errors import KafkaError
 

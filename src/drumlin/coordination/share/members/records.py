@@ -15,21 +15,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+from drumlin.coordination.groups.group_record import MEMBER, TOPIC_PARTITIONS, record_type
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.record_type import type_of_group, type_of_part
-from drumlin.coordination.groups.record_values import (
-    decode_target_epoch,
-    encode_target_epoch,
-    ended,
-    read_topic_partitions,
-    value_reader,
-    value_writer,
-    write_topic_partitions,
+from drumlin.coordination.groups.target_epoch import TARGET_EPOCH
+from drumlin.coordination.record_schema import (
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    Array,
+    Field,
+    Struct,
+    ValueSchema,
 )
-from drumlin.coordination.record_fields import FieldReader
+from drumlin.coordination.record_schema import UUID as TOPIC_ID
 
 #: Topic id -> partitions, ascending.
 Assignment = Mapping[UUID, tuple[int, ...]]
@@ -113,110 +116,96 @@ class StatePartitionMetadata:
     deleting: Mapping[UUID, str] = field(default_factory=dict)
 
 
-def encode_member(value: ShareMemberMetadata) -> bytes:
-    writer = value_writer()
-    writer.string(value.rack_id)
-    writer.string(value.client_id)
-    writer.string(value.client_host)
-    writer.strings(value.topics)
-    return ended(writer)
+def _member(
+    rack_id: str | None, client_id: str, client_host: str, topics: list[str]
+) -> ShareMemberMetadata:
+    return ShareMemberMetadata(rack_id, client_id, client_host, tuple(sorted(topics)))
 
 
-def decode_member(data: bytes) -> ShareMemberMetadata:
-    reader = value_reader(data, "share group member")
-    rack_id = reader.nullable_string()
-    client_id = reader.string()
-    client_host = reader.string()
-    return ShareMemberMetadata(rack_id, client_id, client_host, tuple(sorted(reader.strings())))
+def _assignment(topics: list[tuple[UUID, list[int]]]) -> Assignment:
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics}
 
 
-def encode_group(value: ShareGroupMetadata) -> bytes:
-    writer = value_writer()
-    writer.int32(value.epoch)
-    writer.int64(value.metadata_hash)
-    return ended(writer)
+def _parts_of_assignment(value: Assignment) -> tuple[Any, ...]:
+    return ([(topic_id, sorted(partitions)) for topic_id, partitions in value.items()],)
 
 
-def decode_group(data: bytes) -> ShareGroupMetadata:
-    reader = value_reader(data, "share group")
-    return ShareGroupMetadata(reader.int32(), reader.int64())
+def _current(
+    epoch: int, previous_epoch: int, state: int, topics: list[tuple[UUID, list[int]]]
+) -> ShareCurrent:
+    return ShareCurrent(epoch, previous_epoch, _assignment(topics), state)
 
 
-def encode_assignment(value: Assignment) -> bytes:
-    writer = value_writer()
-    write_topic_partitions(writer, value)
-    return ended(writer)
+def _parts_of_current(value: ShareCurrent) -> tuple[Any, ...]:
+    assignment = _parts_of_assignment(value.assignment)
+    return value.epoch, value.previous_epoch, value.state, *assignment
 
 
-def decode_assignment(data: bytes) -> Assignment:
-    return _read_assignment(value_reader(data, "target assignment of a member of a share group"))
+def _state_partitions(
+    initializing: list[tuple[UUID, str, list[int]]],
+    initialized: list[tuple[UUID, str, list[int]]],
+    deleting: list[tuple[UUID, str]],
+) -> StatePartitionMetadata:
+    return StatePartitionMetadata(_by_id(initializing), _by_id(initialized), dict(deleting))
 
 
-def encode_current(value: ShareCurrent) -> bytes:
-    writer = value_writer()
-    writer.int32(value.epoch)
-    writer.int32(value.previous_epoch)
-    writer.int8(value.state)
-    write_topic_partitions(writer, value.assignment)
-    return ended(writer)
+def _by_id(topics: list[tuple[UUID, str, list[int]]]) -> dict[UUID, TopicPartitions]:
+    return {each[0]: TopicPartitions(each[1], frozenset(each[2])) for each in topics}
 
 
-def decode_current(data: bytes) -> ShareCurrent:
-    reader = value_reader(data, "assignment of a member of a share group")
-    epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.int8()
-    return ShareCurrent(epoch, previous_epoch, _read_assignment(reader), state)
+def _parts_of_state_partitions(value: StatePartitionMetadata) -> tuple[Any, ...]:
+    initializing, initialized = (
+        [(topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in topics.items()]
+        for topics in (value.initializing, value.initialized)
+    )
+    return initializing, initialized, list(value.deleting.items())
 
 
-def _read_assignment(reader: FieldReader) -> Assignment:
-    topics = read_topic_partitions(reader)
-    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics.items()}
-
-
-def encode_partitions(value: StatePartitionMetadata) -> bytes:
-    writer = value_writer()
-    for topics in (value.initializing, value.initialized):
-        writer.array_length(len(topics))
-        for topic_id, topic in topics.items():
-            writer.uuid(topic_id)
-            writer.string(topic.name)
-            writer.int32s(sorted(topic.partitions))
-            writer.tagged_fields({})
-    writer.array_length(len(value.deleting))
-    for topic_id, name in value.deleting.items():
-        writer.uuid(topic_id)
-        writer.string(name)
-        writer.tagged_fields({})
-    return ended(writer)
-
-
-def decode_partitions(data: bytes) -> StatePartitionMetadata:
-    reader = value_reader(data, "partitions of a share group")
-    initializing = _read_topics(reader)
-    initialized = _read_topics(reader)
-    deleting = {}
-    for _ in range(reader.array_length()):
-        topic_id = reader.uuid()
-        deleting[topic_id] = reader.string()
-        reader.tagged_fields()
-    return StatePartitionMetadata(initializing, initialized, deleting)
-
-
-def _read_topics(reader: FieldReader) -> dict[UUID, TopicPartitions]:
-    topics = {}
-    for _ in range(reader.array_length()):
-        topic_id = reader.uuid()
-        topics[topic_id] = TopicPartitions(reader.string(), frozenset(reader.int32s()))
-        reader.tagged_fields()
-    return topics
-
+MEMBER_METADATA: Final = ValueSchema(
+    "share group member",
+    _member,
+    Field("rack_id", NULLABLE_STRING),
+    Field("client_id", STRING),
+    Field("client_host", STRING),
+    Field("topics", Array(STRING)),
+)
+GROUP_METADATA: Final = ValueSchema(
+    "share group",
+    ShareGroupMetadata,
+    Field("epoch", INT32),
+    Field("metadata_hash", INT64),
+)
+ASSIGNMENT: Final = ValueSchema(
+    "target assignment of a member of a share group",
+    _assignment,
+    Field("topics", TOPIC_PARTITIONS),
+    parts_of=_parts_of_assignment,
+)
+CURRENT: Final = ValueSchema(
+    "assignment of a member of a share group",
+    _current,
+    Field("epoch", INT32),
+    Field("previous_epoch", INT32),
+    Field("state", INT8),
+    Field("topics", TOPIC_PARTITIONS),
+    parts_of=_parts_of_current,
+)
+_NAMED_TOPIC: Final = (Field("topic_id", TOPIC_ID), Field("name", STRING))
+_WITH_PARTITIONS: Final = Struct(*_NAMED_TOPIC, Field("partitions", Array(INT32)))
+STATE_PARTITIONS: Final = ValueSchema(
+    "partitions of a share group",
+    _state_partitions,
+    Field("initializing", Array(_WITH_PARTITIONS)),
+    Field("initialized", Array(_WITH_PARTITIONS)),
+    Field("deleting", Array(Struct(*_NAMED_TOPIC))),
+    parts_of=_parts_of_state_partitions,
+)
 
 RECORD_TYPES: Final = (
-    type_of_part(10, GroupKind.SHARE, ShareMemberKey, encode_member, decode_member),
-    type_of_group(11, GroupKind.SHARE, ShareGroupKey, encode_group, decode_group, ends_group=True),
-    type_of_group(12, GroupKind.SHARE, ShareTargetKey, encode_target_epoch, decode_target_epoch),
-    type_of_part(13, GroupKind.SHARE, ShareTargetMemberKey, encode_assignment, decode_assignment),
-    type_of_part(14, GroupKind.SHARE, ShareCurrentKey, encode_current, decode_current),
-    type_of_group(
-        15, GroupKind.SHARE, StatePartitionMetadataKey, encode_partitions, decode_partitions
-    ),
+    record_type(10, GroupKind.SHARE, ShareMemberKey, MEMBER_METADATA, MEMBER),
+    record_type(11, GroupKind.SHARE, ShareGroupKey, GROUP_METADATA, ends_group=True),
+    record_type(12, GroupKind.SHARE, ShareTargetKey, TARGET_EPOCH),
+    record_type(13, GroupKind.SHARE, ShareTargetMemberKey, ASSIGNMENT, MEMBER),
+    record_type(14, GroupKind.SHARE, ShareCurrentKey, CURRENT, MEMBER),
+    record_type(15, GroupKind.SHARE, StatePartitionMetadataKey, STATE_PARTITIONS),
 )

@@ -11,10 +11,10 @@ from typing import Final
 
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.share.state.records import (
+    SNAPSHOT,
+    UPDATE,
     ShareRecord,
     decode_key,
-    decode_snapshot,
-    decode_update,
     encode_record,
 )
 from drumlin.coordination.share.state.shard import LoadedStates, replay
@@ -74,7 +74,7 @@ def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedStates:
             if record.value is None:
                 replay(states, key, None, record.offset)
             elif is_snapshot:
-                replay(states, key, decode_snapshot(record.value), record.offset)
+                replay(states, key, SNAPSHOT.decode(record.value), record.offset)
             else:
-                replay(states, key, decode_update(record.value), record.offset)
+                replay(states, key, UPDATE.decode(record.value), record.offset)
     return states

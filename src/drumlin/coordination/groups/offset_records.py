@@ -3,7 +3,7 @@
     key type 0, 1   a committed offset      group, topic, partition
 
 Values are written as Kafka 4.3 writes them and read in every version there has been. A null
-value is a tombstone. What else is in the topic is told in `record_types.py`.
+value is a tombstone. What else is in the topic is told in `record_registry.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from itertools import repeat
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.record_type import RecordType, read_version
-from drumlin.coordination.record_fields import (
-    STRING_BYTES_MAX,
-    FieldReader,
-    FieldWriter,
-    UnreadableRecord,
-    uvarint,
+from drumlin.coordination.groups.group_record import GROUP, RecordType
+from drumlin.coordination.record_fields import STRING_BYTES_MAX, uvarint
+from drumlin.coordination.record_schema import (
+    INT32,
+    INT64,
+    STRING,
+    ByHand,
+    Field,
+    KeySchema,
+    ValueSchema,
 )
+from drumlin.coordination.record_schema import UUID as TOPIC_ID
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _OFFSET_KEY_TYPES: Final = (0, 1)
@@ -31,8 +35,6 @@ _KEY_TYPE: Final = _OFFSET_KEY_TYPES[-1].to_bytes(2, "big")
 _OFFSET_VERSION_WITH_EXPIRY: Final = 1
 _OFFSET_VERSION_WITH_LEADER_EPOCH: Final = 3
 _OFFSET_VERSION_WITH_TOPIC_ID: Final = 4
-_TOPIC_ID_TAG: Final = 0
-_FIRST_FLEXIBLE_VERSION: Final = 4
 _LAST_VERSION: Final = 4
 
 NO_LEADER_EPOCH: Final = -1
@@ -170,7 +172,7 @@ def decode_offset(data: bytes) -> CommittedOffset:
         version, offset, leader_epoch, length, written_ms, tags, topic_id = _USUAL.unpack(data)
         if (version, length, tags) == _USUALLY and topic_id != _NO_TOPIC_ID:
             return CommittedOffset(offset, leader_epoch, "", written_ms, None, _uuid(topic_id))
-    return _decode_any(data)
+    return _COMMITTED_OFFSET.decode(data)
 
 
 def usual_positions(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
@@ -204,36 +206,43 @@ def facts_of(data: bytes) -> OffsetFacts:
 _uuid = lru_cache(maxsize=4096)(lambda data: UUID(bytes=data))
 
 
-def _decode_any(data: bytes) -> CommittedOffset:
-    reader = FieldReader(data)
-    version = read_version(reader, "committed offset", _LAST_VERSION, _FIRST_FLEXIBLE_VERSION)
-    offset = reader.int64()
-    has_epoch = version >= _OFFSET_VERSION_WITH_LEADER_EPOCH
-    leader_epoch = reader.int32() if has_epoch else NO_LEADER_EPOCH
-    metadata = reader.string()
-    commit_timestamp_ms = reader.int64()
-    expire_timestamp_ms = reader.int64() if version == _OFFSET_VERSION_WITH_EXPIRY else _NONE
-    topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG)
-    if topic_id is not None and len(topic_id) != 16:
-        raise UnreadableRecord(f"a topic id of {len(topic_id)} bytes")
+def _committed_offset(
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp_ms: int,
+    expire_timestamp_ms: int,
+    topic_id: UUID | None,
+) -> CommittedOffset:
     return CommittedOffset(
         offset,
         leader_epoch,
         metadata,
         commit_timestamp_ms,
         None if expire_timestamp_ms == _NONE else expire_timestamp_ms,
-        _uuid(topic_id) if topic_id and any(topic_id) else None,
+        topic_id if topic_id is not None and topic_id.int else None,
     )
 
 
-def _read_key(reader: FieldReader) -> OffsetKey:
-    return OffsetKey(reader.string(), reader.string(), reader.int32())
-
-
-def _write_key(writer: FieldWriter, key: OffsetKey) -> None:
-    writer.string(key.group_id)
-    writer.string(key.topic)
-    writer.int32(key.partition)
+#: Encoded by `pack_offsets`: many at a time, in the version that each one needs.
+_COMMITTED_OFFSET: Final = ValueSchema(
+    "committed offset",
+    _committed_offset,
+    Field("offset", INT64),
+    Field("leader_epoch", INT32, since=_OFFSET_VERSION_WITH_LEADER_EPOCH, default=NO_LEADER_EPOCH),
+    Field("metadata", STRING),
+    Field("commit_timestamp_ms", INT64),
+    Field(
+        "expire_timestamp_ms",
+        INT64,
+        since=_OFFSET_VERSION_WITH_EXPIRY,
+        until=_OFFSET_VERSION_WITH_EXPIRY,
+        default=_NONE,
+    ),
+    Field("topic_id", TOPIC_ID, since=_OFFSET_VERSION_WITH_TOPIC_ID, tag=0),
+    last_version=_LAST_VERSION,
+    first_flexible_version=_OFFSET_VERSION_WITH_TOPIC_ID,
+)
 
 
 def offset_key_start(group_id: str, topic: str) -> bytes:
@@ -249,8 +258,14 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
     return b"".join((_KEY_TYPE, _LENGTH.pack(len(group)), group, _LENGTH.pack(len(name)), name))
 
 
+_VALUE: Final = ByHand(encode_offset, decode_offset)
 #: The older type comes first: what is written is of the last one.
 RECORD_TYPES: Final = tuple(
-    RecordType(key_type, None, OffsetKey, _read_key, _write_key, encode_offset, decode_offset)
+    RecordType(
+        None,
+        OffsetKey,
+        KeySchema(key_type, OffsetKey, GROUP, Field("topic", STRING), Field("partition", INT32)),
+        _VALUE,
+    )
     for key_type in _OFFSET_KEY_TYPES
 )

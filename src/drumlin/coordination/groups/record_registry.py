@@ -1,10 +1,10 @@
-"""What `__consumer_offsets` holds: the types of records, each registered by whoever owns it.
+"""The types of records in `__consumer_offsets`, each declared by the part that owns it.
 
-    key type 0, 1   committed offsets       records.py
+    key type 0, 1   committed offsets       offset_records.py
     key type 2      classic groups          classic/records.py
     key type 3-8    consumer groups         consumer/records.py
     key type 16     consumer groups         consumer/records.py
-    key type 10-15  share groups            share/records.py
+    key type 10-15  share groups            share/members/records.py
 
 Keys of other types belong to protocols that are not served here: they decode to None and stay in
 the log untouched.
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from drumlin.coordination.groups import records as offset_records
+from drumlin.coordination.groups import offset_records
 from drumlin.coordination.groups.classic import records as classic_records
 from drumlin.coordination.groups.consumer import records as consumer_records
-from drumlin.coordination.groups.record_type import GroupRecord, RecordKey, RecordType
-from drumlin.coordination.record_fields import FieldReader, FieldWriter
+from drumlin.coordination.groups.group_record import GroupRecord, RecordKey, RecordType
+from drumlin.coordination.record_fields import FieldReader
 from drumlin.coordination.share.members import records as share_records
 
 _ALL: Final[tuple[RecordType, ...]] = (
@@ -27,7 +27,7 @@ _ALL: Final[tuple[RecordType, ...]] = (
     *consumer_records.RECORD_TYPES,
     *share_records.RECORD_TYPES,
 )
-_BY_KEY_TYPE: Final = {each.key_type: each for each in _ALL}
+_BY_KEY_TYPE: Final = {each.key.key_type: each for each in _ALL}
 _BY_KEY_CLASS: Final[dict[type, RecordType]] = {each.key_class: each for each in _ALL}
 
 
@@ -45,17 +45,15 @@ def decode_key(data: bytes) -> RecordKey | None:
     record_type = _BY_KEY_TYPE.get(reader.int16())
     if record_type is None:
         return None
-    key: RecordKey = record_type.read_key(reader)
+    key: RecordKey = record_type.key.read(reader)
     return key
 
 
 def encode_key(key: RecordKey) -> bytes:
-    record_type = type_of(key)
-    writer = FieldWriter(record_type.key_type)
-    record_type.write_key(writer, key)
-    return bytes(writer.data)
+    return type_of(key).key.encode(key)
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     key, value = record
-    return encode_key(key), None if value is None else type_of(key).encode_value(value)
+    record_type = type_of(key)
+    return record_type.key.encode(key), None if value is None else record_type.value.encode(value)
