@@ -12,8 +12,9 @@ from compaction.promises import CONFIG, RETENTION_MS, clean
 from compaction.random_logs import RandomLog
 from drumlin.broker.state_topics import batches_of
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.log import LoadedPartition, Producer, encode_batches, load
+from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.state_batches import Producer
 from drumlin.storage.partition_log import PartitionLog
 from rig.committed_offsets import loaded_offsets
 from storage.samples import IN_MEMORY, NOW_MS, create, marker, open_logs
@@ -22,7 +23,7 @@ KEYS = [OffsetKey("g", topic, index) for topic in "tu" for index in range(2)]
 
 
 def loaded(log: PartitionLog) -> LoadedPartition:
-    return load(batches_of(log), lambda: False)
+    return load(batches_of(log))
 
 
 def outcomes(found: LoadedPartition) -> list[dict[OffsetKey, CommittedOffset]]:

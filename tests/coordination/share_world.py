@@ -170,7 +170,7 @@ class ShareWorld:
         return {
             key
             for partition in range(log.partition_count or 0)
-            for key in load(log.read(partition), lambda: False)
+            for key in load(log.read(partition))
         }
 
     async def until(self, condition: Callable[[], bool]) -> None:

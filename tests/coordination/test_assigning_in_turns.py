@@ -108,7 +108,7 @@ class World:
 
     def check_log(self) -> None:
         """The log alone says what the memory does."""
-        loaded = load(self.log.batches[0], lambda: False).groups[GROUP]
+        loaded = load(self.log.batches[0]).groups[GROUP]
         apart = replace(self.coordinator.surroundings, deadlines=DeadlineQueue())
         twin = ConsumerGroup(GROUP, apart)
         to_end(twin.restore(loaded.records))

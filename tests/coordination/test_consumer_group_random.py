@@ -395,7 +395,7 @@ class Simulation:
 
     def check_twin(self, group: ConsumerGroup) -> None:
         """The log alone says the same."""
-        loaded = load(self.log.batches[0], lambda: False).groups[GROUP]
+        loaded = load(self.log.batches[0]).groups[GROUP]
         apart = replace(self.coordinator.surroundings, deadlines=DeadlineQueue())
         twin = ConsumerGroup(GROUP, apart)
         to_end(twin.restore(loaded.records))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from drumlin.coordination import latest_records
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
-from drumlin.coordination.groups.log import Producer, encode_batches, load
+from drumlin.coordination.groups.log import encode_batches, load
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.coordination.groups.record_registry import decode_key, encode_record, type_of
 from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.state_batches import Producer
 from drumlin.records.batch import iterate_headers
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels import require_for_compaction
@@ -155,7 +156,7 @@ def test_what_is_loaded_is_what_the_twin_finds(seed: int, way: str) -> None:
         left = left[size:]
     with pytest.MonkeyPatch.context() as monkeypatch:
         choose(way, monkeypatch)
-        loaded = load(buffers, lambda: False)
+        loaded = load(buffers)
     assert loaded.records == twin.count
     assert loaded_offsets(loaded) == twin.offsets()
     assert {name: group.records for name, group in loaded.groups.items()} == twin.groups()
@@ -194,7 +195,7 @@ def test_a_damaged_log_is_the_same_to_a_kernel_and_without(seed: int) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             choose(way, monkeypatch)
             try:
-                loaded = load([log], lambda: False)
+                loaded = load([log])
             except Exception as error:  # whatever it is, both are to raise it
                 said.append(type(error))
             else:
@@ -209,7 +210,7 @@ def test_many_keys(way: str) -> None:
         for number in range(5_000)
     ]
     batches = [bytes(batch) for batch, _ in encode_batches(records, 1, bytes_max=2_000)]
-    loaded = load(batches, lambda: False)
+    loaded = load(batches)
     assert loaded_offsets(loaded) == dict(records)
 
 
@@ -219,7 +220,7 @@ def test_a_batch_that_is_not_what_its_header_promises(way: str) -> None:
     ((broken, _),) = encode_batches(fine[:3], 1)
     broken[61] = 0x7F
     with pytest.raises(CorruptRecord):
-        load([*batches, bytes(broken)], lambda: False)
+        load([*batches, bytes(broken)])
 
 
 def test_a_producers_offsets_count_when_they_are_committed(way: str) -> None:
@@ -230,10 +231,10 @@ def test_a_producers_offsets_count_when_they_are_committed(way: str) -> None:
     padding = [bytes(batch) for batch, _ in encode_batches([(key, first)] * 60, 1, bytes_max=200)]
     end = encode_marker(TransactionMarker(True, 0), 7, 0, 1)
     log = [*padding, bytes(plain), bytes(open_batch)]
-    assert loaded_offsets(load(log, lambda: False)) == {key: first}
-    assert loaded_offsets(load([*log, bytes(end)], lambda: False)) == {key: second}
+    assert loaded_offsets(load(log)) == {key: first}
+    assert loaded_offsets(load([*log, bytes(end)])) == {key: second}
     late = [*padding, bytes(open_batch), bytes(plain), bytes(end)]
-    assert loaded_offsets(load(late, lambda: False)) == {key: first}
+    assert loaded_offsets(load(late)) == {key: first}
 
 
 def test_a_value_that_is_only_as_long_as_most_of_them(way: str) -> None:
@@ -244,4 +245,4 @@ def test_a_value_that_is_only_as_long_as_most_of_them(way: str) -> None:
     assert raw is not None
     broken = encode_batch([Record(0, 1, raw_key, b"\0\x09" + raw[2:])])
     with pytest.raises(UnreadableRecord):
-        load([*batches, bytes(broken)], lambda: False)
+        load([*batches, bytes(broken)])

@@ -12,7 +12,6 @@ from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches, load
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey
 from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.coordination.state_partitions import LoadCancelled
 from drumlin.records.record import Record, encode_batch
 from rig.committed_offsets import loaded_offsets
 
@@ -41,7 +40,7 @@ def test_what_is_loaded_is_what_was_said_last(seed: int) -> None:
         some = records[: chance.randint(1, 20)]
         records = records[len(some) :]
         batches += [batch for batch, _ in encode_batches(some, 1)]
-    loaded = load(batches, lambda: False)
+    loaded = load(batches)
     said: dict[Any, Any] = dict(loaded_offsets(loaded))
     for group in loaded.groups.values():
         said.update(group.records)
@@ -51,16 +50,11 @@ def test_what_is_loaded_is_what_was_said_last(seed: int) -> None:
 
 def test_records_of_other_protocols_are_passed_over() -> None:
     batch = encode_batch([Record(0, 1, b"\0\x63\0\1g", b"\0\0????")])
-    loaded = load([batch], lambda: False)
+    loaded = load([batch])
     assert (loaded.groups, loaded.offsets, loaded.records) == ({}, {}, 1)
 
 
 def test_a_record_that_should_be_known_but_is_not() -> None:
     for record in (Record(0, 1, b"\0\2\0\1g", b"\0\x63"), Record(0, 1, None, b"")):
         with pytest.raises(UnreadableRecord):
-            load([encode_batch([record])], lambda: False)
-
-
-def test_loading_ends_when_nobody_wants_it() -> None:
-    with pytest.raises(LoadCancelled):
-        load([encode_batch([Record(0, 1, b"\0\3", None)])], lambda: True)
+            load([encode_batch([record])])

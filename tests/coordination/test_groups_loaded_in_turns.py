@@ -50,7 +50,7 @@ def _steps(
     log: MemoryLog, partition: int, group_id: str, surroundings: Surroundings
 ) -> tuple[int, int]:
     """How many records there are of the group, and in how many steps it becomes what they say."""
-    said = load(log.batches[partition], lambda: False).groups[group_id]
+    said = load(log.batches[partition]).groups[group_id]
     twin = new_group(said.kind, group_id, replace(surroundings, deadlines=DeadlineQueue()))
     return len(said.records), sum(1 for _ in twin.restore(said.records))
 

@@ -14,8 +14,8 @@ from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.committer import Committer
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED

@@ -253,7 +253,7 @@ async def _loaded(log: MemoryLog, clock: ManualClock) -> Any:
 
 
 def _unfinished(log: MemoryLog) -> list[Any]:
-    return [load(each, lambda: False).unfinished for each in log.batches.values()]
+    return [load(each).unfinished for each in log.batches.values()]
 
 
 @pytest.mark.parametrize("to", ["consumer", "classic"])

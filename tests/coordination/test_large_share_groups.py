@@ -201,7 +201,7 @@ def check_log(world: ShareWorld) -> None:
     apart = replace(groups.surroundings, deadlines=DeadlineQueue())
     twin = ShareGroup("g", apart)
     shard = groups.shard_of("g")
-    loaded = load(world.offsets_log.batches[shard.partition], lambda: False)
+    loaded = load(world.offsets_log.batches[shard.partition])
     to_end(twin.restore(loaded.groups["g"].records))
     assert (twin.epoch, twin.target) == (group.epoch, group.target)
     by_id = sorted(twin.describe(), key=lambda each: each.member_id)

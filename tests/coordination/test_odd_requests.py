@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -160,3 +162,28 @@ def test_what_a_member_says_of_itself_is_bounded() -> None:
         await coordinator.close()
 
     asyncio.run(main())
+
+
+def test_loading_ends_when_the_partition_is_led_elsewhere() -> None:
+    class EndlessLog(MemoryLog):
+        def read(self, partition: int) -> Iterator[bytes]:
+            began.set()
+            while not is_over.is_set():
+                yield b""
+            ended.set()
+
+    began, ended, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    async def main() -> None:
+        coordinator = new_coordinator(EndlessLog())
+        coordinator.start()
+        coordinator.become_leader(0, 0)
+        await asyncio.to_thread(began.wait, 20)
+        coordinator.resign(0)
+        await asyncio.wait_for(coordinator.close(), 20)  # which waits for what loads
+        assert not ended.is_set()
+
+    try:
+        asyncio.run(main())
+    finally:
+        is_over.set()

@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 
 from drumlin.coordination.groups.commit import Positions
-from drumlin.coordination.groups.log import Producer, encode_batches
+from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
+from drumlin.coordination.state_batches import Producer
 from drumlin.records.batch import HEADER_SIZE, parse_header
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -1,10 +1,10 @@
-"""Schemas of internal topics' records: each feature, byte by byte. What topics hold is elsewhere."""
+"""Schemas of internal topics' records: each feature, byte by byte."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
-from uuid import UUID as Uuid
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ from drumlin.coordination.record_schema import (
 )
 from drumlin.wire.errors import KafkaError
 
-ID = Uuid("01020304-0506-0708-090a-0b0c0d0e0f10")
+ID = uuid5(NAMESPACE_DNS, "a topic")
 
 
 def schema(*fields: Field, **versions: int) -> ValueSchema[tuple[Any, ...]]:

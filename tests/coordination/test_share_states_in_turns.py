@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -49,11 +50,11 @@ def _play(
         append = world.states._topic.append
         before_turn = 0
 
-        def counted(partition: int, batch: bytearray) -> object:
+        def counted(partition: int, batch: bytearray, *how: Any) -> object:
             nonlocal written, most
             written += parse_header(batch).record_count
             most = max(most, written - before_turn)
-            return append(partition, batch)
+            return append(partition, batch, *how)
 
         async def count_turns() -> None:
             nonlocal before_turn

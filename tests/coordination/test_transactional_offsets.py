@@ -15,7 +15,7 @@ from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.commit import Commit, Positions
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.log import Producer
+from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.coordination.written import Written
 from drumlin.records.batch import parse_header

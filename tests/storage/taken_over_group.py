@@ -16,8 +16,9 @@ from drumlin.coordination.groups.consumer.conversion import to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.heartbeats import heartbeat
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.log import Producer, encode_batches, load
+from drumlin.coordination.groups.log import encode_batches, load
 from drumlin.coordination.groups.surroundings import Surroundings
+from drumlin.coordination.state_batches import Producer
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import TransactionMarker
@@ -56,7 +57,7 @@ def join_here(log: PartitionLog, folder: Path, topic: str, now_ms: int) -> None:
     group = ConsumerGroup(
         GROUP, Surroundings(rules, default_setting, clock, DeadlineQueue(), str, topics)
     )
-    to_end(group.restore(load([data], lambda: False).groups[GROUP].records))
+    to_end(group.restore(load([data]).groups[GROUP].records))
     (member,) = group.members.values()
     assert (member.member_id, member.subscription.topics) == ("a-1", frozenset({topic}))
     assert (group.state_name, group.epoch, member.epoch) == ("Stable", 2, 2)

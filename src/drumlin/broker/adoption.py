@@ -81,7 +81,7 @@ def _producer_ids_in(log: PartitionLog) -> Iterator[int]:
         yield producer.producer_id
     if log.topic == TRANSACTION_STATE:
         try:
-            states = load(batches_of(log), lambda: False)
+            states = load(batches_of(log))
         except (CorruptRecord, KafkaError, ValueError):
             _log.exception("what producer ids are in %s is not known", log.path)
             return

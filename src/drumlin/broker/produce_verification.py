@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
-from drumlin.coordination.groups.log import Producer
+from drumlin.coordination.state_batches import Producer
 from drumlin.records.batch import (
     ATTRIBUTES_LOW_BYTE,
     HEADER_SIZE,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from drumlin.coordination.groups.log import Producer
+from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.storage.producer_state import ProducerState

@@ -6,10 +6,8 @@ its coordinator again, or to wait for it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-from drumlin.coordination.state_topic import Confirmation
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _TOLD: Final = {
@@ -27,17 +25,3 @@ _TOLD: Final = {
 def as_told(error: KafkaError) -> KafkaError:
     """The error for the client."""
     return KafkaError(_TOLD.get(error.code, error.code), error.message)
-
-
-async def confirmed(confirmation: Confirmation, timeout_s: float) -> None:
-    """Wait until the replicas have what was appended.
-
-    Raises:
-        KafkaError: not all are known to have it; an error for clients.
-    """
-    try:
-        await asyncio.wait_for(asyncio.shield(confirmation), timeout_s)
-    except TimeoutError:
-        raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
-    except KafkaError as error:
-        raise as_told(error) from error

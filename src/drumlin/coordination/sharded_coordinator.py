@@ -6,19 +6,34 @@ and what is asked of it, is the business of the coordinator that builds on this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from drumlin.coordination.background import Background
-from drumlin.coordination.state_partitions import IsCancelled, StatePartitions, partition_for
+from drumlin.coordination.state_log import StateLog
+from drumlin.coordination.state_partitions import (
+    IsCancelled,
+    LoadCancelled,
+    StatePartitions,
+    partition_for,
+)
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.unloading import Unloading
 from drumlin.records.batch import Buffer
-from drumlin.turns import Turns, Work
+from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 Shard = TypeVar("Shard")
 Loaded = TypeVar("Loaded")
+StateRecord = TypeVar("StateRecord")
+
+#: What records are for, and the records.
+Found = tuple[str, Sequence[StateRecord]]
+
+_log = logging.getLogger(__name__)
 
 
 class ShardedCoordinator(Generic[Shard, Loaded]):
@@ -28,9 +43,10 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         topic: in which the state is kept.
         first_partition_count(): how many partitions the topic will have, before it exists.
         new_shard(partition): an empty shard.
-        load(buffers, is_cancelled): what a partition says; see `StatePartitions`.
+        load(buffers): what a partition says; called in a thread.
         take_over(shard, loaded): fills the shard; see `StatePartitions`.
         turns: of the loop.
+        timeout_ms(): how long replicas may take to have a record.
     """
 
     def __init__(
@@ -38,18 +54,21 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         topic: StateTopic,
         first_partition_count: Callable[[], int],
         new_shard: Callable[[int], Shard],
-        load: Callable[[Iterable[Buffer], IsCancelled], Loaded],
+        load: Callable[[Iterable[Buffer]], Loaded],
         take_over: Callable[[Shard, Loaded], Iterator[None]],
         turns: Turns,
+        timeout_ms: Callable[[], int],
     ) -> None:
         def read(partition: int, is_cancelled: IsCancelled) -> Loaded:
-            return load(topic.read_batches(partition), is_cancelled)
+            return load(_wanted(topic.read_batches(partition), is_cancelled))
 
         self._topic = topic
+        self._log = StateLog(topic, timeout_ms)
         self._first_partition_count = first_partition_count
         self._partitions = StatePartitions(topic.name, new_shard, read, take_over, self._on_loaded)
         self._background = Background()
         self._turns, self._unloading = turns, Unloading()
+        self._tidying = asyncio.Lock()
         self._is_active = False
 
     # -- life ------------------------------------------------------------------------------
@@ -111,3 +130,50 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         """
         if not self._is_active:
             raise KafkaError(ErrorCode.coordinator_not_available)
+
+    # -- chores ----------------------------------------------------------------------------
+
+    async def _write_found(
+        self,
+        partition: int,
+        find: Callable[[Shard], Iterable[Found[StateRecord]]],
+        write: Callable[[Shard, Sequence[StateRecord]], object],
+        pace: Pace,
+    ) -> None:
+        """Write what is found in a shard, of which there may be very much, piece by piece.
+
+        After a start very many partitions ask for this: it is done for one after the other. What
+        cannot be written stays; others are written all the same.
+        """
+        await self._partitions.when_ready(partition)
+        async with self._tidying:
+            shard = await self._partitions.when_ready(partition)
+            counts: Counter[str] = Counter()
+            failed: set[str] = set()
+            for what, records in find(shard) if shard is not None else ():
+                assert shard is not None
+                if records and what not in failed:
+                    try:
+                        write(shard, records)
+                        counts[what] += len(records)
+                    except KafkaError as error:
+                        _log.warning("partition %d: not written: %s: %s", partition, what, error)
+                        failed.add(what)
+                if (
+                    await pace.give_way()
+                    and await self._partitions.when_ready(partition) is not shard
+                ):
+                    break
+            for what, count in counts.items():
+                _log.info("partition %d: %d records written: %s", partition, count, what)
+
+
+def _wanted(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> Iterator[Buffer]:
+    """
+    Raises:
+        LoadCancelled: `is_cancelled` said so.
+    """
+    for buffer in buffers:
+        if is_cancelled():
+            raise LoadCancelled
+        yield buffer

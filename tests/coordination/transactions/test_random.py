@@ -319,7 +319,7 @@ class Simulation:
             expected = twin["parts"] if twin["state"] == "Ongoing" else set()
             assert said.partitions == expected
         # What is in memory is what the log says.
-        logged = load(self.scenario.log.read(0), lambda: False)
+        logged = load(self.scenario.log.read(0))
         assert {name: _stored(each.metadata) for name, each in states.items()} == {
             name: _stored(metadata) for name, metadata in logged.items()
         }

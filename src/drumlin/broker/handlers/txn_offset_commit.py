@@ -21,7 +21,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.commit import Commit, Positions
-from drumlin.coordination.groups.log import Producer
+from drumlin.coordination.state_batches import Producer
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA

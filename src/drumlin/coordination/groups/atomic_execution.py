@@ -12,10 +12,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
-from drumlin.coordination.groups.log import BATCH_BYTES_MAX, Producer, RecordPacker
+from drumlin.coordination.groups.group_record import GroupRecord
+from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_batches import (
+    BATCH_BYTES_MAX,
+    Producer,
+    RecordPacker,
+    check_sizes,
+    room,
+)
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.producer_state import TransactionMarker
@@ -36,7 +43,7 @@ class AtomicExecution(ConsumerGroupExecution):
     async def _new_producer(self) -> Producer:
         return Producer(await self._producer_ids.next_id(), 0)
 
-    def _packer(self, shard: GroupShard, producer: Producer) -> RecordPacker:
+    def _packer(self, shard: GroupShard, producer: Producer) -> RecordPacker[GroupRecord]:
         """
         Raises:
             KafkaError: the partition cannot be written to.
@@ -44,7 +51,7 @@ class AtomicExecution(ConsumerGroupExecution):
         limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
         bytes_max = min(room(limit), BATCH_BYTES_MAX)  # one takes part of a turn to append
         now_ms = self._clock.wall_ms()
-        return RecordPacker(now_ms, codec, bytes_max=bytes_max, if_several=producer)
+        return RecordPacker(encode_record, now_ms, codec, bytes_max=bytes_max, if_several=producer)
 
     def _append_all(
         self,

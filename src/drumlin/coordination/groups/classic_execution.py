@@ -12,7 +12,6 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from drumlin.coordination.groups.batch_sizes import room
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import StaticMemberReplaced, Store
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
@@ -21,6 +20,7 @@ from drumlin.coordination.groups.execution import GroupExecution
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_batches import room
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.turns import Pace, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -139,7 +139,7 @@ class ClassicGroupExecution(GroupExecution):
     ) -> None:
         error = None
         try:
-            await self._confirmed(confirmation)
+            await self._log.confirmed(confirmation)
         except KafkaError as refusal:
             error = refusal.code
         await self._tell_stored(shard, group, stores, error)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.committer import Committer, OffsetCheck
-from drumlin.coordination.groups.log import Producer
+from drumlin.coordination.state_batches import Producer
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -386,7 +386,7 @@ class GroupCoordinator(DowngradeExecution):
         confirmation = yield from self._remove_offsets(shard, group_id, chosen, check)
         refusal = ErrorCode.group_subscribed_to_topic
         codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
-        return self._written(codes, confirmation)
+        return self._log.written(codes, confirmation)
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -470,7 +470,7 @@ class GroupCoordinator(DowngradeExecution):
     ) -> Work[Written[None]]:
         """As `_write_in_turns`, for groups that have a coordinator of their own."""
         confirmation = yield from self._write_in_turns(shard, records, last, take_over)
-        return self._written(None, confirmation)
+        return self._log.written(None, confirmation)
 
     def look_at_deadlines(self) -> None:
         """A group has set deadlines without being asked by this coordinator."""

@@ -26,9 +26,9 @@ from drumlin.coordination.groups.consumer.conversion import (
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.log import Producer, RecordPacker
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.upgrade_execution import FREE_TRIES, Changed, UpgradeExecution
+from drumlin.coordination.state_batches import Producer, RecordPacker
 from drumlin.turns import T, Work, let_go
 from drumlin.wire.errors import KafkaError
 
@@ -43,7 +43,7 @@ class _Made(NamedTuple):
 
     group: Group
     metadata: GroupMetadata
-    packer: RecordPacker
+    packer: RecordPacker[GroupRecord]
     """Of all records but the metadata, which comes last."""
     records: list[GroupRecord]
     """The same ones, kept to be let go of in turns."""
@@ -125,7 +125,7 @@ class DowngradeExecution(UpgradeExecution):
         self._carry_out(shard, made.group, spare)
 
     def _made_classic(
-        self, group: ConsumerGroup, packer: RecordPacker, check: Callable[[], None]
+        self, group: ConsumerGroup, packer: RecordPacker[GroupRecord], check: Callable[[], None]
     ) -> Work[_Made | None]:
         staying = list(group.members.values())
         downgraded: Downgraded | None = yield from _checked(

@@ -15,7 +15,6 @@ from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
 from drumlin.coordination.groups.any_group import AnyGroup, Downgrade, Effect, Write
-from drumlin.coordination.groups.batch_sizes import check_sizes, room
 from drumlin.coordination.groups.by_kind import expire
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
@@ -23,13 +22,14 @@ from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
 from drumlin.coordination.groups.config import CoordinatorConfig
 from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.log import LoadedPartition, RecordPacker, encode_batches, load
+from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
 from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
+from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
-from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.coordination.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.sharded_coordinator import Found, ShardedCoordinator
+from drumlin.coordination.state_batches import RecordPacker, check_sizes, room
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
@@ -67,6 +67,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             load,
             self._take_over,
             turns,
+            lambda: config.offsets_commit_timeout_ms,
         )
         self._config = config
         self._clock = clock
@@ -76,12 +77,11 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         )
         self._producer_ids = producer_ids
         self._alarm: asyncio.TimerHandle | None = None
-        self._unconfirmed: set[Confirmation] = set()
         self._answering = Answering()
         #: Groups that become groups of another kind: their deadlines wait. Those held must stay
         #: as they are meanwhile, whatever their members want.
         self._converting, self._held = set[str](), set[str]()
-        self._removing, self._storing = asyncio.Lock(), asyncio.Lock()
+        self._storing = asyncio.Lock()
         #: For whoever works on commits that take a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
@@ -145,7 +145,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         confirmation: Confirmation,
     ) -> None:
         try:
-            await self._confirmed(confirmation)
+            await self._log.confirmed(confirmation)
         except KafkaError as error:
             _refuse(answers, error)
         else:
@@ -226,23 +226,13 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         pace: Pace,
     ) -> None:
         """Write, for each group of a partition, the records that remove part of it."""
-        await self._partitions.when_ready(partition)
-        async with self._removing:  # after a start, very many partitions come one after the other
-            shard = await self._partitions.when_ready(partition)
-            for group_id in list(shard.groups) if shard else ():
-                assert shard is not None
-                count = 0
+
+        def find(shard: GroupShard) -> Iterator[Found[GroupRecord]]:
+            for group_id in list(shard.groups):
                 for records in removable(shard, group_id):
-                    if records and not self._write_or_log(shard, records, f"{group_id!r}: {what}"):
-                        break
-                    count += len(records)
-                    if (
-                        await pace.give_way()
-                        and await self._partitions.when_ready(partition) is not shard
-                    ):
-                        return
-                if count:
-                    _log.info("group %r: %d records removed: %s", group_id, count, what)
+                    yield f"group {group_id!r}: {what}", records
+
+        await self._write_found(partition, find, self._write, pace)
 
     # -- the log -------------------------------------------------------------------------------
 
@@ -282,7 +272,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             KafkaError: as `_write`, and as `last`.
         """
         limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
-        packer = RecordPacker(self._clock.wall_ms(), codec, bytes_max=room(limit))
+        packer = RecordPacker(encode_record, self._clock.wall_ms(), codec, bytes_max=room(limit))
         for record in records:
             packer.add(record)
             yield
@@ -352,7 +342,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
                 break
             shard.apply_offsets(commit.group_id, topics, commit.producer)
             count += sum(len(each.partitions) for each in topics)
-        return self._written(codes, confirmation)
+        return self._log.written(codes, confirmation)
 
     def _remove_offsets(
         self,
@@ -411,10 +401,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             raise KafkaError(ErrorCode.not_coordinator)
 
     def _batch_bytes_max(self, shard: GroupShard) -> int:
-        try:
-            return self._topic.batch_bytes_max(shard.partition)
-        except KafkaError as error:
-            raise as_told(error) from error
+        return self._log.batch_bytes_max(shard.partition)
 
     def _append(
         self,
@@ -428,41 +415,19 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             KafkaError: it is not in the log. The partition may have moved, and be back here.
         """
         self._check_is_ours(shard)
-        try:
-            confirmation = self._topic.append(shard.partition, batch, verification)
-        except KafkaError as error:
-            raise as_told(error) from error
-        if confirmation is not None:
-            self._unconfirmed.add(confirmation)
-            confirmation.add_done_callback(self._unconfirmed.discard)
-        return confirmation
-
-    def _write_or_log(self, shard: GroupShard, records: Sequence[GroupRecord], what: str) -> bool:
-        """Whether they are in the log."""
-        try:
-            self._write(shard, records)
-        except KafkaError as error:
-            _log.warning("partition %d: not removed: %s: %s", shard.partition, what, error)
-            return False
-        return True
+        return self._log.append(shard.partition, batch, verification)
 
     def _when_written(
         self, shard: GroupShard, records: Sequence[GroupRecord], answer: T
     ) -> Written[T]:
         """Write now; `answer` may be given once the records are confirmed."""
         confirmation = self._write(shard, records) if records else None
-        return self._written(answer, confirmation)
-
-    def _written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:
-        return Written(answer, None if confirmation is None else self._confirmed(confirmation))
-
-    async def _confirmed(self, confirmation: Confirmation) -> None:
-        await confirmed(confirmation, self._config.offsets_commit_timeout_ms / 1000)
+        return self._log.written(answer, confirmation)
 
     @property
     def has_unconfirmed(self) -> bool:
         """Whether something that was written is not yet known to all in-sync replicas."""
-        return bool(self._unconfirmed)
+        return self._log.has_unconfirmed
 
     async def all_confirmed(self) -> None:
         """Wait until what is written now is known to all in-sync replicas.
@@ -470,11 +435,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         Raises:
             KafkaError: NOT_COORDINATOR, that takes too long.
         """
-        if self._unconfirmed:
-            timeout = self._config.offsets_commit_timeout_ms / 1000
-            _, late = await asyncio.wait(self._unconfirmed, timeout=timeout)
-            if late:
-                raise KafkaError(ErrorCode.not_coordinator)
+        await self._log.all_confirmed()
 
 
 def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:

@@ -28,20 +28,13 @@ from drumlin.coordination.groups.record_registry import (
     type_of,
 )
 from drumlin.coordination.latest_records import KnownPlaces, LatestRecords, Said, key_of
-from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
+from drumlin.coordination.state_batches import BATCH_BYTES_MAX, Producer, pack
 from drumlin.records.batch import BatchHeader, Buffer
-from drumlin.records.compression import CODECS
-from drumlin.records.record import Record, decode_batch, seal_body
-from drumlin.records.record import encode_record as encode_plain_record
+from drumlin.records.record import decode_batch
 from drumlin.storage.control_records import parse_marker
 
-#: By default a batch takes no further record beyond this; one record may be larger.
-BATCH_BYTES_MAX: Final = 512 * 1024
-#: What a record takes at most besides its key and its value.
-_RECORD_OVERHEAD_BYTES: Final = 24
 #: At the end of a committed offset's key.
 _PARTITION_BYTES: Final = 4
-_CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
 @dataclass(slots=True)
@@ -76,68 +69,6 @@ class LoadedPartition:
     records: int = 0
 
 
-class Producer(NamedTuple):
-    """In whose transaction offsets are committed."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-class RecordPacker:
-    """Packs records in their order into as few batches as take them; the log numbers them.
-
-    `codec` is a number of `CODECS`. With a `producer` they are part of its transaction; with
-    one `if_several`, too, unless one batch takes them all.
-    """
-
-    def __init__(
-        self,
-        now_ms: int,
-        codec: int = 0,
-        producer: Producer | None = None,
-        bytes_max: int = BATCH_BYTES_MAX,
-        if_several: Producer | None = None,
-    ) -> None:
-        self._now_ms = now_ms
-        self._how: dict[str, Any] = {"compression": _CODEC_NAMES[codec]}
-        self._how |= _in_transaction_of(producer)
-        self._if_several = _in_transaction_of(if_several)
-        self._bytes_max = bytes_max
-        self._batches: list[tuple[bytearray, list[GroupRecord]]] = []
-        self._begin()
-
-    def add(self, record: GroupRecord) -> None:
-        key, value = encode_record(record)
-        size = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-        if self._records and self._size + size > self._bytes_max:
-            self._how |= self._if_several
-            self._end()
-        plain = Record(len(self._records), self._now_ms, key, value)
-        self._body += encode_plain_record(plain, 0, self._now_ms)
-        self._records.append(record)
-        self._size += size
-
-    def batches(self) -> list[tuple[bytearray, list[GroupRecord]]]:
-        """All of them, each with the records that are in it; nothing is added afterwards."""
-        if self._records:
-            self._end()
-        return self._batches
-
-    def _begin(self) -> None:
-        self._body = bytearray()
-        self._records: list[GroupRecord] = []
-        self._size = 0
-
-    def _end(self) -> None:
-        batch = seal_body(self._body, len(self._records), self._now_ms, self._now_ms, **self._how)
-        self._batches.append((batch, self._records))
-        self._begin()
-
-
-def _in_transaction_of(producer: Producer | None) -> dict[str, Any]:
-    return {} if producer is None else producer._asdict() | {"is_transactional": True}
-
-
 def encode_batches(
     records: Iterable[GroupRecord],
     now_ms: int,
@@ -146,24 +77,18 @@ def encode_batches(
     bytes_max: int = BATCH_BYTES_MAX,
 ) -> list[tuple[bytearray, list[GroupRecord]]]:
     """The records as batches; see `RecordPacker`."""
-    packer = RecordPacker(now_ms, codec, producer, bytes_max)
-    for record in records:
-        packer.add(record)
-    return packer.batches()
+    return pack(records, encode_record, now_ms, codec, producer, bytes_max)
 
 
-def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartition:
+def load(buffers: Iterable[Buffer]) -> LoadedPartition:
     """Read a partition from its start; each buffer holds whole batches.
 
     Raises:
         CorruptRecord: a batch is not what its header promises.
         UnreadableRecord: a record that should be known here, but is not.
-        LoadCancelled: `is_cancelled` said so.
     """
     reading = _Reading()
     for buffer in buffers:
-        if is_cancelled():
-            raise LoadCancelled
         reading.latest.read(buffer, reading.special)
     return reading.result()
 

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.commit import Positions
-from drumlin.coordination.groups.log import BATCH_BYTES_MAX, Producer
 from drumlin.coordination.groups.offset_records import OffsetFacts, offset_key_start, pack_offsets
+from drumlin.coordination.state_batches import BATCH_BYTES_MAX, Producer
 from drumlin.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,

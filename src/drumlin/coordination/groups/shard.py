@@ -21,7 +21,7 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
 from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.log import LoadedPartition, Producer
+from drumlin.coordination.groups.log import LoadedPartition
 from drumlin.coordination.groups.offset_batches import TopicValues
 from drumlin.coordination.groups.offset_records import (
     OffsetFacts,
@@ -34,6 +34,7 @@ from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.coordination.share.members.group import ShareGroup
+from drumlin.coordination.state_batches import Producer
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -30,9 +30,9 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.log import Producer
 from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.written import Pending
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -181,7 +181,7 @@ class UpgradeExecution(AtomicExecution):
         batches = [batch for batch, _ in packer.batches()]
         confirmation = yield from self._append_all(shard, batches, producer, check)
         self._take_place(shard, group, modern, outcome)
-        written = self._written(outcome.answer, confirmation)
+        written = self._log.written(outcome.answer, confirmation)
         answer = self._follow_up(shard, group_id, outcome, written)
         yield from self._extend_sessions(shard, modern)
         del packer, batches

@@ -40,6 +40,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+#: How long the replicas may take to have a record.
+_CONFIRMATION_TIMEOUT_MS: Final = 30_000
 #: Ids that expire together, in one batch of tombstones, and how long they may be for that.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
@@ -90,13 +92,14 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             load,
             TransactionShard.take_over,
             turns,
+            lambda: _CONFIRMATION_TIMEOUT_MS,
         )
         #: Held by who matches ids that are so long that it takes a thread.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
         self._clock = clock
         self._producer_ids = producer_ids
-        self._writer = StateWriter(topic, clock, self._leads)
+        self._writer = StateWriter(self._log, clock, self._leads)
         self._completion = Completion(
             self._writer,
             clock,

@@ -6,10 +6,12 @@ the last state of each id.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from typing import Final
 
 from drumlin.coordination.latest_records import LatestRecords, key_of
-from drumlin.coordination.state_partitions import IsCancelled, LoadCancelled
+from drumlin.coordination.state_batches import pack
 from drumlin.coordination.transactions.records import (
     TransactionMetadata,
     decode_key,
@@ -18,29 +20,34 @@ from drumlin.coordination.transactions.records import (
     encode_value,
 )
 from drumlin.records.batch import BatchHeader, Buffer
-from drumlin.records.record import Record, decode_batch, encode_batch
+from drumlin.records.record import decode_batch
 
 #: What the latest records of a partition say, by transactional id.
 LoadedPartition = dict[str, TransactionMetadata]
 
+#: Records of a batch that is never divided.
+_ONE_BATCH: Final = sys.maxsize
+
 
 def encode(states: Iterable[tuple[str, TransactionMetadata | None]], now_ms: int) -> bytearray:
     """One batch, never compressed; None is a tombstone."""
-    return encode_batch(
-        [
-            Record(delta, now_ms, encode_key(key), None if value is None else encode_value(value))
-            for delta, (key, value) in enumerate(states)
-        ]
-    )
+    ((batch, _),) = pack(states, _encode_record, now_ms, bytes_max=_ONE_BATCH)
+    return batch
 
 
-def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartition:
+def _encode_record(
+    record: tuple[str, TransactionMetadata | None],
+) -> tuple[bytes, bytes | None]:
+    transactional_id, metadata = record
+    return encode_key(transactional_id), None if metadata is None else encode_value(metadata)
+
+
+def load(buffers: Iterable[Buffer]) -> LoadedPartition:
     """Read a partition from its start; each buffer holds whole batches.
 
     Raises:
         CorruptRecord: a batch is not what its header promises.
         UnreadableRecord: a record that should be known here, but is not.
-        LoadCancelled: `is_cancelled` said so.
     """
     latest = LatestRecords()
 
@@ -51,8 +58,6 @@ def load(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> LoadedPartitio
                 latest.put(key_of(record), order, record.value)
 
     for buffer in buffers:
-        if is_cancelled():
-            raise LoadCancelled
         latest.read(buffer, special)
     loaded: LoadedPartition = {}
     for raw_key, said in latest.items():

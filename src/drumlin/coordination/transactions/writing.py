@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from drumlin.clock import Clock
-from drumlin.coordination.log_errors import as_told, confirmed
-from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.state_log import StateLog
 from drumlin.coordination.transactions.log import encode
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.shard import TransactionShard
@@ -15,8 +14,6 @@ from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: How long the replicas may take to have a record.
-_CONFIRMATION_TIMEOUT_S: Final = 30.0
 #: By so much, or less, the record of a transaction's end is longer than the one before. What
 #: could be begun, but not be ended, would hold readers up for ever.
 _END_BYTES: Final = 64
@@ -29,9 +26,9 @@ class StateWriter:
     """
 
     def __init__(
-        self, topic: StateTopic, clock: Clock, leads: Callable[[TransactionShard], bool]
+        self, log: StateLog, clock: Clock, leads: Callable[[TransactionShard], bool]
     ) -> None:
-        self._topic = topic
+        self._log = log
         self._clock = clock
         self._leads = leads
 
@@ -86,18 +83,16 @@ class StateWriter:
     ) -> None:
         if not self._leads(shard):
             raise KafkaError(ErrorCode.not_coordinator)
-        try:
-            batch = encode(states, self._clock.wall_ms())
-            is_ongoing = any(
-                state is not None and state.state is TransactionState.ONGOING for _, state in states
-            )
-            confirmation = self._topic.append(
-                shard.partition, batch, reserve_bytes=_END_BYTES if is_ongoing else 0
-            )
-        except KafkaError as error:
-            raise as_told(error) from error
+        is_ongoing = any(
+            state is not None and state.state is TransactionState.ONGOING for _, state in states
+        )
+        confirmation = self._log.append(
+            shard.partition,
+            encode(states, self._clock.wall_ms()),
+            reserve_bytes=_END_BYTES if is_ongoing else 0,
+        )
         if confirmation is None:
             return
-        await confirmed(confirmation, _CONFIRMATION_TIMEOUT_S)
+        await self._log.confirmed(confirmation)
         if not self._leads(shard):
             raise KafkaError(ErrorCode.not_coordinator)

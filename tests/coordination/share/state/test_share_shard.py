@@ -46,7 +46,7 @@ class Log:
 
     def load(self) -> ShareShard:
         shard = ShareShard(0)
-        for _ in shard.take_over(load(self._batches, lambda: False)):
+        for _ in shard.take_over(load(self._batches)):
             pass
         return shard
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.log_errors import as_told, confirmed
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.share.state.log import encode_batches, load
 from drumlin.coordination.share.state.records import Merged, ShareRecord
@@ -104,6 +103,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             load,
             ShareShard.take_over,
             turns,
+            lambda: config.share_coordinator_write_timeout_ms,
         )
         self._config = config
         self._clock = clock
@@ -111,7 +111,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._has_partition = has_partition
         self._was_deleted = was_deleted
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
-        self._tidying, self._pace = asyncio.Lock(), Pace()
+        self._pace = Pace()
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
         """Call `tell` for each state that begins anew, or is deleted, from now on."""
@@ -146,8 +146,12 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
 
     async def _delete_orphans_in(self, partition: int) -> None:
         """Delete the states in topics that were deleted, now or long ago."""
-        await self._write_in_turns(
-            partition, lambda shard: shard.orphans(self._was_deleted), "states in deleted topics"
+        what = "states in deleted topics"
+        await self._write_found(
+            partition,
+            lambda shard: ((what, records) for records in shard.orphans(self._was_deleted)),
+            self._write,
+            self._pace,
         )
 
     # -- finding -----------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         self._check_there(key)
         confirmation = self._write(shard, [record])
         self._tell_renewed(key)
-        await self._confirmed(confirmation)
+        await self._log.confirmed(confirmation)
 
     async def read(
         self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int | None = None
@@ -226,7 +230,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
             if records:
                 confirmation = self._write(shard, records)
                 stored = shard.states[key]
-                await self._confirmed(confirmation)
+                await self._log.confirmed(confirmation)
         return stored.state
 
     async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
@@ -241,7 +245,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         """
         key = SharePartitionKey(group_id, topic_id, partition)
         shard, merged = await self._merged(key, state)
-        await self._confirmed(self._write_checked(shard, key, state, merged))
+        await self._log.confirmed(self._write_checked(shard, key, state, merged))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
         """As `write`, without awaiting; it holds once all replicas have it. None: it takes longer.
@@ -258,7 +262,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         if len(before.batches) + len(change.batches) > _MERGED_AT_ONCE_MAX:
             return None
         confirmation = self._write_checked(shard, key, change, None)
-        return Written(None, None if confirmation is None else self._confirmed(confirmation))
+        return self._log.written(None, confirmation)
 
     def _write_checked(
         self, shard: ShareShard, key: SharePartitionKey, change: ShareState, merged: Merged | None
@@ -294,7 +298,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         if records := shard.delete(key):
             confirmation = self._write(shard, records)
             self._tell_renewed(key)
-            await self._confirmed(confirmation)
+            await self._log.confirmed(confirmation)
 
     def _tell_renewed(self, key: SharePartitionKey) -> None:
         for tell in self._renewed:
@@ -337,54 +341,22 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
         now_ms = self._clock.wall_ms()
         for partition in self._partitions.partitions():
-            await self._write_in_turns(
-                partition, lambda shard: shard.cold_snapshots(interval_ms, now_ms), "new snapshots"
+            await self._write_found(
+                partition,
+                lambda shard: (
+                    ("new snapshots", records)
+                    for records in shard.cold_snapshots(interval_ms, now_ms)
+                ),
+                self._write,
+                self._pace,
             )
-
-    async def _write_in_turns(
-        self, partition: int, find: Callable[[ShareShard], Iterable[list[ShareRecord]]], what: str
-    ) -> None:
-        """Write what is found for a partition's states, of which there may be very many."""
-        await self._partitions.when_ready(partition)
-        async with self._tidying:  # many partitions that load ask for this at once
-            shard = await self._partitions.when_ready(partition)
-            if shard is None:
-                return
-            count = 0
-            for records in find(shard):
-                if records and not self._write_or_log(shard, records, what):
-                    break
-                count += len(records)
-                if (
-                    await self._pace.give_way()
-                    and await self._partitions.when_ready(partition) is not shard
-                ):
-                    break
-            if count:
-                _log.info("partition %d: %d records for %s", partition, count, what)
 
     def _write(self, shard: ShareShard, records: Sequence[ShareRecord]) -> Confirmation | None:
         """Append the records and take them over; the confirmation of the last, if one is due."""
         confirmation = None
         codec = self._config.share_coordinator_state_topic_compression_codec
         for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
-            try:
-                first_offset = self._ends.end_offset(shard.partition)
-                confirmation = self._topic.append(shard.partition, batch)
-            except KafkaError as error:
-                raise as_told(error) from error
-            shard.apply(contained, first_offset)
+            confirmation = self._log.append(shard.partition, batch)
+            end_offset = self._ends.end_offset(shard.partition)
+            shard.apply(contained, end_offset - len(contained))
         return confirmation
-
-    def _write_or_log(self, shard: ShareShard, records: Sequence[ShareRecord], what: str) -> bool:
-        """Whether they are in the log."""
-        try:
-            self._write(shard, records)
-        except KafkaError as error:
-            _log.warning("partition %d: no records for %s: %s", shard.partition, what, error)
-            return False
-        return True
-
-    async def _confirmed(self, confirmation: Confirmation | None) -> None:
-        if confirmation is not None:
-            await confirmed(confirmation, self._config.share_coordinator_write_timeout_ms / 1000)
